@@ -1,0 +1,28 @@
+"""Kernels in plain torch: every device, every dtype, the yardstick for the fast ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+
+
+def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
+    """``J x``: diag ``[H, N]``, off ``[H, E]``, x ``[H, N, F]`` -> ``[H, N, F]``."""
+    i, j = graph.edges
+    out = diag.unsqueeze(-1) * x
+    off = off.unsqueeze(-1)
+    return out.index_add(1, i, off * x[:, j]).index_add(1, j, off * x[:, i])
+
+
+def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
+    """``sum_f a_if b_jf + a_jf b_if`` for every edge: a, b ``[H, N, F]`` -> ``[H, E]``."""
+    i, j = graph.edges
+    return torch.linalg.vecdot(a[:, i], b[:, j]) + torch.linalg.vecdot(a[:, j], b[:, i])
+
+
+def neighbour_sum(graph: Graph, message: Tensor) -> Tensor:
+    """Sum of the slots of each row: ``[H, 2E, ...]`` in CSR order -> ``[H, N, ...]``."""
+    out = message.new_zeros(message.size(0), graph.num_nodes, *message.shape[2:])
+    return out.index_add(1, graph.csr.row, message)

@@ -1,0 +1,93 @@
+"""The two sparse products everything is made of, closed under differentiation.
+
+``spmm`` is linear in the values of J and in x; its derivatives are ``spmm`` and ``edge_dot``. The derivative
+of ``edge_dot`` is ``spmm`` again. So both differentiate to any order without an E x F temporary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from walksum import kernels
+from walksum.graph import Graph
+
+
+def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
+    """``J x`` for values ``diag [H, N]``, ``off [H, E]`` and ``x [H, N, F]``."""
+    return _SpMM.apply(diag, off, x, graph)
+
+
+def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
+    """``a_i . b_j + a_j . b_i`` for every edge (i, j): ``[H, N, F]`` twice -> ``[H, E]``."""
+    return _EdgeDot.apply(a, b, graph)
+
+
+def fold_heads(info: Any, tensor: Tensor, dim: int | None) -> Tensor:
+    """Move a vmap dimension into the heads: ``[B, H, ...] -> [B H, ...]``."""
+    if dim is None:
+        tensor = tensor.unsqueeze(0).expand(info.batch_size, *tensor.shape)
+    else:
+        tensor = tensor.movedim(dim, 0)
+    return tensor.reshape(-1, *tensor.shape[2:])
+
+
+def unfold_heads(info: Any, tensor: Tensor) -> Tensor:
+    return tensor.reshape(info.batch_size, -1, *tensor.shape[1:])
+
+
+class _SpMM(torch.autograd.Function):
+    @staticmethod
+    def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
+        return kernels.backend(x).spmm(graph, diag, off, x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        *tensors, ctx.graph = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        (grad,) = grads
+        diag, off, x = ctx.saved_tensors
+        needs_diag, needs_off, needs_x, _ = ctx.needs_input_grad
+        return (
+            torch.linalg.vecdot(grad, x) if needs_diag else None,
+            edge_dot(ctx.graph, grad, x) if needs_off else None,
+            spmm(ctx.graph, diag, off, grad) if needs_x else None,
+            None,
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> tuple:
+        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, x), in_dims, strict=False)]
+        return unfold_heads(info, spmm(graph, *folded)), 0
+
+
+class _EdgeDot(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor, b: Tensor, graph: Graph) -> Tensor:
+        return kernels.backend(a).edge_dot(graph, a, b)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        a, b, ctx.graph = inputs
+        ctx.save_for_backward(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        (grad,) = grads
+        a, b = ctx.saved_tensors
+        nothing = grad.new_zeros(a.shape[:2])
+        return (
+            spmm(ctx.graph, nothing, grad, b) if ctx.needs_input_grad[0] else None,
+            spmm(ctx.graph, nothing, grad, a) if ctx.needs_input_grad[1] else None,
+            None,
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, a: Tensor, b: Tensor, graph: Graph) -> tuple:
+        folded = [fold_heads(info, t, d) for t, d in zip((a, b), in_dims, strict=False)]
+        return unfold_heads(info, edge_dot(graph, *folded)), 0

@@ -1,0 +1,125 @@
+"""Precision: the matrix J, symmetric by construction, H sets of values on one graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from walksum import walk_summability
+from walksum.graph import Graph
+from walksum.operators import spmm
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+
+class Precision:
+    r"""The precision matrix J of H heads on one graph.
+
+    .. math:: J_{ii} = \text{diag}_i, \qquad J_{ij} = J_{ji} = \text{off}_e \text{ for edge } e = (i, j)
+
+    Args:
+        graph: the sparsity pattern.
+        diag: ``[H, N]``, or ``[N]`` for one head.
+        off: ``[H, E]``, or ``[E]`` for one head, in the order of ``graph.edges``.
+    """
+
+    def __init__(self, graph: Graph, diag: Tensor, off: Tensor):
+        self.graph = graph
+        self.diag = diag.unsqueeze(0) if diag.dim() == 1 else diag
+        self.off = off.unsqueeze(0) if off.dim() == 1 else off
+        _check(graph, self.diag, self.off)
+        # What solvers prepared for these values, so that forward and backward (and, for a fixed J, every
+        # epoch) share one factorisation. Written by solve.py only.
+        self.prepared: dict[Any, Any] = {}
+
+    @property
+    def heads(self) -> int:
+        return self.diag.size(0)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.graph.num_nodes
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.diag.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.diag.device
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``J x`` for ``x`` of shape ``[H, N, F]``; one head also takes ``[N, F]`` and ``[N]``."""
+        if x.dim() == 3 and x.shape[:2] == self.diag.shape:
+            return spmm(self.graph, self.diag, self.off, x)
+        if self.heads == 1 and x.dim() in (1, 2) and x.size(0) == self.num_nodes:
+            return spmm(self.graph, self.diag, self.off, x.reshape(1, self.num_nodes, -1)).view(x.shape)
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}; J with {self.heads} head(s) and {self.num_nodes} nodes takes "
+            f"[{self.heads}, {self.num_nodes}, F]" + (f" or [{self.num_nodes}, F]" if self.heads == 1 else "")
+        )
+
+    def normalised(self) -> Precision:
+        """``D^-1/2 J D^-1/2``: unit diagonal, the same correlations."""
+        i, j = self.graph.edges
+        root = self.diag.sqrt()
+        return Precision(self.graph, torch.ones_like(self.diag), self.off / (root[:, i] * root[:, j]))
+
+    def detach(self) -> Precision:
+        return Precision(self.graph, self.diag.detach(), self.off.detach())
+
+    def to(self, *args: Any, **kwargs: Any) -> Precision:
+        """Move or cast like ``Tensor.to``."""
+        diag = self.diag.to(*args, **kwargs)
+        return Precision(self.graph.to(diag.device), diag, self.off.to(*args, **kwargs))
+
+    def to_dense(self) -> Tensor:
+        """``[H, N, N]``."""
+        i, j = self.graph.edges
+        dense = torch.diag_embed(self.diag)
+        heads = torch.arange(self.heads, device=self.device).unsqueeze(1)
+        return dense.index_put((heads, i, j), self.off).index_put((heads, j, i), self.off)
+
+    def to_scipy(self, head: int | None = None) -> sp.csr_matrix:
+        """One head as a scipy CSR matrix; without ``head``, all heads as one block-diagonal matrix."""
+        import scipy.sparse as sp
+
+        if head is None:
+            return sp.block_diag([self.to_scipy(k) for k in range(self.heads)], format="csr")
+        i, j = self.graph.edges.cpu().numpy()
+        diag, off = (t[head].detach().cpu().numpy() for t in (self.diag, self.off))
+        upper = sp.coo_matrix((off, (i, j)), shape=(self.num_nodes, self.num_nodes))
+        return (sp.diags(diag, dtype=diag.dtype) + upper + upper.T).tocsr()
+
+    def walk_summability(self, rtol: float = 1e-3) -> tuple[float, float]:
+        """A certified interval ``(lower, upper)`` for ``rho(|I - D^-1/2 J D^-1/2|)``, over all heads.
+
+        J is walk-summable if and only if this radius is below one. The interval is about ``rtol`` wide and
+        narrow enough to decide on which side of one it lies, except for matrices within rounding of one.
+        """
+        return walk_summability.interval(self.to_scipy(), rtol)
+
+    @property
+    def is_walk_summable(self) -> bool:
+        """True if walk-summability is proven; False if it is refuted or lies within rounding of the border."""
+        return self.walk_summability()[1] < 1
+
+    def __repr__(self) -> str:
+        return f"Precision(heads={self.heads}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges})"
+
+
+def _check(graph: Graph, diag: Tensor, off: Tensor) -> None:
+    for name, values, count in (("diag", diag, graph.num_nodes), ("off", off, graph.num_edges)):
+        if values.dim() != 2 or values.size(1) != count:
+            raise ValueError(f"{name} has shape {tuple(values.shape)}; expected [H, {count}] for {graph}")
+        if not values.is_floating_point():
+            raise ValueError(f"{name} has dtype {values.dtype}; expected a floating-point tensor")
+        if values.device != graph.device:
+            raise ValueError(f"{name} is on {values.device} but the graph on {graph.device}; use graph.to(...)")
+    if diag.size(0) != off.size(0) or diag.dtype != off.dtype:
+        raise ValueError(
+            f"diag is {diag.dtype} with {diag.size(0)} head(s), off {off.dtype} with {off.size(0)}; they must agree"
+        )

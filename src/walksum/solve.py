@@ -1,0 +1,142 @@
+"""solve: the one differentiable entry, the one backward rule."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.operators import edge_dot, fold_heads, unfold_heads
+from walksum.precision import Precision
+from walksum.solvers import Prepared, Solution, Solver, SolveWarning, Unrolled, resolve
+from walksum.solvers.base import check_choice, check_h
+
+ON_NONCONVERGED = ("ignore", "warn", "raise")
+
+
+@torch.compiler.disable  # a graph break: solvers choose their steps by looking at numbers
+def solve(
+    J: Precision,
+    h: Tensor,
+    solver: Solver | str = "auto",
+    observe: Callable[[Solution], None] | None = None,
+    on_nonconverged: str = "warn",
+) -> Tensor:
+    r"""The graph linear transformation :math:`\mu = J^{-1} h`, differentiable in J and h to any order.
+
+    Args:
+        J: the precision matrix, H heads.
+        h: ``[H, N, F]``; ``[N, F]`` for one head. A J of one head serves every head of h.
+        solver: a solver object or a name; "auto" chooses by size and device.
+        observe: called with the :class:`Solution` of the forward pass, and later with that of each backward
+            pass (``solution.direction`` tells). Backward may run on another thread.
+        on_nonconverged: "ignore", "warn" (:class:`SolveWarning`) or "raise" (:class:`SolveError`).
+
+    Returns:
+        mu, of the shape of h.
+    """
+    check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
+    J, h = _working_precision(J, h)
+    shape, one_J_for_all = h.shape, h.dim() == 3 and J.heads == 1 and h.size(0) > 1
+    if one_J_for_all:  # heads that share J are only more columns of it
+        h = h.transpose(0, 1).reshape(1, h.size(1), -1)
+    elif h.dim() == 2 and J.heads == 1:
+        h = h.unsqueeze(0)
+    check_h(J, h)
+    call = _Call(J.graph, resolve(solver, J), J.prepared, observe, on_nonconverged)
+    if isinstance(call.solver, Unrolled):
+        mu = call.report(call.solver.prepare(J)(h)).value
+    else:
+        mu = _Solve.apply(J.diag, J.off, h, call)
+    if one_J_for_all:
+        return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
+    return mu.view(shape)
+
+
+def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
+    """Half precision, or a mix of precisions made by autocast, is solved in float32."""
+    half = (torch.float16, torch.bfloat16)
+    if J.dtype in half or h.dtype in half or torch.is_autocast_enabled(h.device.type):
+        working = torch.promote_types(torch.promote_types(J.dtype, h.dtype), torch.float32)
+        return (J if J.dtype == working else J.to(working)), h.to(working)
+    return J, h
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What one call of solve carries into its forward and backward passes."""
+
+    graph: Graph
+    solver: Solver
+    memo: dict[Any, tuple[Any, Prepared]]
+    observe: Callable[[Solution], None] | None
+    on_nonconverged: str
+    direction: str = "forward"
+
+    def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
+        return self.report(self.prepared(diag, off)(h.detach())).value
+
+    def prepared(self, diag: Tensor, off: Tensor) -> Prepared:
+        stamp = (*_identity(diag), *_identity(off))
+        known = self.memo.get(self.solver)
+        if known is None or known[0] != stamp:
+            J = Precision(self.graph, diag.detach(), off.detach())
+            known = (stamp, self.solver.prepare(J))  # holds J, so the addresses in the stamp stay taken
+            self.memo[self.solver] = known
+        return known[1]
+
+    def report(self, solution: Solution) -> Solution:
+        solution = replace(solution, direction=self.direction)
+        if self.observe is not None:
+            self.observe(solution)
+        if self.on_nonconverged == "raise":
+            solution.check()
+        if self.on_nonconverged == "warn" and not solution.converged:
+            warnings.warn(solution.describe(), SolveWarning, stacklevel=2)
+        return solution
+
+
+def _identity(t: Tensor) -> tuple:
+    return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype, t.device
+
+
+class _Solve(torch.autograd.Function):
+    # J mu = h. Perturb: J dmu + dJ mu = dh, so with g = J^-1 (dL/dmu) (J is symmetric)
+    #     dL = <dL/dmu, dmu> = <g, dh> - <g, dJ mu>:
+    #     dL/dh = g,  dL/dJ_ii = - sum_f g_if mu_if,  dL/dJ_ij = - sum_f (g_if mu_jf + g_jf mu_if),
+    # the last for an edge whose value stands at ij and at ji. g is itself a solve, so this rule
+    # differentiates again; nothing of the iteration is stored.
+    @staticmethod
+    def forward(diag: Tensor, off: Tensor, h: Tensor, call: _Call) -> Tensor:
+        return call.run(diag, off, h)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        diag, off, _, ctx.call = inputs
+        ctx.save_for_backward(diag, off, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        diag, off, mu = ctx.saved_tensors
+        needs_diag, needs_off, needs_h, _ = ctx.needs_input_grad
+        g = _Solve.apply(diag, off, grads[0].contiguous(), replace(ctx.call, direction="backward"))
+        return (
+            -torch.linalg.vecdot(g, mu) if needs_diag else None,
+            -edge_dot(ctx.call.graph, g, mu) if needs_off else None,
+            g if needs_h else None,
+            None,
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, h: Tensor, call: _Call) -> tuple:
+        if in_dims[0] is None and in_dims[1] is None:  # one J for the whole batch: more columns
+            columns = h.movedim(in_dims[2], -2)
+            mu = _Solve.apply(diag, off, columns.flatten(-2), call)
+            return mu.view(columns.shape), mu.dim() - 1
+        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, h), in_dims, strict=False)]
+        return unfold_heads(info, _Solve.apply(*folded, call)), 0

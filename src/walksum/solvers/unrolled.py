@@ -1,0 +1,70 @@
+"""Unrolled: autograd through GaBP's iterations, for comparison with implicit differentiation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from walksum.precision import Precision
+from walksum.solvers.base import (
+    Prepared,
+    Solver,
+    Status,
+    backward_error,
+    check_positive,
+    judge,
+    norm_inf,
+    worst,
+)
+from walksum.solvers.gabp import Messages
+
+
+@dataclass(frozen=True)
+class Unrolled(Solver):
+    """A fixed number of GaBP steps, differentiated by recording them: memory grows with the steps.
+
+    This is what implicit differentiation replaces; it exists to measure the difference.
+
+    Args:
+        steps: number of GaBP steps.
+        last: record only the last so many steps (truncated back-propagation); None records all.
+        damping: as in :class:`walksum.GaBP`.
+        tol: the residual up to which the result counts as converged.
+    """
+
+    steps: int = 100
+    last: int | None = None
+    damping: float = 0.5
+    tol: float = 1e-6
+
+    def __post_init__(self) -> None:
+        check_positive(steps=self.steps, damping=self.damping, tol=self.tol)
+        if self.last is not None and not 0 < self.last <= self.steps:
+            raise ValueError(f"last={self.last!r}; expected between 1 and steps={self.steps}")
+
+    def prepare(self, J: Precision) -> Prepared:
+        return PreparedUnrolled(J, self)
+
+
+class PreparedUnrolled(Prepared):
+    differentiable = True  # solve() then leaves the derivative to autograd
+
+    def __init__(self, J: Precision, solver: Unrolled):
+        super().__init__(J, solver.name)
+        self.solver = solver
+
+    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        knobs, messages = self.solver, Messages(self.J, h)
+        recorded = knobs.steps if knobs.last is None else knobs.last
+        with torch.no_grad():
+            for _ in range(knobs.steps - recorded):
+                messages.step(knobs.damping)
+        for _ in range(recorded):
+            messages.step(knobs.damping)
+        mu = messages.mean()
+        with torch.no_grad():
+            J = self.J.detach()
+            residual = worst(backward_error(J, mu, h, norm_inf(J)))
+        return mu, judge(residual, knobs.tol, Status.max_steps_reached), knobs.steps, residual
