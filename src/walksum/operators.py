@@ -27,10 +27,7 @@ def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
 
 def fold_heads(info: Any, tensor: Tensor, dim: int | None) -> Tensor:
     """Move a vmap dimension into the heads: ``[B, H, ...] -> [B H, ...]``."""
-    if dim is None:
-        tensor = tensor.unsqueeze(0).expand(info.batch_size, *tensor.shape)
-    else:
-        tensor = tensor.movedim(dim, 0)
+    tensor = tensor.unsqueeze(0).expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
     return tensor.reshape(-1, *tensor.shape[2:])
 
 
