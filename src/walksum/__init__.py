@@ -1,6 +1,16 @@
 """walksum: graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
 
+from walksum.designs import (
+    Design,
+    FixedDiagonallyDominant,
+    FixedLaplacian,
+    FixedPairwiseNormal,
+    LearnedDiagonallyDominant,
+    LearnedLaplacian,
+    LearnedPairwiseNormal,
+)
 from walksum.graph import Graph
+from walksum.nn import GLT, GLTBlock, GLTConv, load
 from walksum.precision import Precision
 from walksum.solve import solve
 from walksum.solvers import CG, Dense, GaBP, Solution, SolveError, Solver, SolveWarning, Status, Unrolled
@@ -9,3 +19,6 @@ __version__ = "0.1.0"
 
 __all__ = ["Graph", "Precision", "solve"]
 __all__ += ["Solver", "GaBP", "CG", "Dense", "Unrolled", "Solution", "Status", "SolveError", "SolveWarning"]
+__all__ += ["Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant"]
+__all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
+__all__ += ["GLTConv", "GLTBlock", "GLT", "load"]

@@ -92,8 +92,8 @@ class _Call:
 
     def report(self, solution: Solution) -> Solution:
         solution = replace(solution, direction=self.direction)
-        if self.observe is not None:
-            self.observe(solution)
+        if self.observe is not None:  # detached: whoever keeps the report must not keep the autograd graph
+            self.observe(replace(solution, value=solution.value.detach()))
         if self.on_nonconverged == "raise":
             solution.check()
         if self.on_nonconverged == "warn" and not solution.converged:

@@ -12,16 +12,22 @@ from walksum.solvers.unrolled import Unrolled
 SOLVERS: dict[str, type[Solver]] = {"gabp": GaBP, "cg": CG, "dense": Dense, "unrolled": Unrolled}
 
 
+def resolve_name(solver: Solver | str) -> Solver | str:
+    """The argument itself if it is a solver object or a known name."""
+    if not isinstance(solver, Solver) and solver != "auto" and solver not in SOLVERS:
+        raise ValueError(f"solver={solver!r}; known: 'auto', {', '.join(map(repr, SOLVERS))}, or a solver object")
+    return solver
+
+
 def resolve(solver: Solver | str, J: Precision) -> Solver:
     """A solver object from an object or a name."""
+    solver = resolve_name(solver)
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
         return Dense() if J.num_nodes <= 256 else CG()
-    if solver not in SOLVERS:
-        raise ValueError(f"solver={solver!r}; known: 'auto', {', '.join(map(repr, SOLVERS))}, or a solver object")
     return SOLVERS[solver]()
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]
-__all__ += ["GaBP", "CG", "Dense", "Unrolled", "SOLVERS", "resolve"]
+__all__ += ["GaBP", "CG", "Dense", "Unrolled", "SOLVERS", "resolve", "resolve_name"]

@@ -1,0 +1,109 @@
+"""The contract of every precision design, and what the designs share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from walksum.graph import Graph
+from walksum.operators import spmm
+from walksum.precision import Precision
+from walksum.solvers.base import check_choice
+
+SIGN = {"repulsive": 1.0, "attractive": -1.0}
+LARGEST = 1e6  # learned maps read inputs clipped to this: beyond it float32 would overflow inside them
+CONFIDENCE = (1e-8, 1e8)  # the paper's 1e-8 below; the bound above keeps sums of confidences finite
+SMALLEST_WEIGHT = 1e-15  # weights this far below the largest count as no edge: their ratios are only rounding
+
+
+class Design(nn.Module, ABC):
+    """Graph and node features -> :class:`walksum.Precision`.
+
+    For every finite input the result is finite, has a positive diagonal and is walk-summable; a node without
+    edges has :math:`J_{ii} = 1` after normalisation; gradients reach every parameter and ``h``.
+
+    Args of forward:
+        graph: the graph; its ``edge_weight`` multiplies the couplings.
+        x: node features ``[N, F]`` the design reads.
+        h: observation vectors ``[H, N, F]``, where the design reads those.
+    """
+
+    #: the design wants the model's input features as ``x``, not the layer's embeddings
+    reads_input = False
+
+    def __init__(self, coupling: str):
+        super().__init__()
+        check_choice("coupling", coupling, tuple(SIGN))
+        self.coupling = coupling
+
+    @property
+    def sign(self) -> float:
+        """Sign of J_ij for similar nodes: +1 pushes neighbours apart, -1 pulls them together."""
+        return SIGN[self.coupling]
+
+    @abstractmethod
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision: ...
+
+    def reset_parameters(self) -> None:
+        for module in self.children():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+
+    def extra_repr(self) -> str:
+        return f"coupling={self.coupling!r}"
+
+
+def check_fraction(name: str, value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError(f"{name}={value!r}; expected a number strictly between 0 and 1, or J is not walk-summable")
+    return float(value)
+
+
+def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tensor:
+    """The features a design cannot do without, checked against the graph."""
+    if value is None:
+        raise ValueError(f"{type(design).__name__} reads {name}; pass {name}=...")
+    if value.size(-2) != graph.num_nodes:
+        raise ValueError(f"{name} has {value.size(-2)} rows but the graph has {graph.num_nodes} nodes")
+    if value.device != graph.device:
+        raise ValueError(f"{name} is on {value.device} but the graph on {graph.device}; move one of them")
+    return value
+
+
+def degree_sum(graph: Graph, strength: Tensor) -> Tensor:
+    """Sum of an edge quantity around each node: ``[H, E] -> [H, N]``."""
+    nothing = strength.new_zeros(strength.size(0), graph.num_nodes)
+    return spmm(graph, nothing, strength, torch.ones_like(nothing).unsqueeze(-1)).squeeze(-1)
+
+
+def normalise(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
+    """``D^-1/2 J D^-1/2``; a node whose diagonal is 0 (no edges) gets 1."""
+    root = torch.where(diag > 0, diag, torch.ones_like(diag)).sqrt()
+    i, j = graph.edges
+    return Precision(graph, torch.ones_like(diag), off / root[:, i] / root[:, j])
+
+
+def relative_weight(graph: Graph, dtype: torch.dtype) -> Tensor | None:
+    """Edge weights over their largest magnitude ``[E]``: all that a normalised design depends on."""
+    weight = graph.edge_weight
+    if weight is None or weight.numel() == 0:
+        return None
+    weight = weight.to(dtype) / weight.detach().abs().max().clamp_min(torch.finfo(weight.dtype).tiny).to(dtype)
+    return torch.where(weight.abs() < SMALLEST_WEIGHT, torch.zeros_like(weight), weight)
+
+
+def refuse_negative_weights(design: Design, graph: Graph) -> None:
+    smallest = graph.derived(_smallest_weight)
+    if smallest < 0:
+        raise ValueError(
+            f"edge_weight has the negative value {smallest:g}; {type(design).__name__} divides by sums of weights: "
+            "use a diagonally dominant or pairwise normal design, or edge_weight.abs()"
+        )
+
+
+def _smallest_weight(graph: Graph) -> float:
+    weight = graph.edge_weight
+    return 0.0 if weight is None or weight.numel() == 0 else float(weight.min())

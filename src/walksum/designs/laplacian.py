@@ -1,0 +1,117 @@
+"""Laplacian: J = I - s D^-1/2 A D^-1/2 with s < 1, smoothing along the graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from walksum.designs.base import (
+    LARGEST,
+    Design,
+    check_fraction,
+    degree_sum,
+    need,
+    normalise,
+    refuse_negative_weights,
+    relative_weight,
+)
+from walksum.designs.similarity import Function, Similarity, make_similarity
+from walksum.graph import Graph
+from walksum.precision import Precision
+
+
+class FixedLaplacian(Design):
+    r"""The scaled normalised Laplacian of the graph.
+
+    .. math:: J = I - s\, D^{-1/2} A D^{-1/2}
+
+    With :math:`h = (1 - s) Y` the solution is label spreading's fixed point; with predictions in place of Y, exact
+    personalised PageRank propagation (PPNP) with teleport probability 1 - s, without self-loops.
+
+    Args:
+        scale: s, in (0, 1).
+        coupling: "attractive" (the paper) or "repulsive" (the plus sign).
+    """
+
+    def __init__(self, scale: float = 0.99, coupling: str = "attractive"):
+        super().__init__(coupling)
+        self.scale = check_fraction("scale", scale)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
+        if graph.edge_weight is not None and graph.edge_weight.requires_grad:
+            return self._build(graph, dtype)
+        return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype)
+
+    def _build(self, graph: Graph, dtype: torch.dtype) -> Precision:
+        refuse_negative_weights(self, graph)
+        weight = relative_weight(graph, torch.float64)
+        weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device) if weight is None else weight
+        strength = weight.unsqueeze(0)
+        J = normalise(graph, degree_sum(graph, strength), self.sign * self.scale * strength)
+        return Precision(graph, J.diag.to(dtype), J.off.to(dtype))
+
+
+def _shared_laplacian(graph: Graph, scale: float, coupling: str, dtype: torch.dtype) -> Precision:
+    return FixedLaplacian(scale, coupling)._build(graph, dtype)
+
+
+class LearnedLaplacian(Design):
+    r"""A Laplacian of learned edge strengths, with a small learned confidence.
+
+    .. math::
+        s = \mathrm{LeakyReLU}(X W_{\mathrm{sim}}), \quad
+        A_{ij} = w_{ij}\, e^{-|s_i - s_j|^2 / 2}, \quad
+        J_{ij} = \mp c\, \sigma(g)\, \frac{A_{ij}}{\sqrt{d_i d_j}}, \quad
+        J_{ii} = 1 + b\, \sigma(x_i W),
+
+    then symmetrically normalised; :math:`\sigma(g)` is one learned factor a head.
+
+    Args:
+        in_channels: number of features of ``x [N, F]``.
+        heads: number of heads H.
+        similarity_channels: width of s.
+        scale: c, in (0, 1).
+        confidence: b, the bound of the learned part of the diagonal.
+        coupling: "attractive" (the paper) or "repulsive".
+        similarity: "gaussian", "cosine", "dot" or a function of the two ends; made non-negative by softplus.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        heads: int = 1,
+        similarity_channels: int = 8,
+        scale: float = 0.99,
+        confidence: float = 0.1,
+        coupling: str = "attractive",
+        similarity: str | Function | Similarity = "gaussian",
+    ):
+        super().__init__(coupling)
+        self.scale = check_fraction("scale", scale)
+        if not confidence >= 0:
+            raise ValueError(f"confidence={confidence!r}; expected a non-negative bound")
+        self.bound = confidence
+        self.heads = heads
+        self.similarity = make_similarity(similarity)
+        self.project = nn.Linear(in_channels, heads * similarity_channels, bias=False)
+        self.confidence = nn.Linear(in_channels, heads)
+        self.gate = nn.Parameter(torch.empty(heads, 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.constant_(self.gate, 2.0)  # sigmoid(2) = 0.88: start close to the graph's own Laplacian
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        x = need(self, "x", x, graph).clamp(-LARGEST, LARGEST)
+        refuse_negative_weights(self, graph)
+        s = leaky_relu(self.project(x)).view(graph.num_nodes, self.heads, -1).transpose(0, 1)
+        strength = self.similarity.strength(graph, s)
+        weight = relative_weight(graph, x.dtype)
+        if weight is not None:
+            strength = strength * weight
+        L = normalise(graph, degree_sum(graph, strength), strength)
+        diag = L.diag + self.bound * torch.sigmoid(self.confidence(x)).t()
+        return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * L.off)

@@ -1,0 +1,132 @@
+"""Pairwise normal: J is a sum of positive definite 2 x 2 blocks, one an edge."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+from torch.utils.weak import WeakIdKeyDictionary
+
+from walksum.designs.base import (
+    CONFIDENCE,
+    LARGEST,
+    Design,
+    check_fraction,
+    degree_sum,
+    need,
+    normalise,
+    relative_weight,
+)
+from walksum.designs.similarity import Function, Similarity, make_similarity
+from walksum.graph import Graph
+from walksum.precision import Precision
+
+
+class FixedPairwiseNormal(Design):
+    r"""Blocks with unit self-precision, coupled by the similarity of the input features.
+
+    .. math::
+        J_{ij} = \pm\epsilon\, w_{ij}\, \mathrm{sim}(x_i, x_j), \qquad J_{ii} = \sum_{j \in N(i)} |w_{ij}|,
+
+    then symmetrically normalised. The block of an edge is scaled by its weight as a whole, so it stays positive
+    definite.
+
+    Args:
+        epsilon: bound of a coupling relative to its self-precisions, in (0, 1).
+        coupling: "repulsive" (the paper: :math:`J_{ij} = +\epsilon \cos`) or "attractive".
+        similarity: "cosine", "gaussian", "dot" or a function of the two ends.
+    """
+
+    reads_input = True
+
+    def __init__(
+        self,
+        epsilon: float = 0.99,
+        coupling: str = "repulsive",
+        similarity: str | Function | Similarity = "cosine",
+    ):
+        super().__init__(coupling)
+        self.epsilon = check_fraction("epsilon", epsilon)
+        self.similarity = make_similarity(similarity)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        x = need(self, "x", x, graph)
+        if x.requires_grad or (graph.edge_weight is not None and graph.edge_weight.requires_grad):
+            return self._build(graph, x)
+        # the features are the same tensor every epoch: J lives as long as they do
+        known = graph.derived(_by_features, self.epsilon, self.coupling, self.similarity)
+        version = -1 if x.is_inference() else x._version
+        if x not in known or known[x][0] != version:
+            known[x] = (version, self._build(graph, x))
+        return known[x][1]
+
+    def _build(self, graph: Graph, x: Tensor) -> Precision:
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError("x contains NaN or infinity; clean the features first")
+        s = self.similarity.unit(graph, x.unsqueeze(0))
+        weight = relative_weight(graph, x.dtype)
+        weight = torch.ones_like(s) if weight is None else weight.unsqueeze(0)
+        return normalise(graph, degree_sum(graph, weight.abs()), self.sign * self.epsilon * s * weight)
+
+
+def _by_features(graph: Graph, *key: object) -> WeakIdKeyDictionary:
+    return WeakIdKeyDictionary()
+
+
+class LearnedPairwiseNormal(Design):
+    r"""Blocks whose self-precisions and coupling are learned from the observation vectors.
+
+    .. math::
+        a_{ij} = \mathrm{softplus}(w^\top [h_i \| h_j] + b) + 10^{-8}, \quad
+        c_{ij} = \mathrm{softplus}(w^\top [h_j \| h_i] + b) + 10^{-8}, \quad
+        J_{ij} = \pm\epsilon \sqrt{a_{ij} c_{ij}}\, \mathrm{sim}(h_i, h_j), \quad
+        J_{ii} = \sum_{j \in N(i)} a_{ij},
+
+    then symmetrically normalised.
+
+    Args:
+        channels: number of features F of ``h [H, N, F]``.
+        heads: number of heads H, each with its own confidences.
+        epsilon, coupling, similarity: as in :class:`FixedPairwiseNormal`.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 1,
+        epsilon: float = 0.99,
+        coupling: str = "repulsive",
+        similarity: str | Function | Similarity = "cosine",
+    ):
+        super().__init__(coupling)
+        self.epsilon = check_fraction("epsilon", epsilon)
+        self.similarity = make_similarity(similarity)
+        self.own = nn.Parameter(torch.empty(heads, channels, 1))
+        self.other = nn.Parameter(torch.empty(heads, channels, 1))
+        self.bias = nn.Parameter(torch.empty(heads, 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(2 * self.own.size(1))  # nn.Linear's, on the concatenation
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        h = need(self, "h", h, graph)
+        i, j = graph.edges
+        clipped = h.clamp(-LARGEST, LARGEST)
+        # a linear map of a concatenation is a sum of two maps: no E x 2F tensor
+        own, other = (clipped @ self.own).squeeze(-1) + self.bias, (clipped @ self.other).squeeze(-1)
+        a, c = _confidence(own[:, i] + other[:, j]), _confidence(own[:, j] + other[:, i])
+        off = self.sign * self.epsilon * (a * c).sqrt() * self.similarity.unit(graph, h)
+        weight = relative_weight(graph, h.dtype)
+        if weight is not None:
+            a, c, off = a * weight.abs(), c * weight.abs(), off * weight
+        diag = torch.zeros_like(own).index_add(1, i, a).index_add(1, j, c)
+        return normalise(graph, diag, off)
+
+
+def _confidence(logit: Tensor) -> Tensor:
+    return (softplus(logit) + CONFIDENCE[0]).clamp(max=CONFIDENCE[1])

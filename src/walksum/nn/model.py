@@ -1,0 +1,111 @@
+"""GLT: the paper's model for node classification and regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from walksum.graph import as_graph
+from walksum.nn.block import GLTBlock
+from walksum.nn.conv import GLTConv
+from walksum.nn.store import save_model
+from walksum.solvers import Solver
+
+
+class GLT(nn.Module):
+    """A stack of :class:`walksum.GLTBlock` between an input and an output projection.
+
+    Args:
+        in_channels: size of the input features.
+        hidden_channels: width of the embeddings.
+        num_layers: number of blocks.
+        out_channels: number of classes or targets.
+        heads: heads of each layer of a learned design: one number for all layers, one for each, or a pair
+            (all layers but the last, the last). A fixed design has one J and runs as one head.
+        design, learned, coupling, solver, on_nonconverged: as in :class:`walksum.GLTConv`.
+        dropout: on the input, after each mixing and inside each feed-forward network.
+        ffn_channels: inner width of the feed-forward networks, ``hidden_channels`` by default.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> model = ws.GLT(16, 64, 2, 3, design="diagonally-dominant", learned=False)
+        >>> x, edge_index = torch.randn(4, 16), torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> model(x, edge_index).shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        heads: int | Sequence[int] = (8, 1),
+        design: str = "laplacian",
+        learned: bool = True,
+        coupling: str | None = None,
+        dropout: float = 0.6,
+        solver: Solver | str = "auto",
+        on_nonconverged: str = "warn",
+        ffn_channels: int | None = None,
+    ):
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers={num_layers}; expected at least 1")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout}; expected a probability in [0, 1)")
+        per_layer = _heads_per_layer(heads, num_layers) if learned else (1,) * num_layers
+        block: dict[str, Any] = {
+            "design": design,
+            "learned": learned,
+            "coupling": coupling,
+            "dropout": dropout,
+            "solver": solver,
+            "on_nonconverged": on_nonconverged,
+            "ffn_channels": ffn_channels,
+        }
+        self.config: dict[str, Any] = {
+            "in_channels": in_channels,
+            "hidden_channels": hidden_channels,
+            "num_layers": num_layers,
+            "out_channels": out_channels,
+            "heads": heads if isinstance(heads, int) else list(heads),
+            **block,
+        }
+        self.dropout = dropout
+        self.embed = nn.Linear(in_channels, hidden_channels)
+        self.blocks = nn.ModuleList(GLTBlock(hidden_channels, h, **block) for h in per_layer)
+        self.norm = nn.LayerNorm(hidden_channels)
+        self.read = nn.Linear(hidden_channels, out_channels)
+
+    def reset_parameters(self) -> None:
+        for module in (self.embed, *self.blocks, self.norm, self.read):
+            module.reset_parameters()
+
+    def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits or predictions ``[N, out_channels]``; ``edge_index`` may be a Graph."""
+        # one Graph for all blocks; under an explainer the blocks need the edges themselves to apply its mask
+        explained = any(layer.explain for layer in self.modules() if isinstance(layer, GLTConv))
+        where = edge_index if explained else as_graph(edge_index, x.size(0), edge_weight)
+        weight = edge_weight if explained else None
+        z = self.embed(dropout(x, self.dropout, self.training))
+        for block in self.blocks:
+            z = block(z, where, weight, features=x)
+        return self.read(self.norm(z))
+
+    def save(self, path: Any) -> None:
+        """Write ``config.json`` and ``model.safetensors`` into the folder ``path``; :func:`walksum.load` reads it."""
+        save_model(self, path)
+
+
+def _heads_per_layer(heads: int | Sequence[int], num_layers: int) -> tuple[int, ...]:
+    if isinstance(heads, int):
+        return (heads,) * num_layers
+    if len(heads) == num_layers:
+        return tuple(heads)
+    if len(heads) == 2:
+        return (heads[0],) * (num_layers - 1) + (heads[1],)
+    raise ValueError(f"heads={heads!r} for num_layers={num_layers}; expected one number, one a layer, or a pair")
