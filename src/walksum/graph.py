@@ -105,9 +105,12 @@ class Graph:
                 weight = None if self.edge_weight is None else self.edge_weight.to(device)
                 moved = Graph(self.edges.to(device), self.num_nodes, weight)
                 moved._moved = self._moved
-                moved._derived = {k: v.to(device) for k, v in self._derived.items() if hasattr(v, "to")}
-                self._moved[device] = moved
+                self._moved[device] = moved  # before what is derived: a Precision asks for it while moving
+                moved._derived.update((k, v.to(device)) for k, v in self._derived.items() if hasattr(v, "to"))
             return self._moved[device]
+
+    def __reduce__(self) -> tuple:
+        return Graph, (self.edges, self.num_nodes, self.edge_weight)  # what is derived can be derived again
 
     def __repr__(self) -> str:
         weighted = "" if self.edge_weight is None else ", weighted"

@@ -35,6 +35,10 @@ def unfold_heads(info: Any, tensor: Tensor) -> Tensor:
     return tensor.reshape(info.batch_size, -1, *tensor.shape[1:])
 
 
+def zeros_if_none(tangent: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if tangent is None else tangent
+
+
 class _SpMM(torch.autograd.Function):
     @staticmethod
     def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
@@ -44,6 +48,14 @@ class _SpMM(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         *tensors, ctx.graph = inputs
         ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        values = ctx.saved_tensors
+        d_diag, d_off, d_x = (zeros_if_none(t, like) for t, like in zip(tangents, values, strict=False))
+        diag, off, x = values
+        return spmm(ctx.graph, d_diag, d_off, x) + spmm(ctx.graph, diag, off, d_x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:
@@ -72,6 +84,13 @@ class _EdgeDot(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         a, b, ctx.graph = inputs
         ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        a, b = ctx.saved_tensors
+        d_a, d_b = (zeros_if_none(t, like) for t, like in zip(tangents, (a, b), strict=False))
+        return edge_dot(ctx.graph, d_a, b) + edge_dot(ctx.graph, a, d_b)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.operators import edge_dot, fold_heads, unfold_heads
+from walksum.operators import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Prepared, Solution, Solver, SolveWarning, Unrolled, resolve
 from walksum.solvers.base import check_choice, check_h
@@ -60,6 +60,8 @@ def solve(
 
 def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
     """Half precision, or a mix of precisions made by autocast, is solved in float32."""
+    if h.device != J.device:
+        return J, h  # check_h says so
     half = (torch.float16, torch.bfloat16)
     if J.dtype in half or h.dtype in half or torch.is_autocast_enabled(h.device.type):
         working = torch.promote_types(torch.promote_types(J.dtype, h.dtype), torch.float32)
@@ -119,6 +121,13 @@ class _Solve(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         diag, off, _, ctx.call = inputs
         ctx.save_for_backward(diag, off, output)
+        ctx.save_for_forward(diag, off, output)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        diag, off, mu = ctx.saved_tensors
+        d_diag, d_off, d_h = (zeros_if_none(t, like) for t, like in zip(tangents, (diag, off, mu), strict=False))
+        return _Solve.apply(diag, off, d_h - spmm(ctx.call.graph, d_diag, d_off, mu), ctx.call)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:

@@ -51,9 +51,7 @@ class _CheckedPlanetoid(Planetoid):
 def _planetoid(name: str) -> Source:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     files = tuple(f"raw/ind.{name.lower()}.{part}" for part in parts)
-    return Source(
-        f"Planetoid/{name}", files, lambda root: _CheckedPlanetoid(str(root / "Planetoid"), name)[0]
-    )
+    return Source(f"Planetoid/{name}", files, lambda root: _CheckedPlanetoid(str(root / "Planetoid"), name)[0])
 
 
 def _geom_gcn_files(raw: str, name: str) -> tuple[str, ...]:
@@ -63,9 +61,7 @@ def _geom_gcn_files(raw: str, name: str) -> tuple[str, ...]:
 
 
 def _webkb(name: str) -> Source:
-    return Source(
-        f"WebKB/{name}", _geom_gcn_files("raw", name), lambda root: WebKB(str(root / "WebKB"), name)[0]
-    )
+    return Source(f"WebKB/{name}", _geom_gcn_files("raw", name), lambda root: WebKB(str(root / "WebKB"), name)[0])
 
 
 def _wikipedia(name: str) -> Source:
@@ -78,9 +74,7 @@ def _wikipedia(name: str) -> Source:
 
 def _npz(dataset: type, folder: str, name: str, file: str) -> Source:
     family = dataset.__name__
-    return Source(
-        f"{family}/{folder}", (f"raw/{file}.npz",), lambda root: dataset(str(root / family), name)[0]
-    )
+    return Source(f"{family}/{folder}", (f"raw/{file}.npz",), lambda root: dataset(str(root / family), name)[0])
 
 
 def _heterophilous(name: str) -> Source:

@@ -138,13 +138,9 @@ def _balanced(data: Data | Tensor, seed: int, name: str | None, counts: Counts |
 
 
 def _public(data: Data | Tensor, seed: int, name: str | None, counts: Counts | None) -> Split:
-    masks = (
-        None if isinstance(data, Tensor) else [data.get(f"{part}_mask") for part in ("train", "val", "test")]
-    )
+    masks = None if isinstance(data, Tensor) else [data.get(f"{part}_mask") for part in ("train", "val", "test")]
     if masks is None or any(mask is None for mask in masks):
-        raise ValueError(
-            "protocol='public' needs data with train_mask, val_mask and test_mask; use protocol='random'"
-        )
+        raise ValueError("protocol='public' needs data with train_mask, val_mask and test_mask; use protocol='random'")
     folds = [mask.view(len(mask), -1) for mask in masks]
     return Split(*(fold[:, seed % fold.size(1)].nonzero().view(-1).cpu() for fold in folds))
 

@@ -93,7 +93,7 @@ class LearnedLaplacian(Design):
         if not confidence >= 0:
             raise ValueError(f"confidence={confidence!r}; expected a non-negative bound")
         self.bound = confidence
-        self.heads = heads
+        self.heads, self.similarity_channels = heads, similarity_channels
         self.similarity = make_similarity(similarity)
         self.project = nn.Linear(in_channels, heads * similarity_channels, bias=False)
         self.confidence = nn.Linear(in_channels, heads)
@@ -107,7 +107,7 @@ class LearnedLaplacian(Design):
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x = need(self, "x", x, graph).clamp(-LARGEST, LARGEST)
         refuse_negative_weights(self, graph)
-        s = leaky_relu(self.project(x)).view(graph.num_nodes, self.heads, -1).transpose(0, 1)
+        s = leaky_relu(self.project(x)).view(-1, self.heads, self.similarity_channels).transpose(0, 1)
         strength = self.similarity.strength(graph, s)
         weight = relative_weight(graph, x.dtype)
         if weight is not None:

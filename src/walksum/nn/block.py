@@ -83,6 +83,6 @@ class GLTBlock(nn.Module):
         self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, features: Tensor | None = None
     ) -> Tensor:
         mu = self.mix(self.norm(x), edge_index, edge_weight, features)
-        mu = mu.view(x.size(0), self.mix.heads, -1)
+        mu = mu.view(-1, self.mix.heads, self.mix.out_channels)
         x = x + self.merge(self.dropout(leaky_relu(self.mix_norm(mu)).flatten(1)))
         return x + self.ffn(x)

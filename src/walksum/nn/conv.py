@@ -108,7 +108,7 @@ class GLTConv(MessagePassing):
             J = self._masked(self.design(graph, _at_least_float32(source), h), edge_index)
             mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
         out = mu.transpose(0, 1)
-        out = out.reshape(x.size(0), -1) if self.concat else out.mean(1)
+        out = out.flatten(1) if self.concat else out.mean(1)
         return (out, J) if return_precision else out
 
     def _remember(self, solution: Solution) -> None:

@@ -146,7 +146,7 @@ def norm_inf(J: Precision) -> Tensor:
     """``|J|_inf`` of each head, ``[H]``."""
     ones = torch.ones_like(J.diag).unsqueeze(-1)
     rows = kernels.backend(J.diag).spmm(J.graph, J.diag.abs(), J.off.abs(), ones)
-    return rows.amax((1, 2))
+    return rows.amax((1, 2)) if rows.numel() else rows.sum((1, 2))
 
 
 def backward_error(J: Precision, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:

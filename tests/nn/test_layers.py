@@ -1,0 +1,244 @@
+import json
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
+from torch_geometric.nn import Sequential
+from torch_geometric.testing import assert_module
+
+import walksum as ws
+
+X = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
+EDGES = torch.randint(12, (2, 30), generator=torch.Generator().manual_seed(1))
+KINDS = [(design, learned) for design in ws.designs.NAMES for learned in (True, False)]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+@pytest.mark.parametrize(("heads", "concat", "width"), [(1, True, 4), (3, True, 12), (3, False, 4)])
+def test_conv_is_a_pyg_layer(design, learned, heads, concat, width):
+    conv = ws.GLTConv(6, 4, heads, concat, design, learned)
+    assert_module(conv, X, EDGES, expected_size=(12, width), atol=1e-5)
+    assert f"GLTConv(6, 4, heads={heads}" in repr(conv)
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_conv_is_its_equation(design, learned):
+    conv = ws.GLTConv(6, 4, 2, design=design, learned=learned).double()
+    x = X.double()
+    out, J = conv(x, EDGES, return_precision=True)
+    h = torch.nn.functional.leaky_relu(conv.observe(x)).view(12, 2, 4).transpose(0, 1)
+    mu = torch.linalg.solve(J.to_dense().expand(2, -1, -1), h)
+    torch.testing.assert_close(out, mu.transpose(0, 1).flatten(1))
+
+
+def test_conv_in_sequential_with_weights():
+    net = Sequential(
+        "x, e, w", [(ws.GLTConv(6, 8), "x, e, w -> x"), torch.nn.ReLU(), (ws.GLTConv(8, 3), "x, e, w -> x")]
+    )
+    weight = torch.rand(EDGES.size(1)) + 0.5
+    assert net(X, EDGES, weight).shape == (12, 3)
+    assert not torch.allclose(net(X, EDGES, weight), net(X, EDGES, weight.flip(0)))
+
+
+def test_reset_parameters_changes_every_learned_part():
+    conv = ws.GLTConv(6, 4, 2, design="pairwise-normal")
+    before = {name: value.clone() for name, value in conv.named_parameters()}
+    conv.reset_parameters()
+    assert all(not torch.equal(value, before[name]) for name, value in conv.named_parameters())
+
+
+def test_reports_of_the_last_passes():
+    conv = ws.GLTConv(6, 4, solver="cg")
+    assert conv.last_solve is None
+    conv(X, EDGES).sum().backward()
+    assert conv.last_solve.direction == "forward"
+    assert conv.last_backward_solve.direction == "backward"
+    assert conv.last_solve.converged
+
+
+def test_nonconvergence_follows_the_layers_choice():
+    impatient = ws.GaBP(max_steps=1)
+    with pytest.warns(ws.SolveWarning, match="did not reach"):
+        ws.GLTConv(6, 4, solver=impatient)(X, EDGES)
+    with pytest.raises(ws.SolveError):
+        ws.GLTConv(6, 4, solver=impatient, on_nonconverged="raise")(X, EDGES)
+    layer = ws.GLTConv(6, 4, solver=impatient, on_nonconverged="ignore")
+    layer(X, EDGES)
+    assert layer.last_solve.status is ws.Status.max_steps_reached
+
+
+def test_autocast_runs_the_mixing_in_float32():
+    conv = ws.GLTConv(6, 4, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out, J = conv(X, EDGES, return_precision=True)
+    assert out.dtype == J.dtype == torch.float32
+    torch.testing.assert_close(out, conv(X, EDGES), rtol=0.05, atol=0.05)
+
+
+# --- the block and the model
+
+
+def test_block_is_its_equation():
+    block = ws.GLTBlock(6, heads=2, dropout=0.0)
+    x = X
+    mu = block.mix(block.norm(x), EDGES).view(12, 2, 3)
+    x = x + block.merge(torch.nn.functional.leaky_relu(block.mix_norm(mu)).flatten(1))
+    torch.testing.assert_close(block(X, EDGES), x + block.ffn(x))
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_model_trains_in_every_design(design, learned):
+    model = ws.GLT(6, 16, 2, 3, design=design, learned=learned)
+    model(X, EDGES).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+def test_model_takes_edges_a_graph_and_weights():
+    model = ws.GLT(6, 16, 2, 3).eval()
+    graph = ws.Graph.from_edge_index(EDGES, 12)
+    torch.testing.assert_close(model(X, EDGES), model(X, graph))
+    weight = torch.rand(EDGES.size(1)) + 0.5
+    weighted = ws.Graph.from_edge_index(EDGES, 12, weight)
+    torch.testing.assert_close(model(X, EDGES, weight), model(X, weighted))
+
+
+def test_a_batch_of_graphs_is_a_disjoint_union():
+    model = ws.GLT(6, 16, 2, 3).eval()
+    parts = [Data(x=X, edge_index=EDGES), Data(x=X.flip(0), edge_index=EDGES[:, :10])]
+    batch = Batch.from_data_list(parts)
+    apart = torch.cat([model(part.x, part.edge_index) for part in parts])
+    torch.testing.assert_close(model(batch.x, batch.edge_index), apart, rtol=1e-4, atol=1e-5)
+
+
+def test_information_crosses_the_whole_graph_in_one_layer():
+    n = 40
+    chain = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+    x = torch.randn(n, 6, dtype=torch.double, requires_grad=True)
+    model = ws.GLT(6, 16, 1, 3, design="laplacian", learned=False).double().eval()
+    influence = torch.autograd.grad(model(x, chain)[0].sum(), x)[0].abs().sum(1)
+    assert bool((influence > 0).all())
+
+
+def test_an_empty_and_a_tiny_graph():
+    nothing = torch.empty(2, 0, dtype=torch.long)
+    model = ws.GLT(6, 16, 2, 3).eval()
+    assert model(X[:0], nothing).shape == (0, 3)
+    assert model(X[:1], nothing).shape == (1, 3)
+    assert bool(model(X[:4], nothing).isfinite().all())
+
+
+def test_nan_in_the_features_is_never_silent():
+    broken = X.clone()
+    broken[3, 2] = float("nan")
+    with pytest.warns(ws.SolveWarning, match="met NaN or infinity in J or h"):
+        ws.GLT(6, 16, 1, 3, design="diagonally-dominant", learned=False)(broken, EDGES)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo looks at it
+def test_model_under_compile_and_functional_vmap():
+    model = ws.GLT(6, 16, 2, 3).eval()
+    torch.testing.assert_close(torch.compile(model, backend="eager")(X, EDGES), model(X, EDGES))
+    copies = [ws.GLT(6, 16, 2, 3).eval() for _ in range(3)]
+    stacked, buffers = torch.func.stack_module_state(copies)
+    graph = ws.Graph.from_edge_index(EDGES, 12)
+    together = torch.vmap(lambda p: torch.func.functional_call(model, (p, buffers), (X, graph)))(stacked)
+    for k, single in enumerate(copies):
+        torch.testing.assert_close(together[k], single(X, graph), rtol=1e-4, atol=1e-5)
+
+
+# --- explainers
+
+
+def explain(algorithm):
+    model = ws.GLT(6, 16, 2, 3, design="diagonally-dominant", learned=False, dropout=0.0)
+    explainer = Explainer(
+        model,
+        algorithm=algorithm,
+        explanation_type="model",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
+    )
+    return explainer(X, EDGES, index=0)
+
+
+def test_gnn_explainer_masks_the_couplings():
+    explanation = explain(GNNExplainer(epochs=10))
+    assert explanation.edge_mask.shape == (EDGES.size(1),)
+    assert float(explanation.edge_mask.std()) > 0
+
+
+def test_captum_explainer_masks_the_couplings():
+    pytest.importorskip("captum", reason="captum is optional")
+    assert explain(CaptumExplainer("IntegratedGradients")).edge_mask.abs().sum() > 0
+
+
+def test_a_mask_of_zero_cuts_the_edge():
+    conv = ws.GLTConv(6, 4, design="diagonally-dominant", learned=False)
+    conv.explain, conv._edge_mask, conv._apply_sigmoid = True, torch.zeros(EDGES.size(1)), False
+    _, J = conv(X, EDGES, return_precision=True)
+    assert J.off.abs().sum() == 0
+    assert J.diag.max() > 1  # the confidences stay
+
+
+# --- saving
+
+
+@pytest.mark.parametrize("solver", ["auto", ws.GaBP(damping=0.7, tol=1e-5)])
+def test_a_saved_model_comes_back(tmp_path, solver):
+    model = ws.GLT(6, 16, 2, 3, design="pairwise-normal", coupling="attractive", solver=solver).eval()
+    model.save(tmp_path / "model")
+    again = ws.load(tmp_path / "model")
+    assert again.config == model.config
+    assert not again.training
+    torch.testing.assert_close(again(X, EDGES), model(X, EDGES))
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_broken_model_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no config.json"):
+        ws.load(tmp_path)
+    ws.GLT(6, 16, 2, 3).save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="not readable JSON"):
+        ws.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "format": "other/9"}))
+    with pytest.raises(ValueError, match=r"not of the format walksum.GLT/1"):
+        ws.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_channels": 24}))
+    with pytest.raises(ValueError, match="does not hold a complete walksum model"):
+        ws.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"junk")
+    with pytest.raises(ValueError, match="does not hold a complete walksum model"):
+        ws.load(tmp_path)
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ws.GLTConv(6, 4, design="spectral"), r"design='spectral'; known: 'pairwise-normal'"),
+        (lambda: ws.GLTConv(6, 4, solver="lu"), r"solver='lu'; known: 'auto'"),
+        (lambda: ws.GLTConv(6, 0), r"out_channels=0"),
+        (lambda: ws.GLTConv(6, 4, heads=0), r"heads=0"),
+        (lambda: ws.GLTConv(6, 4, on_nonconverged="cry"), r"on_nonconverged='cry'"),
+        (lambda: ws.GLTConv(6, 4, coupling="none"), r"coupling='none'"),
+        (lambda: ws.GLTConv(6, 4)(X[:, :5], EDGES), r"x has shape \(12, 5\); expected \[N, 6\]"),
+        (lambda: ws.GLTConv(6, 4)(X.long(), EDGES), r"x has type torch.int64"),
+        (lambda: ws.GLTConv(6, 4)(X[:5], EDGES), r"contains node \d+, but num_nodes=5"),
+        (lambda: ws.GLTConv(6, 4)(X, ws.Graph.from_edge_index(EDGES, 13)), r"x has 12 rows but the graph has 13"),
+        (lambda: ws.GLTBlock(10, heads=3), r"heads=3 does not divide channels=10"),
+        (lambda: ws.GLT(6, 16, 0, 3), r"num_layers=0"),
+        (lambda: ws.GLT(6, 16, 4, 3, heads=(8, 4, 1)), r"heads=\(8, 4, 1\) for num_layers=4"),
+        (lambda: ws.GLT(6, 16, 2, 3, dropout=1.5), r"dropout=1.5"),
+    ],
+)
+def test_bad_input_says_what_to_do(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,139 @@
+import copy
+
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+
+import walksum as ws
+from gallery import GALLERY, path
+from walksum.graph import as_graph
+
+EDGES = torch.tensor([[0, 1, 2, 2, 3, 3], [1, 0, 1, 3, 3, 2]])  # both ways, one way, a loop
+CANONICAL = [[0, 1, 2], [1, 2, 3]]
+
+
+def test_directed_loops_and_duplicates_become_one_undirected_edge_each():
+    graph = ws.Graph.from_edge_index(torch.cat([EDGES, EDGES[:, :3]], 1))
+    assert graph.edges.tolist() == CANONICAL
+    assert (graph.num_nodes, graph.num_edges, graph.edge_weight) == (4, 3, None)
+
+
+def _adjacency(values=None):
+    values = torch.ones(EDGES.size(1)) if values is None else values
+    return torch.sparse_coo_tensor(EDGES, values, (4, 4))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(
+    "container",
+    [
+        lambda: EDGES,
+        lambda: EDGES.int(),
+        lambda: EdgeIndex(EDGES, sparse_size=(4, 4)),
+        lambda: _adjacency(),
+        lambda: _adjacency().coalesce().to_sparse_csr(),
+        lambda: _adjacency().coalesce().to_sparse_csc(),
+        lambda: ws.Graph.from_edge_index(EDGES),
+    ],
+    ids=["tensor", "int32", "EdgeIndex", "coo", "csr", "csc", "Graph"],
+)
+def test_every_container_gives_the_same_graph(container):
+    graph = ws.Graph.from_edge_index(container())
+    assert graph.edges.tolist() == CANONICAL
+    assert graph.num_nodes == 4
+
+
+def test_sparse_tensor_gives_the_same_graph():
+    torch_sparse = pytest.importorskip("torch_sparse", reason="torch_sparse is optional")
+    adjacency = torch_sparse.SparseTensor.from_edge_index(EDGES, sparse_sizes=(4, 4))
+    assert ws.Graph.from_edge_index(adjacency).edges.tolist() == CANONICAL
+
+
+def test_weights_of_both_directions_are_averaged():
+    weight = torch.tensor([1.0, 3.0, 5.0, 7.0, 100.0, 9.0])
+    graph = ws.Graph.from_edge_index(EDGES, edge_weight=weight)
+    assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
+
+
+def test_values_of_a_sparse_matrix_are_weights():
+    graph = ws.Graph.from_edge_index(_adjacency(torch.tensor([1.0, 3.0, 5.0, 7.0, 100.0, 9.0])))
+    assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
+
+
+def test_weights_carry_gradients():
+    weight = torch.ones(EDGES.size(1), requires_grad=True)
+    ws.Graph.from_edge_index(EDGES, edge_weight=weight).edge_weight.sum().backward()
+    assert weight.grad.tolist() == [0.5, 0.5, 1.0, 0.5, 0.0, 0.5]
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_csr_lists_every_directed_edge_once(name):
+    graph = GALLERY[name]
+    csr = graph.csr
+    assert csr.indptr.tolist() == [0, *torch.cumsum(graph.degree, 0).tolist()]
+    pairs = torch.stack([csr.row, csr.indices]).long()
+    both = torch.cat([graph.edges, graph.edges.flip(0)], 1)
+    assert sorted(pairs.t().tolist()) == sorted(both.t().tolist())
+    assert torch.equal(pairs, pairs[:, torch.argsort(pairs[0] * 1000 + pairs[1])])
+    assert torch.equal(pairs[:, csr.reverse.long()], pairs.flip(0))
+    assert torch.equal(graph.edges[:, csr.edge.long()].sort(0).values, pairs.sort(0).values)
+
+
+def test_structure_is_derived_once_and_moves_along():
+    graph = path(5)
+    assert graph.csr is graph.csr
+    moved = graph.to("meta")
+    assert moved.csr.row.device.type == "meta"
+    assert graph.to("meta") is moved
+    assert graph.to("cpu") is graph
+    assert moved.to("cpu") is graph
+
+
+def test_a_model_call_reuses_the_graph_of_the_same_tensor_only():
+    edge_index = EDGES.clone()
+    graph = as_graph(edge_index, 4)
+    assert as_graph(edge_index, 4) is graph
+    assert as_graph(edge_index, 5) is not graph
+    assert as_graph(edge_index.clone(), 4) is not graph
+    edge_index[1, 0] = 3
+    assert as_graph(edge_index, 4).edges.tolist() != graph.edges.tolist()
+
+
+def test_empty_graphs():
+    assert ws.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long)).num_nodes == 0
+    assert ws.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 3).csr.indptr.tolist() == [0, 0, 0, 0]
+    assert ws.Graph.from_edge_index(torch.tensor([[0], [0]])).num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((EDGES, 3), r"contains node 3, but num_nodes=3; pass num_nodes=4"),
+        ((EDGES - 1,), r"negative index -1"),
+        ((EDGES.float(),), r"dtype torch.float32; indices must be integers"),
+        ((EDGES.t(),), r"shape \(6, 2\); expected \[2, M\].*edge_index.t\(\)"),
+        (([[0], [1]],), r"edge_index is a list"),
+        ((EDGES, -1), r"num_nodes=-1"),
+        ((EDGES, 2.5), r"num_nodes=2.5"),
+        ((EDGES, None, torch.ones(3)), r"edge_weight has shape \(3,\) for 6 edges"),
+        ((EDGES, None, torch.ones(6).long()), r"expected a floating-point tensor"),
+        ((EDGES, None, torch.tensor([1.0, 2, 3, float("nan"), 5, 6])), r"edge_weight\[3\] is nan"),
+        ((EDGES, None, torch.tensor([1.0, 2, 3, 4, float("inf"), 6])), r"edge_weight\[4\] is inf"),
+        ((EDGES, None, torch.ones(6, device="meta")), r"edge_weight is on meta but edge_index on cpu"),
+        ((torch.ones(2, 3).to_sparse(),), r"shape \(2, 3\); a graph needs a square one"),
+        ((2 * torch.eye(3).to_sparse(), None, torch.ones(3)), r"give the weights once"),
+    ],
+)
+def test_bad_input_says_what_to_do(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ws.Graph.from_edge_index(*arguments)
+
+
+def test_repr_is_short():
+    assert repr(path(3)) == "Graph(num_nodes=3, num_edges=2)"
+
+
+def test_a_graph_can_be_copied():
+    graph = path(3)
+    assert graph.csr is not None
+    assert copy.deepcopy(graph).edges.tolist() == graph.edges.tolist()

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+import torch
+
+import walksum as ws
+from gallery import DESIGNS, GALLERY, complete, cycle, path, problem, random_graph
+
+
+@pytest.fixture(params=[1, 3])
+def J(request):
+    return problem(GALLERY["random"], "learned diagonally dominant", request.param)[0]
+
+
+def test_keeps_values_in_the_order_of_the_edges():
+    graph = path(3)
+    J = ws.Precision(graph, torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0]))
+    assert J.diag.shape == (1, 3)
+    assert J.off.shape == (1, 2)
+    assert J.to_dense()[0].tolist() == [[1, 4, 0], [4, 2, 5], [0, 5, 3]]
+
+
+def test_product_is_the_dense_product(J):
+    x = torch.randn(J.heads, J.num_nodes, 3, dtype=torch.double)
+    torch.testing.assert_close(J @ x, J.to_dense() @ x)
+
+
+def test_one_head_takes_matrices_and_vectors():
+    J, _ = problem(GALLERY["grid"], "fixed laplacian", 1)
+    x = torch.randn(J.num_nodes, 3, dtype=torch.double)
+    torch.testing.assert_close(J @ x, J.to_dense()[0] @ x)
+    torch.testing.assert_close(J @ x[:, 0], J.to_dense()[0] @ x[:, 0])
+
+
+def test_product_differentiates_twice(J):
+    x = torch.randn(J.heads, J.num_nodes, 2, dtype=torch.double, requires_grad=True)
+    values = [J.diag.clone().requires_grad_(), J.off.clone().requires_grad_(), x]
+
+    def product(diag, off, x):
+        return ws.Precision(J.graph, diag, off) @ x
+
+    assert torch.autograd.gradcheck(product, values)
+    assert torch.autograd.gradgradcheck(product, values)
+
+
+def test_normalised_has_unit_diagonal_and_the_same_correlations(J):
+    N = J.normalised()
+    assert torch.equal(N.diag, torch.ones_like(J.diag))
+    D = torch.diag_embed(J.diag.rsqrt())
+    torch.testing.assert_close(N.to_dense(), D @ J.to_dense() @ D)
+
+
+def test_scipy_is_the_dense_matrix(J):
+    np.testing.assert_allclose(J.to_scipy(J.heads - 1).toarray(), J.to_dense()[-1].numpy())
+    np.testing.assert_allclose(J.to_scipy().toarray(), torch.block_diag(*J.to_dense()).numpy())
+
+
+def radius(J: ws.Precision) -> float:
+    R = torch.eye(J.num_nodes) - J.normalised().to_dense()
+    return float(torch.linalg.eigvalsh(R.abs()).abs().max())
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("name", GALLERY)
+def test_walk_summability_interval_contains_the_radius(name, design):
+    J, _ = problem(GALLERY[name], design, 2)
+    lower, upper = J.walk_summability()
+    assert lower <= radius(J) * (1 + 1e-12)
+    assert radius(J) <= upper * (1 + 1e-12)
+    assert upper - lower <= 2e-3
+    assert J.is_walk_summable
+
+
+@pytest.mark.parametrize("size", [300, 1000])  # both beyond the dense branch
+def test_walk_summability_of_larger_graphs(size):
+    J, _ = problem(random_graph(size, 3 * size), "fixed laplacian", 1)
+    lower, upper = J.walk_summability()
+    assert lower <= 0.99 * (1 + 1e-9)
+    assert upper * (1 + 1e-12) >= 0.99
+    assert upper - lower < 2e-3
+
+
+def test_the_border_is_found_from_both_sides():
+    graph = cycle(6)  # |R| of the unnormalised cycle has radius 2 |off|
+    for off, summable in ((0.499, True), (0.501, False)):
+        J = ws.Precision(graph, torch.ones(6).double(), torch.full((6,), off, dtype=torch.double))
+        assert J.is_walk_summable is summable
+        lower, upper = J.walk_summability()
+        assert lower <= 2 * off * (1 + 1e-12)
+        assert 2 * off <= upper * (1 + 1e-12)
+
+
+def test_positive_definite_need_not_be_walk_summable():
+    J = ws.Precision(complete(4), torch.ones(4).double(), torch.full((6,), 0.4).double())
+    assert float(torch.linalg.eigvalsh(J.to_dense()).min()) > 0
+    assert not J.is_walk_summable
+    assert J.walk_summability()[0] > 1
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_matrix_that_cannot_be_normalised_is_not_walk_summable(bad):
+    J = ws.Precision(path(3), torch.tensor([1.0, bad, 1.0]), torch.tensor([0.1, 0.1]))
+    assert not J.is_walk_summable
+
+
+def test_moves_and_casts():
+    J, _ = problem(GALLERY["path"], "fixed laplacian", 1)
+    assert J.to(torch.float32).dtype == torch.float32
+    assert J.to("meta").graph.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda g: ws.Precision(g, torch.ones(4), torch.ones(2)), r"diag has shape \(1, 4\); expected \[H, 3\]"),
+        (lambda g: ws.Precision(g, torch.ones(3), torch.ones(3)), r"off has shape \(1, 3\); expected \[H, 2\]"),
+        (lambda g: ws.Precision(g, torch.ones(2, 3), torch.ones(1, 2)), r"2 head\(s\).*with 1; they must agree"),
+        (lambda g: ws.Precision(g, torch.ones(3).long(), torch.ones(2)), r"diag has dtype torch.int64"),
+        (lambda g: ws.Precision(g, torch.ones(3).double(), torch.ones(2)), r"they must agree"),
+        (lambda g: ws.Precision(g, torch.ones(3, device="meta"), torch.ones(2)), r"diag is on meta but the graph"),
+        (lambda g: ws.Precision(g, torch.ones(3), torch.ones(2)) @ torch.ones(4, 2), r"takes \[1, 3, F\] or \[3, F\]"),
+    ],
+)
+def test_bad_input_says_what_to_do(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(path(3))
