@@ -30,9 +30,7 @@ def test_a_step_that_does_not_divide_the_time_still_ends_there():
 
 def test_adaptive_methods_agree():
     y = torch.tensor([[1.0, 0.5]])
-    assert torch.allclose(
-        integrate(spiral, y, 2.0, "dopri5"), integrate(spiral, y, 2.0, step=0.01), atol=1e-2
-    )
+    assert torch.allclose(integrate(spiral, y, 2.0, "dopri5"), integrate(spiral, y, 2.0, step=0.01), atol=1e-2)
 
 
 def test_time_must_be_positive():

@@ -57,9 +57,7 @@ BASELINES: dict[str, Baseline] = {
 }
 
 
-def make_baseline(
-    name: str, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any
-) -> nn.Module:
+def make_baseline(name: str, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any) -> nn.Module:
     """One of BASELINES for a graph of num_nodes nodes; options are the model's keyword arguments."""
     if name not in BASELINES:
         raise ValueError(f"name={name!r} is not a baseline; choose one of {', '.join(BASELINES)}")

@@ -94,16 +94,12 @@ class CGNN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         if x.size(0) != self.rate.size(0):
-            raise ValueError(
-                f"x has {x.size(0)} nodes, the model num_nodes={self.rate.size(0)}; they must agree"
-            )
+            raise ValueError(f"x has {x.size(0)} nodes, the model num_nodes={self.rate.size(0)}; they must agree")
         edges = self.adjacency(edge_index, x)
         self.evaluations = 0
         e = self.encode(F.dropout(x, self.dropout, self.training))
         start = torch.cat([e, torch.zeros_like(e)], dim=-1)
         source = start.detach()
-        h = integrate(
-            lambda t, state: self.drift(state, edges) + source, start, self.time, self.method, self.step
-        )
+        h = integrate(lambda t, state: self.drift(state, edges) + source, start, self.time, self.method, self.step)
         h = h[..., : e.size(-1)].relu()
         return self.decode(F.dropout(h, self.dropout, self.training))

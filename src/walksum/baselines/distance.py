@@ -63,9 +63,7 @@ def _attend_rows(query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucke
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias).squeeze(0)
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucket: Tensor, max_scores: int
-) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucket: Tensor, max_scores: int) -> Tensor:
     """softmax_j(q_i k_j / sqrt(d) + table[bucket_ij]) v_j, per head.
 
     The bias alone is heads x N x N numbers. Where that exceeds max_scores, queries are taken in chunks that

@@ -19,9 +19,7 @@ class GCN(nn.Module):
     Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, *, hidden_channels: int = 64, dropout: float = 0.6
-    ):
+    def __init__(self, in_channels: int, out_channels: int, *, hidden_channels: int = 64, dropout: float = 0.6):
         super().__init__()
         self.first = GCNConv(in_channels, hidden_channels, normalize=False)
         self.second = GCNConv(hidden_channels, out_channels, normalize=False)

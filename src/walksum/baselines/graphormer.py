@@ -80,9 +80,7 @@ class Graphormer(nn.Module):
     ):
         super().__init__()
         if any(hidden_channels % count for count in heads):
-            raise ValueError(
-                f"hidden_channels={hidden_channels} is not a multiple of every one of heads={heads}"
-            )
+            raise ValueError(f"hidden_channels={hidden_channels} is not a multiple of every one of heads={heads}")
         self.embed = nn.Linear(in_channels, hidden_channels)
         self.degree_in = nn.Embedding(MAX_DEGREE + 1, hidden_channels)
         self.degree_out = nn.Embedding(MAX_DEGREE + 1, hidden_channels)

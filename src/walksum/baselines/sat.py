@@ -122,9 +122,7 @@ class SAT(nn.Module):
         if extractor not in ("subtree", "subgraph"):
             raise ValueError(f"extractor={extractor!r} is unknown; choose 'subtree' or 'subgraph'")
         if any(hidden_channels % count for count in heads):
-            raise ValueError(
-                f"hidden_channels={hidden_channels} is not a multiple of every one of heads={heads}"
-            )
+            raise ValueError(f"hidden_channels={hidden_channels} is not a multiple of every one of heads={heads}")
         kind = Subtree if extractor == "subtree" else Subgraph
         derive = gcn_edges if extractor == "subtree" else partial(ego_graphs, hops=hops)
         self.embed = nn.Linear(in_channels, hidden_channels)
