@@ -81,9 +81,10 @@ def _train(
         tasks: dict[str, Any] = {}
 
         def on_epoch(name, epoch, best):
-            task = tasks.setdefault(name, progress.add_task(name, total=None) if name not in tasks else None)
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=None, loss="", best="")
             progress.update(
-                task,
+                tasks[name],
                 completed=epoch.number,
                 loss=f"loss {epoch.train_loss:.3f}",
                 best=f"validation {100 * best.val_accuracy:.1f} % (best, epoch {best.number})",
@@ -92,7 +93,7 @@ def _train(
         result = run(job, data, on_epoch)
     console.print(_table(result))
     save(result, folder, lambda path: draw(result, data, path))
-    solve = result.model.blocks[-1].last_solve
+    solve = result.solve
     console.print(f"solver: {solve.solver}, {solve.steps} steps, residual {solve.residual:.0e}, {solve.status.name}")
     if result.outcome.interrupted:
         console.print("[yellow]interrupted:[/] these are the best weights so far; comparisons were left out")

@@ -20,6 +20,7 @@ from walksum.baselines.mlp import MLP
 from walksum.data.splits import Split, make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.solvers import Solution
 from walksum.train import Epoch, Outcome, Recipe, train
 
 LABELS_A_CLASS, VALIDATION = 10, 200  # of the digits
@@ -52,9 +53,9 @@ class Result:
     graph: Graph
     prediction: Tensor
     accuracy: dict[str, float]  # test accuracy by method
+    solve: Solution  # of the last layer, in evaluation
 
     def metrics(self) -> dict[str, Any]:
-        solve = self.model.blocks[-1].last_solve
         return {
             "job": dataclasses.asdict(self.job),
             "split": {"protocol": "balanced" if self.job.dataset == "digits" else "random", "nodes": self.split.counts},
@@ -64,10 +65,10 @@ class Result:
             "seconds": self.outcome.seconds,
             "interrupted": self.outcome.interrupted,
             "solver": {
-                "name": solve.solver,
-                "steps": solve.steps,
-                "residual": solve.residual,
-                "status": solve.status.name,
+                "name": self.solve.solver,
+                "steps": self.solve.steps,
+                "residual": self.solve.residual,
+                "status": self.solve.status.name,
             },
             "history": [dataclasses.asdict(epoch) for epoch in self.outcome.history],
         }
@@ -98,7 +99,9 @@ def run(job: Job, data: Data, on_epoch: OnEpoch | None = None) -> Result:
         accuracy |= {"MLP": outcome.best.test_accuracy, "LabelSpreading": label_spreading(graph, data.y, split)}
     with torch.no_grad():
         prediction = model(data.x, graph).softmax(-1)
-    return Result(job, model, glt, split, graph, prediction, accuracy)
+    solve = model.mixers[-1].last_solve
+    assert solve is not None
+    return Result(job, model, glt, split, graph, prediction, accuracy, solve)
 
 
 def split_of(job: Job, data: Data) -> Split:

@@ -67,6 +67,7 @@ def train(
     """
     recipe = recipe or Recipe()
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    after_step = getattr(model, "after_step", lambda: None)  # some baselines project their weights back
     history: list[Epoch] = []
     best: Epoch | None = None
     weights = copy.deepcopy(model.state_dict())
@@ -78,6 +79,7 @@ def train(
             loss = cross_entropy(model(x, edges)[split.train], y[split.train])
             loss.backward()
             optimiser.step()
+            after_step()
 
             epoch = _evaluate(model, x, edges, y, split, number, loss.item())
             history.append(epoch)

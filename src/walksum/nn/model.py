@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
@@ -12,6 +13,7 @@ from walksum.graph import as_graph
 from walksum.nn.block import GLTBlock
 from walksum.nn.conv import GLTConv
 from walksum.nn.store import save_model
+from walksum.precision import Precision
 from walksum.solvers import Solver
 
 
@@ -85,10 +87,26 @@ class GLT(nn.Module):
         for module in (self.embed, *self.blocks, self.norm, self.read):
             module.reset_parameters()
 
+    @property
+    def mixers(self) -> list[GLTConv]:
+        """The mixing layers, first to last; each holds the reports of its last solves."""
+        return [layer for layer in self.modules() if isinstance(layer, GLTConv)]
+
+    @torch.no_grad()
+    def precisions(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> list[Precision]:
+        """J of every layer for this input, as the model mixes in evaluation."""
+        graph, z = as_graph(edge_index, x.size(0), edge_weight), self.embed(x)
+        found = []
+        for block in self.blocks:
+            assert isinstance(block, GLTBlock)
+            found.append(block.mix(block.norm(z), graph, features=x, return_precision=True)[1])
+            z = block(z, graph, features=x)
+        return found
+
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Logits or predictions ``[N, out_channels]``; ``edge_index`` may be a Graph."""
         # one Graph for all blocks; under an explainer the blocks need the edges themselves to apply its mask
-        explained = any(layer.explain for layer in self.modules() if isinstance(layer, GLTConv))
+        explained = any(layer.explain for layer in self.mixers)
         where = edge_index if explained else as_graph(edge_index, x.size(0), edge_weight)
         weight = edge_weight if explained else None
         z = self.embed(dropout(x, self.dropout, self.training))

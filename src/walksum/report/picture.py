@@ -36,12 +36,7 @@ def draw(result: Result, data: Data, path: Path) -> None:
 
 def influence(result: Result, data: Data, node: int) -> Tensor:
     """Row ``node`` of J^-1 of the last layer, heads averaged: what every node adds to this one's mean."""
-    layer = result.model.blocks[-1]
-    with torch.no_grad():
-        z = result.model.embed(data.x)
-        for block in result.model.blocks[:-1]:
-            z = block(z, result.graph, features=data.x)
-        _, J = layer.mix(layer.norm(z), result.graph, features=data.x, return_precision=True)
+    J = result.model.precisions(data.x, result.graph)[-1]
     unit = torch.zeros(J.heads, J.num_nodes, 1)
     unit[:, node] = 1
     return solve(J, unit).mean(0).squeeze(-1)
