@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks import contestants, floors, timing
 from benchmarks.problems import Problem
 from benchmarks.records import Record
-from benchmarks.truth import FEW_COLUMNS, Truth
+from benchmarks.truth import Truth
 from benchmarks.yardstick import MAX_STEPS, directed, gabp
 
 
@@ -25,6 +25,7 @@ class Effort:
     rounds: int = 15
 
 
+COUNTED = 2  # columns on which the steps of an unaffordable yardstick are counted
 QUICK = Effort(budget=0.3, yardstick=2.0, rounds=3)
 
 
@@ -95,11 +96,10 @@ def prepare_yardstick(problem: Problem, effort: Effort, device: str) -> Yard | N
         return (timing.seconds(lambda: steps(4), device) - timing.seconds(lambda: steps(1), device)) / 3
 
     peak = timing.peak_bytes(lambda: steps(1), device)
-    bound = one_step() * 2 * MAX_STEPS
-    if bound > effort.yardstick:
-        outcome = contestants.yardstick(problem.take_columns(min(FEW_COLUMNS, problem.columns)))()
-        bound = one_step() * sum(outcome.steps)
-        if bound > effort.yardstick:
+    cost = one_step()
+    if cost * 2 * MAX_STEPS > effort.yardstick:
+        outcome = contestants.yardstick(problem.take_columns(min(COUNTED, problem.columns)))()
+        if cost * sum(outcome.steps) > effort.yardstick:
             return Yard(lambda: one_step() * sum(outcome.steps), outcome, peak, extrapolated=True)
     run = contestants.yardstick(problem)
     return Yard(lambda: timing.seconds(run, device), run(), peak, extrapolated=False)

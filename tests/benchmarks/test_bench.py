@@ -130,7 +130,7 @@ def test_an_extrapolated_yardstick_says_so():
     effort = cells.Effort(budget=0.01, yardstick=1e-9, rounds=1)
     yard, auto = cells.measure(problem(columns=8), {"auto": cells.contestants.ours("auto")}, effort, bandwidth=1e9)
     assert auto["extrapolated"]
-    assert yard["steps"][0] == gabp(directed(problem().graph.edges), *small_columns(8, truth.FEW_COLUMNS))[1]
+    assert yard["steps"][0] == gabp(directed(problem().graph.edges), *small_columns(8, cells.COUNTED))[1]
 
 
 def small_columns(columns, count):
