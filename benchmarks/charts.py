@@ -48,7 +48,7 @@ def ratios(records: list[Record]) -> Figure | None:
             axes.bar(at, [r["ratio"] for r in here], width, label=design)
         axes.axhline(1, color="0.4", linewidth=0.8)
         axes.set_xticks(range(len(graphs)), graphs)
-        axes.legend(ncols=len(designs), frameon=False, fontsize=8)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(designs), frameon=False, fontsize=8)
     return figure
 
 
@@ -59,9 +59,10 @@ def times(records: list[Record]) -> Figure | None:
     graphs, names = (list(dict.fromkeys(r[k] for r in mine)) for k in ("graph", "contestant"))
     with mpl.rc_context(STYLE):
         figure, axes = _figure("fixed diagonally dominant, forward + backward, 64 columns", "seconds")
-        for name in names:
+        for k, name in enumerate(names):
             here = matching(mine, contestant=name)
-            at, mark = [graphs.index(r["graph"]) for r in here], "*" if name == "auto" else "o"
+            # five marks on ten colours: no two contestants look alike
+            at, mark = [graphs.index(r["graph"]) for r in here], "*" if name == "auto" else "osD^v"[k % 5 - k // 10]
             axes.plot(at, [r["seconds"] for r in here], mark, markersize=9 if name == "auto" else 4, label=name)
         axes.set_xticks(range(len(graphs)), graphs)
         axes.margins(x=0.1)

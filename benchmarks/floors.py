@@ -38,4 +38,5 @@ def available_bytes(device: str) -> int:
         import psutil
 
         return psutil.virtual_memory().available
+    torch.cuda.empty_cache()  # what the allocator keeps for later is free too
     return torch.cuda.mem_get_info()[0]

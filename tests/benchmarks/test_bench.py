@@ -297,3 +297,13 @@ def test_gpu_bench_walks_its_paths_on_a_cpu(tmp_path):
     assert set(found) == {"spmm", "gabp-step", "cg", "yardstick-step"}
     assert found["spmm"]["difference"] < 1e-5
     assert found["gabp-step"]["seconds"] > 0
+
+
+def test_a_kernel_that_runs_out_of_memory_does_not_take_the_others_with_it(monkeypatch):
+    def out_of_memory(*args):
+        raise torch.OutOfMemoryError("too large")
+
+    monkeypatch.setattr(gpu, "_gabp_step", out_of_memory)
+    found = {r["contestant"]: r for r in gpu.kernel_records(problem(columns=64), 1e9, "cpu")}
+    assert "too large" in found["gabp-step"]["failure"]
+    assert found["cg"]["seconds"] > 0
