@@ -130,7 +130,7 @@ def _fill(records: list[Record], taken: dict, yard: Yard | None, problem: Proble
     for record in (r for r in records if r["contestant"] in medians):
         name = record["contestant"]
         record |= {"seconds": medians[name], "samples": len(taken[name])}
-        if yard is not None:
+        if yard is not None and record["error_g"] is not None:  # forward alone has no yardstick
             record["yardstick_seconds"] = medians["yardstick"]
             record["extrapolated"] = yard.extrapolated
             record["ratio"] = medians["yardstick"] / medians[name]

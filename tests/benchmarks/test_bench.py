@@ -133,6 +133,13 @@ def test_an_extrapolated_yardstick_says_so():
     assert yard["steps"][0] == gabp(directed(problem().graph.edges), *small_columns(8, cells.COUNTED))[1]
 
 
+def test_forward_alone_is_not_compared_with_forward_and_backward():
+    make = cells.contestants.ours("auto", backward=False)
+    _, forward = cells.measure(problem(), {"auto-forward": make}, cells.QUICK, bandwidth=1e9)
+    assert forward["seconds"] > 0
+    assert "ratio" not in forward
+
+
 def small_columns(columns, count):
     p = problem(columns=columns)
     return p.diag, p.off, p.h[..., :count]
