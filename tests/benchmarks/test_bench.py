@@ -181,6 +181,15 @@ def test_a_failed_run_is_missed_not_skipped():
     assert verdict(targets.field("seconds", graph="cora"), [failed], at_most=1)[0] == "missed"
 
 
+def test_gabp_may_err_as_the_yardstick_does_and_no_more():
+    rows = [solved("gabp", error_mu=5e-5), solved("yardstick", error_mu=7e-5)]
+    assert targets.ratio_as_exact(contestant="gabp")(rows) == [200.0]
+    rows[1]["error_mu"] = 2e-5
+    assert targets.ratio_as_exact(contestant="gabp")(rows) == [0.0]
+    rows[0]["error_mu"] = 3e-6
+    assert targets.ratio_as_exact(contestant="gabp")(rows[:1]) == [200.0]
+
+
 def test_rivals_count_problem_by_problem_and_only_when_right():
     rows = [solved(), solved("cg", seconds=0.5), solved("dense", seconds=0.1, error_mu=1e-3)]
     rows += [solved(design="F-PN", seconds=2.0), solved("cg", design="F-PN", seconds=8.0)]
