@@ -1,0 +1,92 @@
+"""Contestants as ``make(problem) -> run``, ``run() -> Outcome``: one forward and backward pass.
+
+``make`` may do what depends on the graph alone. ``run`` starts from the values of J, so numeric factorisation and
+multigrid setup are part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import walksum as ws
+from benchmarks.problems import Problem
+from benchmarks.truth import is_large
+from benchmarks.yardstick import Yardstick, directed
+from walksum.solvers import SOLVERS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    mu: Tensor
+    g: Tensor | None
+    steps: tuple[int, ...] = ()
+    status: str = ""
+
+
+Run = Callable[[], Outcome]
+Make = Callable[[Problem], Run]
+
+
+def leaves(p: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(t.detach().requires_grad_() for t in (p.diag, p.off, p.h))  # type: ignore[return-value]
+
+
+def yardstick(p: Problem) -> Run:
+    graph = directed(p.graph.edges)
+
+    def run() -> Outcome:
+        diag, off, h = leaves(p)
+        steps: list[int] = []
+        mu = Yardstick.apply(diag, off, h, p.graph.edges, graph, steps)
+        mu.backward(p.grad)
+        return Outcome(mu.detach(), h.grad, tuple(steps))
+
+    return run
+
+
+def ours(solver: Any, backward: bool = True) -> Make:
+    """Through the public door; a Precision of its own each time, so that nothing prepared is reused."""
+
+    def make(p: Problem) -> Run:
+        def run() -> Outcome:
+            diag, off, h = leaves(p)
+            seen: list[ws.Solution] = []
+            with torch.set_grad_enabled(backward):
+                J = ws.Precision(p.graph, diag, off)
+                mu = ws.solve(J, h, solver=solver, observe=seen.append, on_nonconverged="ignore")
+            if backward:
+                mu.backward(p.grad)
+            worst = next((s for s in seen if not s.converged), seen[0])
+            return Outcome(mu.detach(), h.grad, tuple(s.steps for s in seen), f"{worst.solver}: {worst.status.name}")
+
+        return run
+
+    return make
+
+
+def solvers() -> dict[str, Make]:
+    """'auto', forward and backward and forward alone, and every registered solver that is meant for speed."""
+    found: dict[str, Make] = {"auto": ours("auto"), "auto-forward": ours("auto", backward=False)}
+    found |= {name: ours(kind()) for name, kind in SOLVERS.items() if name != "unrolled"}
+    with suppress(ValueError):  # a build whose CG does not know it
+        found["cg-dic"] = ours(ws.CG(preconditioner="dic"))
+    return found
+
+
+def why_not(name: str, graph: ws.Graph, columns: int, free: int) -> str | None:
+    """The reason for which a solver of ours is not tried on a graph; None if it is."""
+    if name == "dense" and graph.num_nodes > 5_000:
+        return "N^3"
+    if name == "auto-forward" and not is_large(graph):
+        return "forward alone is measured on large graphs"
+    if name == "direct" and is_large(graph):
+        return "fill"
+    if name == "gabp" and 6 * 8 * graph.num_edges * columns > free:
+        return "memory for the messages"
+    return None

@@ -1,0 +1,188 @@
+"""The GPU bench: kernels against their floors, solves against the yardstick, training steps against PyG's.
+
+python -m benchmarks.gpu [--graphs cora wide-2.4m] [--quick] [--fresh] [--device cpu]
+
+``--device cpu --quick`` walks the same paths without a GPU; its numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import walksum as ws
+from benchmarks import contestants, floors, problems, scaling, steps, targets, timing
+from benchmarks.cells import QUICK, Effort, measure
+from benchmarks.cpu import LEARNED
+from benchmarks.records import Record, Store
+from benchmarks.yardstick import directed, gabp
+
+SOLVED, KERNELS = ("cora", "pubmed"), ("power-law-1m", "wide-2.4m")
+COLUMNS, CG_TOL = 64, 1e-5
+GPU_EFFORT = Effort(budget=1.0, yardstick=3.0)
+
+
+def median(run: Callable[[], object], device: str, rounds: int = 9) -> float:
+    run()
+    run()  # compilation, then autotuning and allocation
+    return statistics.median(timing.seconds(run, device) for _ in range(rounds))
+
+
+def kernel_records(problem: problems.Problem, bandwidth: float, device: str) -> list[Record]:
+    """SpMM, a GaBP step and a CG solve on one large graph."""
+    floor = floors.spmm_bytes(problem.graph, 1, COLUMNS) / bandwidth
+    makes = {
+        "spmm": lambda: _spmm(problem, floor, device),
+        "gabp-step": lambda: _gabp_step(problem, bandwidth, device),
+        "cg": lambda: _cg(problem, floor, device),
+        "yardstick-step": lambda: _yardstick_step(problem, device),
+    }
+    common = {"kind": "kernel", "graph": problem.graph_name, "design": problem.design, "heads": 1, "columns": COLUMNS}
+    common |= {"nodes": problem.graph.num_nodes, "edges": problem.graph.num_edges}
+    common["max_degree"] = int(problem.graph.degree.max())
+    return [common | {"contestant": name} | _attempt(make) for name, make in makes.items()]
+
+
+def _attempt(make: Callable[[], Record]) -> Record:
+    try:
+        return make()
+    except (RuntimeError, ValueError) as error:  # out of memory is a RuntimeError
+        return {"failure": f"{type(error).__name__}: {error}"[:200]}
+
+
+def _spmm(problem: problems.Problem, floor: float, device: str) -> Record:
+    J, x = ws.Precision(problem.graph, problem.diag, problem.off), problem.h
+    crow, col, value = _torch_csr(J)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
+        A = torch.sparse_csr_tensor(crow, col, value, (J.num_nodes, J.num_nodes), check_invariants=False)
+    with torch.no_grad():
+        ours, theirs = median(lambda: J @ x, device), median(lambda: A @ x[0], device)
+        error = float(((J @ x)[0] - A @ x[0]).abs().max() / x.abs().max())
+    found = {"seconds": ours, "cusparse_seconds": theirs, "over_cusparse": theirs / ours}
+    return found | {"floor_share": floor / ours, "difference": error}
+
+
+def _torch_csr(J: ws.Precision) -> tuple[torch.Tensor, ...]:
+    """J with its diagonal, rows in order: what cuSPARSE is given. 32-bit indices, as ours."""
+    (i, j), nodes = J.graph.edges, torch.arange(J.num_nodes, device=J.device)
+    row, col = torch.cat([nodes, i, j]), torch.cat([nodes, j, i])
+    order = torch.argsort(row, stable=True)
+    crow = torch.zeros(J.num_nodes + 1, dtype=torch.int64, device=J.device)
+    torch.cumsum(J.graph.degree + 1, 0, out=crow[1:])
+    value = torch.cat([J.diag[0], J.off[0], J.off[0]])[order]
+    return crow.int(), col[order].int(), value
+
+
+def _gabp_step(problem: problems.Problem, bandwidth: float, device: str) -> Record:
+    """Cost of one undamped step: a long solve less a short one, over the steps between them.
+
+    No tolerance is within reach, so both run to their limit; the precisions settle in ``prepare``, which is untimed
+    where a solver has them apart, and cancel in the difference where it has not.
+    """
+    J = ws.Precision(problem.graph, problem.diag, problem.off)
+    times, counts = [], []
+    for limit in (4, 24):
+        prepared = ws.GaBP(damping=1.0, tol=1e-30, max_steps=limit).prepare(J)
+        counts.append(prepared(problem.h).steps)
+        times.append(median(lambda prepared=prepared: prepared(problem.h), device, rounds=5))
+        del prepared
+    found: Record = {"steps": counts}
+    if counts[1] <= counts[0]:
+        return found | {"failure": f"took {counts} steps where 4 and 24 were asked"}
+    step = (times[1] - times[0]) / (counts[1] - counts[0])
+    share = floors.gabp_bytes(problem.graph, 1, COLUMNS) / bandwidth / step
+    return found | {"seconds": step, "floor_share": share}
+
+
+def _cg(problem: problems.Problem, floor: float, device: str) -> Record:
+    run = contestants.ours(ws.CG(tol=CG_TOL))(problem)
+    outcome = run()
+    taken, peak = median(run, device, rounds=5), timing.peak_bytes(run, device)
+    found = {"seconds": taken, "steps": list(outcome.steps), "status": outcome.status}
+    return found | {"over_floor": taken / (floor * sum(outcome.steps)), "peak_bytes": peak}
+
+
+def _yardstick_step(problem: problems.Problem, device: str) -> Record:
+    if 6 * 8 * problem.graph.num_edges * COLUMNS > floors.available_bytes(device):
+        return {"failure": "memory for the messages"}
+    graph = directed(problem.graph.edges)
+    run = lambda: gabp(graph, problem.diag, problem.off, problem.h, tol=0.0, max_steps=5)  # noqa: E731
+    return {"seconds": median(run, device, rounds=3) / 5}
+
+
+def run_kernels(args: argparse.Namespace, store: Store, progress: Progress) -> None:
+    names = [name for name in args.graphs if name not in problems.REAL]
+    task = progress.add_task("kernels", total=len(names))
+    for name in names:
+        progress.update(task, description=f"kernels on {name}")
+        if not store.has(kind="kernel", graph=name, design="F-DD", heads=1, columns=COLUMNS, contestant="cg"):
+            graph, x = problems.load_graph(name)
+            problem = problems.make(name, graph.to(args.device), x, "F-DD", 1, COLUMNS)
+            store.add(*kernel_records(problem, store.header["bandwidth"], args.device))
+            del graph, x, problem
+        progress.advance(task)
+
+
+def run_solves(args: argparse.Namespace, store: Store, progress: Progress) -> None:
+    names = [name for name in args.graphs if name in problems.REAL]
+    layouts = [(design, 1) for design in problems.DESIGNS] + [(design, 8) for design in LEARNED]
+    task = progress.add_task("solves", total=len(names) * len(layouts))
+    for name in names:
+        graph, x = problems.load_graph(name)
+        graph = graph.to(args.device)
+        for design, heads in layouts:
+            progress.update(task, description=f"{name} {design} {heads}x{COLUMNS // heads}")
+            asked = {"kind": "solve", "graph": name, "design": design, "heads": heads, "columns": COLUMNS // heads}
+            makes = {n: m for n, m in contestants.solvers().items() if n in args.solvers}
+            if any(not store.has(**asked, contestant=n) for n in makes):
+                problem = problems.make(name, graph, x, design, heads, COLUMNS // heads)
+                effort = QUICK if args.quick else GPU_EFFORT
+                store.add(*measure(problem, makes, effort, store.header["bandwidth"]))
+            progress.advance(task)
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--graphs", nargs="+", help=f"default: {' '.join(SOLVED + KERNELS)}; quick: cora small")
+    parser.add_argument("--solvers", nargs="+", default=["auto", "cg", "gabp", "chebyshev"])
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--quick", action="store_true", help="small graphs, fewer rounds")
+    parser.add_argument("--fresh", action="store_true", help="measure again what the record file already holds")
+    parser.add_argument("--no-models", action="store_true", help="leave out training steps and scaling")
+    parser.add_argument("--out", type=Path, default=Path("results/bench/gpu.json"))
+    args = parser.parse_args(argv)
+    default = ("cora", "small") if args.quick else SOLVED + KERNELS
+    args.graphs = args.graphs or [name for name in default if name in problems.available()]
+    return args
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = arguments(argv)
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        about = {"bench": "gpu", "quick": args.quick, "bandwidth": timing.bandwidth(args.device)}
+        store = Store(args.out, args.device, args.fresh, **about)
+        try:
+            run_solves(args, store, progress)
+            if not args.no_models:
+                steps.run(store, progress, args.device, args.quick)
+            run_kernels(args, store, progress)
+            if not args.no_models:
+                scaling.run(store, progress, args.device, args.quick)
+        except KeyboardInterrupt:
+            progress.console.print(f"interrupted; {len(store.records)} records kept in {args.out}")
+            return 130
+    print(targets.summary([*store.records.values()], "gpu"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,110 @@
+"""The record file: one JSON per machine and commit, rewritten atomically after every cell, resumed by default."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Record = dict[str, Any]
+KEY = ("kind", "graph", "design", "heads", "columns", "contestant")
+PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "triton", "pyamg", "cvxopt", "torch-sla")
+PACKAGES += ("torchsparsegradutils",)
+
+
+def machine(device: str) -> dict[str, Any]:
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def commit() -> str:
+    """The last commit of the sources, with '-dirty' if they differ from it; $WALKSUM_COMMIT where there is no git.
+
+    Results and docs do not count: writing them must not make a run look like one of other code.
+    """
+    root = Path(__file__).parent.parent
+    try:
+        last = _git(root, "log", "-1", "--format=%h", "--abbrev=10", "--", "src", "benchmarks").stdout.strip()
+        changed = _git(root, "status", "--porcelain", "--", "src", "benchmarks").stdout.strip()
+        return last + ("-dirty" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("WALKSUM_COMMIT", "unknown")
+
+
+def _git(root: Path, *args: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=True)
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def key(record: Record) -> tuple:
+    return tuple(record.get(name) for name in KEY)
+
+
+class Store:
+    """The records of one bench. Those of the same machine, commit and effort are kept, others are left behind."""
+
+    def __init__(self, path: Path, device: str, fresh: bool = False, **about: Any):
+        self.path = path
+        self.header = {"machine": machine(device), "commit": commit(), **about}
+        self.records: dict[tuple, Record] = {}
+        if not fresh and path.exists():
+            held = json.loads(path.read_text())
+            if all(held.get(name) == self.header.get(name) for name in ("machine", "commit", "quick")):
+                self.records = {key(r): r for r in held["records"]}
+                self.header = {**{k: v for k, v in held.items() if k != "records"}, **self.header}
+
+    def has(self, **fields: Any) -> bool:
+        return key(fields) in self.records
+
+    def add(self, *records: Record) -> None:
+        self.records |= {key(r): r for r in records}
+        self.write()
+
+    def write(self) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        content = {**self.header, "versions": versions(), "written": now, "records": [*self.records.values()]}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(_plain(content), indent=1, allow_nan=False) + "\n")
+        os.replace(scratch, self.path)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN: what is not finite becomes its name, so that no comparison mistakes it for a number."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return str(value) if not math.isfinite(value) else float(f"{value:.4g}")
+    return value

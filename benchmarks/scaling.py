@@ -1,0 +1,65 @@
+"""How cost and memory grow with E and with F: exponents fitted over a decade, `auto`, forward and backward."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+import numpy as np
+from rich.progress import Progress
+
+from benchmarks import contestants, problems, timing
+from benchmarks.records import Record, Store
+
+# device and effort: (edges of the E sweep, edges of the F sweep), ten edges a node
+SIZES = {
+    ("cpu", False): ((50_000, 100_000, 200_000, 500_000), 100_000),
+    ("cpu", True): ((2_000, 6_000, 20_000), 5_000),
+    ("cuda", False): ((2_000_000, 5_000_000, 10_000_000, 20_000_000), 5_000_000),
+    ("cuda", True): ((200_000, 600_000, 2_000_000), 500_000),
+}
+WIDTHS = (16, 32, 64, 128, 160)
+SKEW = 0.3
+
+
+def sweep(variable: str, device: str, quick: bool) -> Iterator[tuple[int, problems.Problem]]:
+    many, one = SIZES[device, quick]
+    for size in many if variable == "E" else WIDTHS:
+        edges, columns = (size, 64) if variable == "E" else (one, size)
+        graph = problems.power_law(edges // 10, edges, SKEW).to(device)
+        x = graph.degree.unsqueeze(1)  # the design below does not look at features
+        yield size, problems.make("scaling", graph, x, "F-DD", 1, columns)
+
+
+def exponent(sizes: list[int], values: list[float]) -> float:
+    """The slope in the log-log plane."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def run(store: Store, progress: Progress, device: str, quick: bool) -> None:
+    task = progress.add_task("scaling", total=2)
+    for variable in ("E", "F"):
+        progress.update(task, description=f"scaling in {variable}")
+        if not store.has(kind="scaling", design=variable, contestant="auto"):
+            store.add(_fit(variable, device, quick))
+        progress.advance(task)
+
+
+def _fit(variable: str, device: str, quick: bool) -> Record:
+    points = []
+    for size, problem in sweep(variable, device, quick):
+        run_once = contestants.ours("auto")(problem)
+        outcome = run_once()
+        peak = timing.peak_bytes(run_once, device)
+        sample = timing.sampler(run_once, device)
+        seconds = statistics.median(sample() for _ in range(3 if quick else 7))
+        points.append({"size": size, "seconds": seconds, "steps": sum(outcome.steps), "peak_bytes": peak})
+    sizes, peaks = [p["size"] for p in points], [p["peak_bytes"] for p in points]
+    return {
+        "kind": "scaling",
+        "design": variable,
+        "contestant": "auto",
+        "exponent": exponent(sizes, [p["seconds"] for p in points]),
+        "memory_exponent": exponent(sizes, peaks) if all(peaks) else None,
+        "points": points,
+    }

@@ -1,0 +1,88 @@
+"""Clocks, interleaved medians, peak memory, bandwidth: how everything here is measured."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+Sample = Callable[[], float]  # one measurement, in seconds
+
+
+def seconds(run: Callable[[], object], device: str = "cpu", calls: int = 1) -> float:
+    """Mean seconds of one call; on CUDA between two events, after all work before has ended."""
+    if device == "cpu":
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - start) / calls
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(calls):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1e3 / calls
+
+
+def sampler(run: Callable[[], object], device: str, at_least: float = 0.01) -> Sample:
+    """Repeat calls within a sample until it lasts ``at_least`` seconds. ``run`` must be warm."""
+    calls = max(1, round(at_least / max(seconds(run, device), 1e-7)))
+    return lambda: seconds(run, device, calls)
+
+
+def interleaved(samples: dict[str, Sample], budget: dict[str, float], rounds: int) -> dict[str, list[float]]:
+    """Each in turn, round after round, so that a noisy minute hits all alike; one whose seconds are spent drops out."""
+    taken: dict[str, list[float]] = {name: [] for name in samples}
+    spent = dict.fromkeys(samples, 0.0)
+    for _ in range(rounds):
+        for name, sample in samples.items():
+            if not taken[name] or spent[name] * (1 + 1 / len(taken[name])) <= budget[name]:
+                start = time.perf_counter()
+                taken[name].append(sample())
+                spent[name] += time.perf_counter() - start
+    return taken
+
+
+def peak_bytes(run: Callable[[], object], device: str = "cpu") -> int | None:
+    """Memory beyond what is held before the call.
+
+    CUDA: the allocator's high-water mark. CPU: the high-water mark of the resident set, which counts whatever
+    library allocates; the kernel's mark is reset first and freed heap is given back, so that reused pages count
+    too. None where the kernel cannot do that (anything but Linux).
+    """
+    if device != "cpu":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    before = _status("VmRSS")
+    run()
+    return max(0, _status("VmHWM") - before)
+
+
+def _status(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def bandwidth(device: str = "cpu") -> float:
+    """Bytes a second, read and written, of copying a tensor far larger than the caches."""
+    source = torch.ones((1 << 26) if device == "cpu" else (1 << 30), device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    return 2 * source.nbytes / statistics.median(seconds(lambda: target.copy_(source), device) for _ in range(5))
