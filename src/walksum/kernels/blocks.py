@@ -47,6 +47,14 @@ def for_blocks(kernel: Callable[..., Any], heads: int, columns: int, work: float
     return over_columns(lambda b, _: kernel(*blocks[b]), len(blocks), work * heads * columns, width=1)
 
 
+def aligned(*shape: int, dtype: Any) -> np.ndarray:
+    """Zeros that start at a cache line, so that a row of 16 or 32 columns never straddles one more than it must."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
 def padded(x: np.ndarray) -> np.ndarray:
     """A block of columns as it is if it fills its lanes, otherwise a copy filled up with zeros."""
     lanes = lanes_for(x.shape[1])

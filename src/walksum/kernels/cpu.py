@@ -9,7 +9,10 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.kernels.blocks import AHEAD, for_blocks, padded, rows, view
 from walksum.kernels.compile import jit
-from walksum.kernels.cpu_dic import DIC as DIC  # found by name, see kernels.find
+from walksum.kernels.cpu_chebyshev import chebyshev as chebyshev
+from walksum.kernels.cpu_dic import DIC as DIC  # these are found by name, see kernels.find
+from walksum.kernels.cpu_gabp import InformationMessages as InformationMessages
+from walksum.kernels.cpu_gabp import PrecisionMessages as PrecisionMessages
 from walksum.kernels.lanes import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store
 from walksum.kernels.parallel import over_columns
 

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.blocks import AHEAD, for_blocks, view
+from walksum.kernels.blocks import AHEAD, aligned, for_blocks, view
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu_order import halves
 from walksum.kernels.lanes import at, fma, lanes_for, largest, load, prefetch, splat, store, width
 
 RECHECK = 20  # steps between looks at the true residual, besides each time it is believed small enough
+DRIFT = 0.01  # relative difference of the true and the recursive residual's square from which CG starts anew
 STRIKES = 2  # failed looks without halving the residual: the floor of this dtype
 CONVERGED, MAX_STEPS, STALLED, NOT_POSITIVE = range(4)
 
@@ -32,10 +33,10 @@ class DIC:
 
     def __init__(self, graph: Graph, diag: Tensor, off: Tensor):
         self.pattern = halves(graph)
-        self.diag, values = view(diag)[:, self.pattern.order], view(off)
-        self.lower, self.upper = values[:, self.pattern.lower_edge], values[:, self.pattern.upper_edge]
-        self.d = np.empty_like(self.diag)
         P = self.pattern
+        self.diag = np.take(view(diag), P.order, 1)
+        self.lower, self.upper = (np.take(view(off), edges, 1) for edges in (P.lower_edge, P.upper_edge))
+        self.d = np.empty_like(self.diag)
         pairs = zip(self.diag, self.lower, self.d, strict=True)
         self.positive = all([_factor(D, P.lower_ptr, P.lower, low, d) for D, low, d in pairs])
 
@@ -49,7 +50,8 @@ class DIC:
             upper = (P.upper_ptr, P.upper, self.upper[head])
             J = (*lower, *upper, self.diag[head], self.d[head], float(norm[head]))
             lanes = lanes_for(stop - start)
-            return _solve(lanes, H[head], X[head], start, stop, P.order, *J, float(tol), max_steps)
+            work = aligned(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
+            return _solve(lanes, work, H[head], X[head], start, stop, P.order, *J, float(tol), max_steps)
 
         done = for_blocks(block, h.size(0), h.size(2), 20.0 * (h.size(1) + 2 * P.lower.size))
         codes, steps, errors = zip(*done, strict=True)
@@ -71,11 +73,9 @@ def _factor(diag, ptr, idx, val, d):
 
 
 @jit
-def _solve(lanes, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx, uval, diag, d, norm, tol, max_steps):
-    n, w = order.size, width(lanes)
+def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx, uval, diag, d, norm, tol, max_steps):
+    w, (b, x, y, p, t, s) = width(lanes), (work[0], work[1], work[2], work[3], work[4], work[5])
     inverse, rest = 1 / d, diag - 2 * d
-    b, x = np.zeros((n, w), h.dtype), np.zeros((n, w), h.dtype)
-    y, p, t, s = np.empty_like(b), np.zeros_like(b), np.empty_like(b), np.empty_like(b)
     exponent = _pack(h, start, stop, order, b)
     alpha, beta = np.zeros((1, w), h.dtype), np.zeros((1, w), h.dtype)
     rho, rho_new, curvature, sizes = np.zeros((1, w)), np.zeros((1, w)), np.zeros((1, w)), np.zeros((3, w))
@@ -104,9 +104,11 @@ def _solve(lanes, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx, uval
         if believed or step - last == RECHECK or step == max_steps:
             last = step
             _residual(lanes, b, x, s, lptr, lidx, lval, uptr, uidx, uval, diag, sizes)
-            # the true residual replaces the recursive one; directions stay conjugate enough to be kept
+            # the true residual replaces the recursive one; where they differ, old directions mislead
             _restart(lanes, s, y, rho, lptr, lidx, lval, d, inverse)
             for c in range(w):
+                if abs(rho[0, c] - rho_new[0, c]) > DRIFT * rho[0, c]:
+                    beta[0, c] = 0
                 if active[c] > 0:
                     error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c])
                     if believed and error > 0.5 * best[c]:

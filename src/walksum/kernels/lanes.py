@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
@@ -88,6 +89,8 @@ def width(typingctx: Any, lanes: Any) -> Any:
 @intrinsic
 def at(typingctx: Any, array: Any, index: Any) -> Any:
     """``array[index]`` of a contiguous vector without Python's negative indices, which cost as much as the sums."""
+    if array.layout != "C" or array.ndim != 1:
+        raise TypingError(f"at() takes a contiguous vector, not {array}")
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         data = context.make_array(sig.args[0])(context, builder, args[0]).data
@@ -170,11 +173,13 @@ def largest(typingctx: Any, a: Any, b: Any) -> Any:
     """``max(a, |b|)`` lane by lane; NaN stays."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        most, value = args[0], _as_vector(context, builder, args[1], b, a)
-        value = _call(builder, "llvm.fabs", [value])
-        more = builder.fcmp_unordered(">", value, most)  # true for a NaN in either
-        known = builder.fcmp_ordered("==", most, most)
-        return builder.select(builder.and_(more, known), value, most)
+        # as integers, floats without a sign keep their order, and NaN is the largest
+        vector = context.get_value_type(a)
+        integers = ir.VectorType(ir.IntType(a.dtype.bitwidth), a.count)
+        most = builder.bitcast(args[0], integers)
+        value = builder.bitcast(_as_vector(context, builder, args[1], b, a), integers)
+        value = builder.and_(value, ir.Constant(integers, [2 ** (a.dtype.bitwidth - 1) - 1] * a.count))
+        return builder.bitcast(builder.select(builder.icmp_unsigned(">", value, most), value, most), vector)
 
     return a(a, b), codegen
 

@@ -35,8 +35,8 @@ class CG(Solver):
     """Preconditioned conjugate gradients: converges for every positive definite J, walk-summable or not.
 
     Args:
-        tol: backward error to reach; by default 16 machine epsilons, except for "dic" in float32: half an epsilon,
-            which rounding the exact mu costs, and steps go on as long as they improve, down to an eighth.
+        tol: backward error to reach; by default 16 machine epsilons, except for "dic" in float32: one epsilon (rounding
+            the exact mu may cost half of it), and steps go on while they improve, down to an eighth.
         max_steps: give up after this many steps.
         preconditioner: "dic" (diagonal incomplete Cholesky, two to three times fewer steps), "jacobi" or "none".
             DIC exists for every walk-summable J; for another J, and on devices without its sweeps, "dic" falls
@@ -66,7 +66,7 @@ class PreparedCG(Prepared):
         self.tol = self.aim = default_tol(solver.tol, J.dtype)
         if self.dic is not None and solver.tol is None and J.dtype == torch.float32:
             # a forward error is this times the condition number, so it pays to go where float64 residuals lead
-            self.tol, self.aim = torch.finfo(J.dtype).eps / 2, torch.finfo(J.dtype).eps / 8
+            self.tol, self.aim = torch.finfo(J.dtype).eps, torch.finfo(J.dtype).eps / 8
         plain = solver.preconditioner == "none"
         self.inverse = (torch.ones_like(J.diag) if plain else 1 / J.diag).unsqueeze(-1)
 
@@ -95,7 +95,7 @@ class PreparedCG(Prepared):
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf
-        r, z = h, self.inverse * h
+        r, z = h, self._precondition(h)
         p, rho = z, (h * z).sum(1, keepdim=True)
         for step in range(1, self.solver.max_steps + 1):
             q = self._apply(p)
@@ -113,13 +113,16 @@ class PreparedCG(Prepared):
                     if error > 0.5 * best and error < 100 * self.tol:
                         return mu, Status.stalled, step
                     best = min(best, error)
-            z = self.inverse * r
+            z = self._precondition(r)
             rho_new = (r * z).sum(1, keepdim=True)
             p, rho = z + _ratio(rho_new, rho) * p, rho_new
         return mu, Status.max_steps_reached, self.solver.max_steps
 
     def _apply(self, x: Tensor) -> Tensor:
         return kernels.backend(x).spmm(self.J.graph, self.J.diag, self.J.off, x)
+
+    def _precondition(self, r: Tensor) -> Tensor:
+        return self.inverse * r
 
     def _near(self, r: Tensor, mu: Tensor, h: Tensor) -> bool:
         scale = self.J_norm.unsqueeze(1) * mu.abs().amax(1) + h.abs().amax(1)
