@@ -13,12 +13,27 @@ from walksum.graph import Graph
 from walksum.nn import GLT, GLTBlock, GLTConv, load
 from walksum.precision import Precision
 from walksum.solve import solve
-from walksum.solvers import CG, Dense, GaBP, Solution, SolveError, Solver, SolveWarning, Status, Unrolled
+from walksum.solvers import (
+    CG,
+    Chebyshev,
+    Dense,
+    Direct,
+    GaBP,
+    Hybrid,
+    Multigrid,
+    Solution,
+    SolveError,
+    Solver,
+    SolveWarning,
+    Status,
+    Unrolled,
+)
 
 __version__ = "0.1.0"
 
 __all__ = ["Graph", "Precision", "solve"]
-__all__ += ["Solver", "GaBP", "CG", "Dense", "Unrolled", "Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant"]
 __all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
+__all__ += ["Solver", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
+__all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["GLTConv", "GLTBlock", "GLT", "load"]

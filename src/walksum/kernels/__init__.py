@@ -6,8 +6,11 @@ this package never asks where a tensor lives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from walksum.kernels import reference
@@ -15,4 +18,13 @@ from walksum.kernels import reference
 
 def backend(tensor: Tensor) -> ModuleType:
     """The kernels for this tensor's device and dtype."""
+    if tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64):
+        from walksum.kernels import cpu  # numba takes a second to import: only where it is used
+
+        return cpu
     return reference
+
+
+def find(tensor: Tensor, name: str) -> Callable[..., Any] | None:
+    """A kernel that only some backends have; None where the caller must do without it."""
+    return getattr(backend(tensor), name, None)

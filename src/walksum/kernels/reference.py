@@ -26,3 +26,15 @@ def neighbour_sum(graph: Graph, message: Tensor) -> Tensor:
     """Sum of the slots of each row: ``[H, 2E, ...]`` in CSR order -> ``[H, N, ...]``."""
     out = message.new_zeros(message.size(0), graph.num_nodes, *message.shape[2:])
     return out.index_add(1, graph.csr.row, message)
+
+
+def norm_inf(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
+    """The largest row sum of ``|J|`` of each head, ``[H]``."""
+    return spmm(graph, diag.abs(), off.abs(), torch.ones_like(diag).unsqueeze(-1)).amax((1, 2))
+
+
+def backward_error(graph: Graph, diag: Tensor, off: Tensor, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:
+    """``|h - J mu|_inf / (|J|_inf |mu|_inf + |h|_inf)`` of every column, ``[H, F]``."""
+    error = (h - spmm(graph, diag, off, mu)).abs().amax(1)
+    scale = J_norm.unsqueeze(1) * mu.abs().amax(1) + h.abs().amax(1)
+    return torch.where(error == 0, error, error / scale)

@@ -5,11 +5,20 @@ from __future__ import annotations
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solution, SolveError, Solver, SolveWarning, Status
 from walksum.solvers.cg import CG
+from walksum.solvers.chebyshev import Chebyshev
 from walksum.solvers.dense import Dense
 from walksum.solvers.gabp import GaBP
+from walksum.solvers.multigrid import Multigrid
 from walksum.solvers.unrolled import Unrolled
 
-SOLVERS: dict[str, type[Solver]] = {"gabp": GaBP, "cg": CG, "dense": Dense, "unrolled": Unrolled}
+SOLVERS: dict[str, type[Solver]] = {
+    "gabp": GaBP,
+    "cg": CG,
+    "dense": Dense,
+    "chebyshev": Chebyshev,
+    "multigrid": Multigrid,
+    "unrolled": Unrolled,
+}
 
 
 def resolve_name(solver: Solver | str) -> Solver | str:
@@ -30,4 +39,4 @@ def resolve(solver: Solver | str, J: Precision) -> Solver:
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]
-__all__ += ["GaBP", "CG", "Dense", "Unrolled", "SOLVERS", "resolve", "resolve_name"]
+__all__ += ["SOLVERS", "resolve", "resolve_name"]

@@ -144,16 +144,12 @@ def default_tol(tol: float | None, dtype: torch.dtype) -> float:
 
 def norm_inf(J: Precision) -> Tensor:
     """``|J|_inf`` of each head, ``[H]``."""
-    ones = torch.ones_like(J.diag).unsqueeze(-1)
-    rows = kernels.backend(J.diag).spmm(J.graph, J.diag.abs(), J.off.abs(), ones)
-    return rows.amax((1, 2)) if rows.numel() else rows.sum((1, 2))
+    return kernels.backend(J.diag).norm_inf(J.graph, J.diag, J.off)
 
 
 def backward_error(J: Precision, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:
     """Normwise backward error of every column, ``[H, F]``; 0 / 0 counts as 0, NaN stays NaN."""
-    r = h - kernels.backend(mu).spmm(J.graph, J.diag, J.off, mu)
-    error, scale = r.abs().amax(1), J_norm.unsqueeze(1) * mu.abs().amax(1) + h.abs().amax(1)
-    return torch.where(error == 0, error, error / scale)
+    return kernels.backend(mu).backward_error(J.graph, J.diag, J.off, mu, h, J_norm)
 
 
 def worst(errors: Tensor) -> float:

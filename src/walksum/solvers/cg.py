@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,23 +26,30 @@ from walksum.solvers.base import (
 RECHECK = 10  # steps between looks at the true residual: CG's own recursion drifts from it
 
 
+# outcomes of the kernel
+OUTCOMES = (Status.converged, Status.max_steps_reached, Status.stalled, Status.not_positive_definite)
+
+
 @dataclass(frozen=True)
 class CG(Solver):
     """Preconditioned conjugate gradients: converges for every positive definite J, walk-summable or not.
 
     Args:
-        tol: backward error to reach; by default 16 machine epsilons of the dtype.
+        tol: backward error to reach; by default 16 machine epsilons, except for "dic" in float32: one epsilon (rounding
+            the exact mu may cost half of it), and steps go on while they improve, down to an eighth.
         max_steps: give up after this many steps.
-        preconditioner: "jacobi" or "none".
+        preconditioner: "dic" (diagonal incomplete Cholesky, two to three times fewer steps), "jacobi" or "none".
+            DIC exists for every walk-summable J; for another J, and on devices without its sweeps, "dic" falls
+            back to "jacobi".
     """
 
     tol: float | None = None
     max_steps: int = 1000
-    preconditioner: str = "jacobi"
+    preconditioner: str = "dic"
 
     def __post_init__(self) -> None:
         check_positive(max_steps=self.max_steps, **({} if self.tol is None else {"tol": self.tol}))
-        check_choice("preconditioner", self.preconditioner, ("jacobi", "none"))
+        check_choice("preconditioner", self.preconditioner, ("dic", "jacobi", "none"))
 
     def prepare(self, J: Precision) -> Prepared:
         return PreparedCG(J, self)
@@ -51,17 +59,33 @@ class PreparedCG(Prepared):
     def __init__(self, J: Precision, solver: CG):
         super().__init__(J, solver.name)
         self.solver = solver
-        self.tol = default_tol(solver.tol, J.dtype)
         self.J_norm = norm_inf(J)
         self.finite = bool(torch.isfinite(self.J_norm).all())
-        self.positive = bool((J.diag > 0).all())
-        self.inverse = (1 / J.diag if solver.preconditioner == "jacobi" else torch.ones_like(J.diag)).unsqueeze(-1)
+        self.positive = self.finite and bool((J.diag > 0).all())
+        self.dic = self._factor() if self.positive and solver.preconditioner == "dic" else None
+        self.tol = self.aim = default_tol(solver.tol, J.dtype)
+        if self.dic is not None and solver.tol is None and J.dtype == torch.float32:
+            # a forward error is this times the condition number, so it pays to go where float64 residuals lead
+            self.tol, self.aim = torch.finfo(J.dtype).eps, torch.finfo(J.dtype).eps / 8
+        plain = solver.preconditioner == "none"
+        self.inverse = (torch.ones_like(J.diag) if plain else 1 / J.diag).unsqueeze(-1)
+
+    def _factor(self) -> Any:
+        DIC = kernels.find(self.J.diag, "DIC")
+        factor = None if DIC is None else DIC(self.J.graph, self.J.diag, self.J.off)
+        return factor if factor is not None and factor.positive else None
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if not self.finite or not bool(torch.isfinite(h).all()):
             return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
         if not self.positive:
             return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
+        if self.dic is not None:
+            mu, outcome, steps, residual = self.dic.solve(h, self.J_norm, self.aim, self.solver.max_steps)
+            return mu, judge(residual, self.tol, OUTCOMES[outcome]), steps, residual
+        return self._plain(h)
+
+    def _plain(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
         scale = h.abs().amax(1, keepdim=True)
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))
@@ -71,7 +95,7 @@ class PreparedCG(Prepared):
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf
-        r, z = h, self.inverse * h
+        r, z = h, self._precondition(h)
         p, rho = z, (h * z).sum(1, keepdim=True)
         for step in range(1, self.solver.max_steps + 1):
             q = self._apply(p)
@@ -89,13 +113,16 @@ class PreparedCG(Prepared):
                     if error > 0.5 * best and error < 100 * self.tol:
                         return mu, Status.stalled, step
                     best = min(best, error)
-            z = self.inverse * r
+            z = self._precondition(r)
             rho_new = (r * z).sum(1, keepdim=True)
             p, rho = z + _ratio(rho_new, rho) * p, rho_new
         return mu, Status.max_steps_reached, self.solver.max_steps
 
     def _apply(self, x: Tensor) -> Tensor:
         return kernels.backend(x).spmm(self.J.graph, self.J.diag, self.J.off, x)
+
+    def _precondition(self, r: Tensor) -> Tensor:
+        return self.inverse * r
 
     def _near(self, r: Tensor, mu: Tensor, h: Tensor) -> bool:
         scale = self.J_norm.unsqueeze(1) * mu.abs().amax(1) + h.abs().amax(1)

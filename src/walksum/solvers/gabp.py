@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from walksum import kernels
 from walksum.kernels import reference
 from walksum.precision import Precision
 from walksum.solvers.base import (
@@ -21,7 +24,8 @@ from walksum.solvers.base import (
     worst,
 )
 
-BLOW_UP = 1e30  # messages beyond this never come back
+BLOW_UP = 1e30  # messages that grew by this factor never come back
+GENTLEST = 0.1  # adaptive damping goes no further down
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,12 @@ class GaBP(Solver):
     Converges for every walk-summable J; on a tree it is exact after as many undamped steps as the
     diameter. ``prepare(J).marginal_precision`` holds :math:`\pi_i = J_{ii} + \sum_k \pi_{k \to i}`.
 
+    The precisions :math:`\pi` do not depend on h. On a CPU they are settled once for J, and steps count the
+    updates of :math:`\eta`. Only ``stop="messages"`` updates both together from zero, to the letter of Algorithm 1.
+
     Args:
-        damping: weight :math:`\lambda` of the new message, in (0, 1]; 1 is undamped.
+        damping: weight :math:`\lambda` of the new message, in (0, 1]; 1 is undamped. "adaptive" starts undamped and
+            lowers the weight whenever the messages oscillate or grow.
         tol: the tolerance of the stop rule.
         max_steps: give up after this many steps.
         stop: "residual", the backward error of the solution; or "messages", the paper's rule: the largest
@@ -44,7 +52,7 @@ class GaBP(Solver):
             only if the residual is below tol too.
     """
 
-    damping: float = 0.5
+    damping: float | str = 0.5
     tol: float = 1e-6
     max_steps: int = 1000
     stop: str = "residual"
@@ -52,11 +60,32 @@ class GaBP(Solver):
     def __post_init__(self) -> None:
         check_positive(tol=self.tol, max_steps=self.max_steps)
         check_choice("stop", self.stop, ("residual", "messages"))
-        if not 0 < self.damping <= 1:
-            raise ValueError(f"damping={self.damping!r}; expected a weight in (0, 1], where 1 is undamped")
+        if self.damping != "adaptive" and not (isinstance(self.damping, int | float) and 0 < self.damping <= 1):
+            raise ValueError(
+                f"damping={self.damping!r}; expected 'adaptive' or a weight in (0, 1], where 1 is undamped"
+            )
 
     def prepare(self, J: Precision) -> Prepared:
-        return PreparedGaBP(J, self)
+        if kernels.find(J.diag, "PrecisionMessages") is None:
+            return PreparedGaBP(J, self)
+        from walksum.solvers.gabp_fused import PreparedFusedGaBP  # needs numba
+
+        return PreparedFusedGaBP(J, self)
+
+
+class Damping:
+    """The weight of new messages from step to step."""
+
+    def __init__(self, damping: float | str):
+        self.adaptive = damping == "adaptive"
+        self.weight = 1.0 if self.adaptive else float(damping)
+        self.last = math.inf
+
+    def watch(self, change: float, two_steps: float) -> None:
+        """Undamped changes over one and two steps: where the latter is smaller, messages go to and fro."""
+        if self.adaptive and (change > self.last or two_steps < 0.5 * change):
+            self.weight = max(0.8 * self.weight, GENTLEST)
+        self.last = change
 
 
 class Messages:
@@ -95,46 +124,76 @@ class Messages:
 
 
 class PreparedGaBP(Prepared):
+    """Algorithm 1 in torch, for every device and dtype."""
+
     def __init__(self, J: Precision, solver: GaBP):
         super().__init__(J, solver.name)
         self.solver = solver
         self.J_norm = norm_inf(J)
+        self.finite = bool(torch.isfinite(self.J_norm).all())
+        self.positive = bool((J.diag > 0).all())
         self._marginal: Tensor | None = None
 
     @property
     def marginal_precision(self) -> Tensor:
         """pi_i of every node, ``[H, N]``; exact on trees."""
         if self._marginal is None:
-            self.run(torch.zeros_like(self.J.diag).unsqueeze(-1))
-        assert self._marginal is not None
+            self._marginal = self._settle()
         return self._marginal
 
+    def _settle(self) -> Tensor:
+        messages = Messages(self.J, torch.zeros_like(self.J.diag).unsqueeze(-1))
+        self._messages_rule(messages, 4 * torch.finfo(self.J.dtype).eps * _size(self.J.diag))
+        return messages.beliefs()[0]
+
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
-        knobs, messages = self.solver, Messages(self.J, h)
-        outcome, steps = Status.max_steps_reached, 0
-        for steps in range(1, knobs.max_steps + 1):
-            d_pi, d_eta = messages.step(knobs.damping)
-            change_pi, change_eta = (float(d.abs().max()) if d.numel() else 0.0 for d in (d_pi, d_eta))
-            if not change_pi + change_eta < BLOW_UP:
-                outcome = Status.diverged
-                break
-            # the residual is measured only once the precisions have settled: before, it means nothing
-            settled = change_pi <= knobs.tol
-            if knobs.stop == "messages" and settled and change_eta <= knobs.tol:
-                outcome = Status.stalled
-                break
-            if knobs.stop == "residual" and settled and self._residual(messages, h) <= knobs.tol:
-                break
-        self._marginal = messages.beliefs()[0]
-        return self._verdict(messages, h, outcome, steps)
-
-    def _residual(self, messages: Messages, h: Tensor) -> float:
-        return worst(backward_error(self.J, messages.mean(), h, self.J_norm))
-
-    def _verdict(self, messages: Messages, h: Tensor, outcome: Status, steps: int) -> tuple:
-        residual = self._residual(messages, h)
-        if not bool(torch.isfinite(h).all() & torch.isfinite(self.J_norm).all()):
-            outcome = Status.nonfinite
-        elif outcome is not Status.diverged:
+        if not self.finite or not bool(torch.isfinite(h).all()):
+            return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
+        if not self.positive:
+            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
+        if self.solver.stop == "messages":
+            mu, outcome, steps = self._by_messages(h)
+        else:
+            scale = h.abs().amax(1, keepdim=True)  # the rule is relative: unit columns cannot overflow
+            scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+            mu, outcome, steps = self._by_residual(h / scale)
+            mu = mu * scale
+        residual = worst(backward_error(self.J, mu, h, self.J_norm))
+        if outcome is not Status.diverged:
             outcome = judge(residual, self.solver.tol, outcome)
-        return messages.mean(), outcome, steps, residual
+        return mu, outcome, steps, residual
+
+    def _by_messages(self, h: Tensor) -> tuple[Tensor, Status, int]:
+        messages = Messages(self.J, h)
+        outcome, steps = self._messages_rule(messages, self.solver.tol)
+        return messages.mean(), outcome, steps
+
+    def _messages_rule(self, messages: Any, tol: float) -> tuple[Status, int]:
+        """The paper's rule; ``stalled`` until the residual shows that the result is good."""
+        damping, limit = Damping(self.solver.damping), BLOW_UP * max(1.0, _size(messages.h))
+        for step in range(1, self.solver.max_steps + 1):
+            change_pi, change_eta = map(_size, messages.step(damping.weight))
+            if not change_pi + change_eta < limit:
+                return Status.diverged, step
+            if change_pi <= tol and change_eta <= tol:
+                return Status.stalled, step
+            damping.watch(change_pi + change_eta, math.inf)
+        return Status.max_steps_reached, self.solver.max_steps
+
+    def _by_residual(self, h: Tensor) -> tuple[Tensor, Status, int]:
+        knobs, messages, damping = self.solver, Messages(self.J, h), Damping(self.solver.damping)
+        for step in range(1, knobs.max_steps + 1):
+            change_pi, change_eta = map(_size, messages.step(damping.weight))
+            if not change_pi + change_eta < BLOW_UP:
+                return messages.mean(), Status.diverged, step
+            # the residual is measured only once the precisions have settled: before, it means nothing
+            settled = change_pi <= knobs.tol * _size(self.J.diag)
+            if settled and worst(backward_error(self.J, messages.mean(), h, self.J_norm)) <= knobs.tol:
+                return messages.mean(), Status.converged, step
+            damping.watch(change_pi + change_eta, math.inf)
+        return messages.mean(), Status.max_steps_reached, knobs.max_steps
+
+
+def _size(values: Tensor) -> float:
+    """The largest absolute value; NaN if any is NaN."""
+    return float(values.abs().max()) if values.numel() else 0.0

@@ -1,0 +1,66 @@
+"""How the CPU kernels see a graph (numpy views) and its columns (blocks that fill vector registers)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.kernels.lanes import lanes_for
+from walksum.kernels.parallel import WIDTH, over_columns
+
+AHEAD = 8  # edges between asking for a row and using it
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The neighbour lists of a graph as numpy views."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    edge: np.ndarray
+    reverse: np.ndarray
+    ends: np.ndarray  # the edges (i, j), [2, E]
+
+
+def rows(graph: Graph) -> Rows:
+    return graph.derived(_build_rows)
+
+
+def _build_rows(graph: Graph) -> Rows:
+    csr = graph.csr
+    ends = graph.edges.to(csr.indices.dtype).contiguous()
+    return Rows(*(t.numpy() for t in (csr.indptr, csr.indices, csr.edge, csr.reverse, ends)))
+
+
+def view(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().contiguous().numpy()
+
+
+def for_blocks(kernel: Callable[..., Any], heads: int, columns: int, work: float) -> list[Any]:
+    """``kernel(head, start, stop)`` for each block of columns of each head, in threads where it pays."""
+    blocks = [(k, c, min(c + WIDTH, columns)) for k in range(heads) for c in range(0, columns, WIDTH)]
+    return over_columns(lambda b, _: kernel(*blocks[b]), len(blocks), work * heads * columns, width=1)
+
+
+def aligned(*shape: int, dtype: Any) -> np.ndarray:
+    """Zeros that start at a cache line, so that a row of 16 or 32 columns never straddles one more than it must."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def padded(x: np.ndarray) -> np.ndarray:
+    """A block of columns as it is if it fills its lanes, otherwise a copy filled up with zeros."""
+    lanes = lanes_for(x.shape[1])
+    full = lanes.itemsize * 8
+    if x.shape[1] == full:
+        return x
+    copy = np.zeros((x.shape[0], full), x.dtype)
+    copy[:, : x.shape[1]] = x
+    return copy

@@ -1,0 +1,125 @@
+"""The numba kernels against plain torch."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import walksum as ws
+from walksum import kernels
+from walksum.kernels import cpu, reference
+
+GRAPHS = {
+    "sparse": (60, 200),
+    "dense": (12, 400),
+    "isolated": (40, 10),
+    "edgeless": (5, 0),
+    "single": (1, 0),
+}
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-13}
+
+
+def make(name, heads, columns, dtype):
+    torch.manual_seed(0)
+    nodes, entries = GRAPHS[name]
+    graph = ws.Graph.from_edge_index(torch.randint(0, nodes, (2, entries)), num_nodes=nodes)
+    values = torch.randn(heads, nodes, dtype=dtype), torch.randn(heads, graph.num_edges, dtype=dtype)
+    return (
+        graph,
+        *values,
+        torch.randn(heads, nodes, columns, dtype=dtype),
+        torch.randn(heads, nodes, columns, dtype=dtype),
+    )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("columns", [1, 3, 8, 16, 33, 64])
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_equal_plain_torch(name, heads, columns, dtype):
+    graph, diag, off, x, y = make(name, heads, columns, dtype)
+    norm = reference.norm_inf(graph, diag, off)
+    for kernel, args in (
+        ("spmm", (diag, off, x)),
+        ("edge_dot", (x, y)),
+        ("norm_inf", (diag, off)),
+        ("backward_error", (diag, off, x, y, norm)),
+    ):
+        fast, plain = (getattr(module, kernel)(graph, *args) for module in (cpu, reference))
+        assert fast.dtype == plain.dtype
+        assert fast.shape == plain.shape
+        assert torch.allclose(fast, plain, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10), kernel
+
+
+def test_strided_and_expanded_inputs():
+    graph, diag, off, x, y = make("sparse", 3, 16, torch.float64)
+    strided = x.transpose(1, 2).contiguous().transpose(1, 2)
+    assert torch.equal(cpu.spmm(graph, diag, off, strided), cpu.spmm(graph, diag, off, x))
+    assert torch.equal(cpu.edge_dot(graph, strided, y), cpu.edge_dot(graph, x, y))
+    one = x[:1].expand(3, -1, -1)
+    assert torch.allclose(cpu.spmm(graph, diag, off, one), reference.spmm(graph, diag, off, one))
+
+
+def test_parameters_are_taken():
+    graph, diag, off, x, _ = make("sparse", 1, 4, torch.float32)
+    assert torch.equal(cpu.spmm(graph, diag, off, torch.nn.Parameter(x)), cpu.spmm(graph, diag, off, x))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("node", [0, 5, -1])
+def test_nonfinite_survives_every_maximum(value, node):
+    graph, diag, off, x, y = make("sparse", 1, 33, torch.float32)
+    norm = cpu.norm_inf(graph, diag, off)
+    x[0, node, 32] = value
+    errors = cpu.backward_error(graph, diag, off, x, y, norm)
+    assert not torch.isfinite(errors[0, 32])
+    assert torch.isfinite(errors[0, :32]).all()
+    diag[0, node] = value
+    assert not torch.isfinite(cpu.norm_inf(graph, diag, off)).any()
+
+
+def test_zero_over_zero_is_zero():
+    graph, diag, off, x, _ = make("sparse", 1, 3, torch.float32)
+    zero = torch.zeros_like(x)
+    assert (cpu.backward_error(graph, diag, off, zero, zero, cpu.norm_inf(graph, diag, off)) == 0).all()
+
+
+def test_same_bits_for_any_number_of_threads():
+    torch.manual_seed(0)
+    graph = ws.Graph.from_edge_index(torch.randint(0, 3000, (2, 40000)), num_nodes=3000)
+    diag, off, x = torch.randn(1, 3000), torch.randn(1, graph.num_edges), torch.randn(1, 3000, 70)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            found.append((cpu.spmm(graph, diag, off, x), cpu.edge_dot(graph, x, 2 * x)))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def test_other_dtypes_go_to_plain_torch():
+    assert kernels.backend(torch.zeros(1)) is cpu
+    assert kernels.backend(torch.zeros(1, dtype=torch.bfloat16)) is reference
+    assert kernels.find(torch.zeros(1, dtype=torch.bfloat16), "DIC") is None
+
+
+def test_compiling_is_announced_once_and_a_warm_cache_is_silent(tmp_path):
+    code = (
+        "import torch; from walksum.graph import Graph; from walksum.kernels import cpu;"
+        "g = Graph.from_edge_index(torch.tensor([[0], [1]]));"
+        "one = torch.ones(1, 2); cpu.norm_inf(g, one, one[:, :1]); cpu.norm_inf(g, one.double(), one[:, :1].double())"
+    )
+    source = str(pathlib.Path(ws.__file__).parents[1])
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": source}
+    cold, warm = (
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stderr
+        for _ in range(2)
+    )
+    assert cold.count("walksum: compiling kernels") == 1
+    assert "compiling" not in warm

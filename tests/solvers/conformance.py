@@ -1,0 +1,141 @@
+"""What every iterative solver must do; a test file for a solver lists these as its tests."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+
+import problems
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import walksum as ws
+
+
+class Conformance:
+    """Subclass with ``solver``, a solver with its default tolerance."""
+
+    solver: ws.Solver
+    forward = {torch.float32: 1e-4, torch.float64: 1e-9}  # forward error against the dense twin
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("columns", [1, 3, 33, 64])
+    @pytest.mark.parametrize("heads", [1, 3])
+    @pytest.mark.parametrize("graph", problems.GALLERY)
+    def test_equals_the_dense_twin(self, graph, heads, columns, dtype):
+        J = problems.dominant(problems.GALLERY[graph](), heads, dtype)
+        h = problems.normal(J, columns)
+        h[:, :, 0] = 0
+        solution = self.solver.prepare(J)(h)
+        exact = problems.dense(J, h)
+        assert solution.status is ws.Status.converged, solution.describe()
+        assert (solution.value - exact).abs().max() <= self.forward[dtype] * exact.abs().max()
+        assert (solution.value[:, :, 0] == 0).all()
+        measured = problems.true_residual(J, solution.value, h)
+        assert abs(solution.residual - measured) <= 0.02 * measured + torch.finfo(dtype).eps
+
+    @pytest.mark.parametrize("scale", [1e30, 1e-30])
+    def test_scale_of_h_does_not_matter(self, scale):
+        J = problems.dominant(problems.sparse(), 2, torch.float32)
+        h = problems.normal(J, 5)
+        prepared = self.solver.prepare(J)
+        solution = prepared(h * scale)
+        assert solution.converged
+        assert torch.allclose(solution.value / scale, prepared(h).value, rtol=1e-4, atol=1e-5)
+
+    def test_nonfinite_is_said(self):
+        J = problems.dominant(problems.path())
+        h = problems.normal(J, 3)
+        h[0, 2, 1] = torch.nan
+        assert self.solver.prepare(J)(h).status is ws.Status.nonfinite
+        J.diag[0, 3] = torch.inf
+        assert self.solver.prepare(J)(problems.normal(J, 3)).status is ws.Status.nonfinite
+
+    def test_negative_diagonal_is_not_positive_definite(self):
+        J = problems.dominant(problems.scattered())
+        J.diag[0, 0] = -1
+        assert self.solver.prepare(J)(problems.normal(J, 3)).status is ws.Status.not_positive_definite
+
+    def test_no_columns(self):
+        J = problems.dominant(problems.path())
+        assert self.solver.prepare(J)(problems.normal(J, 0)).converged
+
+    @pytest.mark.parametrize("heads", [1, 2])
+    def test_gradients(self, heads):
+        J = problems.dominant(problems.sparse(8, 12), heads)
+        inputs = [t.clone().requires_grad_() for t in (J.diag, J.off, problems.normal(J, 2))]
+
+        def function(diag, off, h):
+            return ws.solve(ws.Precision(J.graph, diag, off), h, self.exact())
+
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
+
+    def exact(self) -> ws.Solver:
+        """The solver with a tolerance fit for finite differences."""
+        return self.solver
+
+    def test_same_bits_for_any_number_of_threads(self):
+        J = problems.dominant(problems.sparse(400, 4000), 1, torch.float32)
+        h, threads = problems.normal(J, 80), torch.get_num_threads()
+        try:
+            torch.set_num_threads(1)
+            one, again = self.solver.prepare(J)(h), self.solver.prepare(J)(h)
+            torch.set_num_threads(2)
+            two = self.solver.prepare(J)(h)
+        finally:
+            torch.set_num_threads(threads)
+        assert torch.equal(one.value, again.value)
+        assert torch.equal(one.value, two.value)
+        assert one.residual == two.residual
+
+    def test_two_python_threads_at_once(self):
+        J = problems.dominant(problems.sparse(300, 900), 2)
+        h, prepared, found = problems.normal(J, 40), self.solver.prepare(J), [None] * 4
+        expected = self.solver.prepare(J)(h).value
+
+        def work(k):
+            found[k] = prepared(h).value
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert all(torch.equal(value, expected) for value in found)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+    @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+    def test_after_fork(self):
+        J = problems.dominant(problems.sparse(400, 4000), 1, torch.float32)
+        h = problems.normal(J, 80)
+        expected = self.solver.prepare(J)(h).value
+        context = multiprocessing.get_context("fork")
+        receive, send = context.Pipe(duplex=False)
+
+        def child():
+            torch.set_num_threads(1)  # torch's own threads do not survive a fork
+            send.send(bool(torch.equal(self.solver.prepare(J)(h).value, expected)))
+
+        process = context.Process(target=child)
+        process.start()
+        assert receive.poll(60)
+        assert receive.recv()
+        process.join(10)
+
+    def test_never_converged_above_its_tolerance(self):
+        @settings(max_examples=30, deadline=None)
+        @given(st.integers(0, 10**6), st.floats(0.0, 1.3), st.sampled_from([torch.float32, torch.float64]))
+        def check(seed, slack, dtype):
+            graph = problems.sparse(20, 50, seed)
+            J = problems.dominant(graph, 1, dtype, seed)
+            J = ws.Precision(graph, J.diag * slack + 1e-3, J.off)  # from indefinite to dominant
+            h = problems.normal(J, 4, seed)
+            prepared = self.solver.prepare(J)
+            solution = prepared(h)
+            if solution.converged:
+                tol = getattr(prepared, "tol", None) or prepared.solver.tol
+                assert problems.true_residual(J, solution.value, h) <= tol * 1.01 + 0.1 * torch.finfo(dtype).eps
+
+        check()

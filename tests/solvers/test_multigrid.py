@@ -1,0 +1,59 @@
+"""Algebraic multigrid as a preconditioner."""
+
+from __future__ import annotations
+
+import sys
+
+import problems
+import pytest
+import torch
+from conformance import Conformance
+
+import walksum as ws
+
+pytest.importorskip("pyamg")
+
+
+class TestSmoothed(Conformance):
+    solver = ws.Multigrid()
+
+
+def weak_ground(n: int) -> ws.Precision:
+    """A grid's Laplacian with a ground of 1e-4: condition 1e5."""
+    graph = problems.grid(n)
+    return ws.Precision(graph, graph.degree.double() + 1e-4, -torch.ones(graph.num_edges).double())
+
+
+@pytest.mark.parametrize("coarsening", ["smoothed", "classical"])
+def test_steps_hardly_grow_with_the_grid(coarsening):
+    steps = []
+    for n in (16, 64):
+        J = weak_ground(n)
+        solution = ws.Multigrid(tol=1e-12, coarsening=coarsening).prepare(J)(problems.normal(J, 3))
+        assert solution.converged
+        steps.append(solution.steps)
+    assert steps[1] <= 2 * steps[0] + 4
+
+
+def test_same_hierarchy_every_time_and_numpy_left_alone():
+    import numpy as np
+
+    J = weak_ground(20)
+    h = problems.normal(J, 3)
+    np.random.seed(5)
+    expected = np.random.rand()
+    np.random.seed(5)
+    first = ws.Multigrid().prepare(J)(h).value
+    assert np.random.rand() == expected
+    assert torch.equal(first, ws.Multigrid().prepare(J)(h).value)
+
+
+def test_missing_pyamg_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyamg", None)
+    with pytest.raises(ImportError, match=r"pip install walksum\[multigrid\]"):
+        ws.Multigrid().prepare(weak_ground(4))
+
+
+def test_bad_coarsening():
+    with pytest.raises(ValueError, match="coarsening='fast'"):
+        ws.Multigrid(coarsening="fast")
