@@ -7,6 +7,8 @@ ascending; ``rowptr, rowcol, rowslot`` list the same entries by rows. In a parti
 
 from __future__ import annotations
 
+import math
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,22 +31,27 @@ class Symbolic:
         eliminated: number of nodes that go; all of them in a complete elimination.
         fill: entries of L below the diagonal, the size of a factor; a solve takes ``2 fill`` multiply-adds a column.
         operations: multiply-adds of the numeric factorisation, for each head.
+        tail: the columns from here on are full: a dense triangle.
+        plan: the arrays that every kernel takes, in positions of the elimination order::
+
+            order    [N]        node at each position
+            colptr   [N + 1]    columns of L
+            rows     [nnz]
+            source   [nnz]      the edge whose value starts in this entry, -1 for fill
+            rowptr   [N + 1]    rows of L
+            rowcol   [fill]
+            rowslot  [fill]     where in the columns this entry lies
+            adjptr   [N + 1]    rows of J
+            adjcol   [2 E]
+            adjedge  [2 E]
     """
 
     num_nodes: int
     eliminated: int
     fill: int
     operations: float
-    order: np.ndarray  # [N] node at each position
-    colptr: np.ndarray  # [N + 1]
-    rows: np.ndarray  # [nnz]
-    source: np.ndarray  # [nnz] the edge whose value starts in this entry, -1 for fill
-    rowptr: np.ndarray  # [N + 1]
-    rowcol: np.ndarray  # [fill]
-    rowslot: np.ndarray  # [fill] where in the columns this entry lies
-    adjptr: np.ndarray  # [N + 1] rows of J itself
-    adjcol: np.ndarray  # [2 E]
-    adjedge: np.ndarray  # [2 E]
+    tail: int
+    plan: tuple[np.ndarray, ...]
 
     @property
     def core_nodes(self) -> int:
@@ -52,77 +59,65 @@ class Symbolic:
 
     @property
     def core_edges(self) -> int:
-        return len(self.rows) - self.fill
-
-    @property
-    def pattern(self) -> tuple[np.ndarray, ...]:
-        """What the numeric step reads."""
-        return self.order, self.colptr, self.rows, self.source, self.rowptr, self.rowcol, self.rowslot
-
-    @property
-    def sweeps(self) -> tuple[np.ndarray, ...]:
-        """What the triangular sweeps read."""
-        return self.order, self.colptr, self.rows, self.rowptr, self.rowcol, self.rowslot
-
-    @property
-    def matrix(self) -> tuple[np.ndarray, ...]:
-        """What the residual reads."""
-        return self.adjptr, self.adjcol, self.adjedge
+        return len(self.plan[2]) - self.fill
 
 
-def symbolic(graph: Graph, budget: float = np.inf) -> Symbolic | None:
-    """The complete elimination of a graph, or None where it takes more than ``budget`` multiply-adds a head."""
-    known = graph.derived(_known_symbolic)
-    if not known and budget > graph.derived(_known_cost)[0]:
-        _try(graph, budget)
-    return known[0] if known and known[0].operations <= budget else None
+def symbolic(graph: Graph, max_operations: float = math.inf) -> Symbolic | None:
+    """The complete elimination of a graph, or None where it takes more than ``max_operations`` a head.
+
+    Made once per graph. The search for the order stops as soon as the limit is passed, and is not tried again below it.
+    """
+    return graph.derived(_Complete).within(graph, max_operations)
 
 
 def partial_symbolic(graph: Graph, max_degree: int) -> Symbolic:
     """The elimination of nodes as long as there are some with at most ``max_degree`` neighbours."""
-    found = graph.derived(_eliminate, max_degree, np.inf)
+    found = graph.derived(_eliminate, max_degree, math.inf)
     assert found is not None
     return found
 
 
-def _known_symbolic(graph: Graph) -> list[Symbolic]:
-    return []
+class _Complete:
+    """The complete elimination of a graph, or how far it was tried in vain."""
+
+    def __init__(self, graph: Graph):
+        self.found: Symbolic | None = None
+        self.tried = -1.0
+        self.lock = threading.Lock()
+
+    def within(self, graph: Graph, limit: float) -> Symbolic | None:
+        with self.lock:
+            if self.found is None and limit > self.tried:
+                self.found, self.tried = _eliminate(graph, UNBOUNDED, limit), limit
+        return self.found if self.found is not None and self.found.operations <= limit else None
 
 
-def _known_cost(graph: Graph) -> list[float]:
-    """The largest budget that was tried in vain, so that it is not tried twice."""
-    return [-1.0]
-
-
-def _try(graph: Graph, budget: float) -> None:
-    with graph._lock:
-        found = _eliminate(graph, UNBOUNDED, budget)
-        if found is None:
-            graph.derived(_known_cost)[0] = budget
-        else:
-            graph.derived(_known_symbolic).append(found)
-
-
-def _eliminate(graph: Graph, max_degree: int, budget: float) -> Symbolic | None:
+def _eliminate(graph: Graph, max_degree: int, limit: float) -> Symbolic | None:
     csr = graph.csr.to("cpu")
     indptr, indices = csr.indptr.numpy(), csr.indices.numpy().astype(np.int32, copy=False)
     edge = csr.edge.numpy().astype(np.int32, copy=False)
-    found = ordering.minimum_degree(indptr, indices, max_degree, float(budget))
+    found = ordering.minimum_degree(indptr, indices, max_degree, float(limit))
     outcome, order, eliminated, colptr, rows, operations = found
-    if outcome == ordering.OVER_BUDGET:
+    if outcome == ordering.OVER_LIMIT:
         return None
     arrays = _assemble(indptr, indices, edge, order, eliminated, colptr, rows)
-    fill = int(colptr[eliminated])
-    return Symbolic(graph.num_nodes, int(eliminated), fill, float(operations), order, colptr, *arrays)
+    fill, tail = int(colptr[eliminated]), _dense_tail(graph.num_nodes, int(eliminated), colptr)
+    return Symbolic(graph.num_nodes, int(eliminated), fill, operations, tail, (order, colptr, *arrays))
+
+
+def _dense_tail(n: int, eliminated: int, colptr: np.ndarray) -> int:
+    full = np.diff(colptr)[::-1] == np.arange(n)
+    return n - (n if full.all() else int(full.argmin())) if eliminated == n else n
 
 
 def core_graph(graph: Graph, max_degree: int) -> Graph:
     """What a partial elimination leaves, as a graph: nodes and edges in the order of its columns."""
     plan = partial_symbolic(graph, max_degree)
     first, start = plan.eliminated, plan.fill
-    column = np.repeat(np.arange(plan.core_nodes), np.diff(plan.colptr[first:]))
-    edges = np.stack([column, plan.rows[start:].astype(np.int64) - first])
-    return Graph(torch.from_numpy(edges).to(graph.device), plan.core_nodes)
+    _, colptr, rows, *_ = plan.plan
+    column = np.repeat(np.arange(plan.core_nodes), np.diff(colptr[first:]))
+    edges = np.stack([column, rows[start:].astype(np.int64) - first])
+    return Graph(torch.from_numpy(edges), plan.core_nodes)
 
 
 @njit(**SETTINGS)
@@ -130,18 +125,22 @@ def _assemble(indptr, indices, edge, order, eliminated, colptr, rows):
     """From node numbers to positions: sorted columns, the same by rows, J's rows, and where J's values go."""
     n = len(order)
     position = np.empty(n, np.int32)
-    position[order] = np.arange(n)
-    by_row = _transpose(n, n, colptr, position[rows])
-    sorted_rows = _transpose(n, n, by_row[0], by_row[1])[1]
-    rowptr, rowcol, rowslot = _transpose(n, eliminated, colptr, sorted_rows)
-    adjptr, adjcol, adjedge = _permute(indptr, indices, edge, order, position)
-    source = np.full(len(rows), -1, np.int32)
     for i in range(n):
+        position[order[i]] = i
+    for p in range(len(rows)):
+        rows[p] = position[rows[p]]
+    by_row = _transpose(n, n, colptr, rows)
+    rows = _transpose(n, n, by_row[0], by_row[1])[1]
+    rowptr, rowcol, rowslot = _transpose(n, eliminated, colptr, rows)
+    adjptr, adjcol, adjedge = _permute(indptr, indices, edge, order, position)
+    source, slot = np.empty(len(rows), np.int32), np.empty(n, np.int64)
+    for i in range(n):
+        for p in range(colptr[i], colptr[i + 1]):
+            slot[rows[p]], source[p] = p, -1
         for p in range(adjptr[i], adjptr[i + 1]):
             if adjcol[p] > i:
-                column = sorted_rows[colptr[i] : colptr[i + 1]]
-                source[colptr[i] + np.searchsorted(column, adjcol[p])] = adjedge[p]
-    return sorted_rows, source, rowptr, rowcol, rowslot, adjptr, adjcol, adjedge
+                source[slot[adjcol[p]]] = adjedge[p]
+    return rows, source, rowptr, rowcol, rowslot, adjptr, adjcol, adjedge
 
 
 @njit(**SETTINGS)
@@ -170,6 +169,7 @@ def _permute(indptr, indices, edge, order, position):
     for i in range(len(order)):
         start, stop = indptr[order[i]], indptr[order[i] + 1]
         adjptr[i + 1] = adjptr[i] + stop - start
-        adjcol[adjptr[i] : adjptr[i + 1]] = position[indices[start:stop]]
-        adjedge[adjptr[i] : adjptr[i + 1]] = edge[start:stop]
+        for t in range(stop - start):
+            adjcol[adjptr[i] + t] = position[indices[start + t]]
+            adjedge[adjptr[i] + t] = edge[start + t]
     return adjptr, adjcol, adjedge

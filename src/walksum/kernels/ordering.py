@@ -12,13 +12,13 @@ from numba import njit
 
 from walksum.kernels.numba_settings import SETTINGS
 
-COMPLETE, UNFINISHED, OVER_BUDGET = 0, 1, 2
+COMPLETE, UNFINISHED, OVER_LIMIT = 0, 1, 2
 DENSE_FROM = 32  # nodes: below this, padding a nearly complete rest to a complete one is not worth a thought
-DENSE_SHARE = 0.7  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
+DENSE_SHARE = 0.8  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
 
 
 @njit(**SETTINGS)
-def minimum_degree(indptr, indices, max_degree, budget):
+def minimum_degree(indptr, indices, max_degree, limit):
     """Eliminate nodes of degree at most ``max_degree``, always one of least degree.
 
     Returns ``(outcome, order, eliminated, colptr, rows, operations)``: ``order`` lists all nodes, the eliminated first;
@@ -26,11 +26,16 @@ def minimum_degree(indptr, indices, max_degree, budget):
     neighbours of a higher number. The last nodes of a complete elimination are eliminated as one dense block.
     """
     n = len(indptr) - 1
-    start, length, room = indptr[:-1].copy(), np.diff(indptr), np.diff(indptr)
-    pool = np.empty(3 * len(indices) + 8 * n + 16, np.int32)
-    pool[: len(indices)] = indices
-    used = np.array([len(indices)])
-    degree = length.copy()
+    start, length, room, degree = (
+        indptr[:-1].copy(),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+    )
+    for v in range(n):
+        length[v] = room[v] = degree[v] = indptr[v + 1] - indptr[v]
+    pool, used = np.empty(3 * len(indices) + 8 * n + 16, np.int32), np.array([len(indices)])
+    _copy(indices, 0, pool, 0, len(indices))
     first, after, before = _bucket(degree)
     alive = np.ones(n, np.bool_)
     member, seen = np.full(n, -1), np.full(n, -1)
@@ -48,15 +53,15 @@ def minimum_degree(indptr, indices, max_degree, budget):
             break
         d, v = lowest, first[lowest]
         operations += d * (d + 1) / 2
-        if operations > budget:
-            outcome = OVER_BUDGET
+        if operations > limit:
+            outcome = OVER_LIMIT
             break
         _unlink(v, d, first, after, before)
         alive[v] = False
         rows = _with_room(rows, colptr[done], d)
         _read(v, start, length, pool, alive)
+        _copy(pool, start[v], rows, colptr[done], d)
         clique = rows[colptr[done] : colptr[done] + d]
-        clique[:] = pool[start[v] : start[v] + d]
         order[done], colptr[done + 1] = v, colptr[done] + d
         done += 1
         for a in clique:
@@ -71,12 +76,18 @@ def minimum_degree(indptr, indices, max_degree, budget):
     left = n - done
     if outcome == COMPLETE:
         operations += left * (left * left - 1.0) / 6
-        if operations > budget:
-            outcome = OVER_BUDGET
+        if operations > limit:
+            outcome = OVER_LIMIT
     eliminated = n if outcome == COMPLETE else done
-    if outcome != OVER_BUDGET:
+    if outcome != OVER_LIMIT:
         rows = _remaining(outcome, done, order, alive, start, length, pool, colptr, rows)
     return outcome, order, eliminated, colptr, rows[: colptr[n]], operations
+
+
+@njit(**SETTINGS)
+def _copy(source, i, target, j, count):
+    for t in range(count):  # a slice assignment would check for overlap and broadcasting, and compile for a second
+        target[j + t] = source[i + t]
 
 
 @njit(**SETTINGS)
@@ -164,7 +175,7 @@ def _append(b, a, start, length, room, pool, used, alive):
     if length[b] == room[b]:
         room[b] = 2 * length[b] + 4
         pool = _with_room(pool, used[0], room[b])
-        pool[used[0] : used[0] + length[b]] = pool[start[b] : start[b] + length[b]]
+        _copy(pool, start[b], pool, used[0], length[b])
         start[b] = used[0]
         used[0] += room[b]
     pool[start[b] + length[b]] = a
@@ -177,7 +188,7 @@ def _with_room(array, used, more):
     if used + more <= len(array):
         return array
     larger = np.empty(2 * len(array) + more, array.dtype)
-    larger[:used] = array[:used]
+    _copy(array, 0, larger, 0, used)
     return larger
 
 
@@ -194,7 +205,7 @@ def _remaining(outcome, done, order, alive, start, length, pool, colptr, rows):
         v, used = rest[t], colptr[done + t]
         rows = _with_room(rows, used, len(rest))
         if outcome == COMPLETE:
-            rows[used : used + len(rest) - t - 1] = rest[t + 1 :]
+            _copy(rest, t + 1, rows, used, len(rest) - t - 1)
             used += len(rest) - t - 1
         else:
             for u in pool[start[v] : start[v] + length[v]]:

@@ -6,10 +6,13 @@ from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solution, SolveError, Solver, SolveWarning, Status
 from walksum.solvers.cg import CG
 from walksum.solvers.dense import Dense
+from walksum.solvers.direct import Direct
 from walksum.solvers.gabp import GaBP
+from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.unrolled import Unrolled
 
 SOLVERS: dict[str, type[Solver]] = {"gabp": GaBP, "cg": CG, "dense": Dense, "unrolled": Unrolled}
+SOLVERS |= {"direct": Direct, "hybrid": Hybrid}
 
 
 def resolve(solver: Solver | str, J: Precision) -> Solver:
@@ -24,4 +27,4 @@ def resolve(solver: Solver | str, J: Precision) -> Solver:
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]
-__all__ += ["GaBP", "CG", "Dense", "Unrolled", "SOLVERS", "resolve"]
+__all__ += ["GaBP", "CG", "Dense", "Unrolled", "Direct", "Hybrid", "SOLVERS", "resolve"]
