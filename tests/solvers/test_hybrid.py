@@ -6,11 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_direct import GALLERY, TOL, exact, graph_of, precision, random_pairs, true_residual
 
 import walksum as ws
 from walksum.kernels import elimination
-
-from .test_direct import GALLERY, TOL, exact, graph_of, precision, random_pairs, true_residual
 
 CORE = graph_of(random_pairs(300, 1500), 320)  # degree 10 and twenty isolated nodes: a core remains
 
@@ -141,7 +140,8 @@ def test_gradients():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"), [({"max_degree": 0}, "max_degree=0"), ({"inner": "cg"}, "inner='cg'"), ({"tol": -1}, "tol=-1")]
+    ("knobs", "message"),
+    [({"max_degree": 0}, "max_degree=0"), ({"inner": "cg"}, "inner='cg'"), ({"tol": -1}, "tol=-1")],
 )
 def test_bad_knobs(knobs, message):
     with pytest.raises(ValueError, match=message):

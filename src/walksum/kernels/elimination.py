@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 
 from walksum.graph import Graph
 from walksum.kernels import ordering
-from walksum.kernels.numba_settings import SETTINGS
+from walksum.kernels.compile import jit
 
 UNBOUNDED = 2**62
 
@@ -120,7 +119,7 @@ def core_graph(graph: Graph, max_degree: int) -> Graph:
     return Graph(torch.from_numpy(edges), plan.core_nodes)
 
 
-@njit(**SETTINGS)
+@jit
 def _assemble(indptr, indices, edge, order, eliminated, colptr, rows):
     """From node numbers to positions: sorted columns, the same by rows, J's rows, and where J's values go."""
     n = len(order)
@@ -143,7 +142,7 @@ def _assemble(indptr, indices, edge, order, eliminated, colptr, rows):
     return rows, source, rowptr, rowcol, rowslot, adjptr, adjcol, adjedge
 
 
-@njit(**SETTINGS)
+@jit
 def _transpose(n, columns, colptr, rows):
     """The first ``columns`` columns listed by rows; the columns of a row come ascending."""
     rowptr = np.zeros(n + 1, np.int64)
@@ -161,7 +160,7 @@ def _transpose(n, columns, colptr, rows):
     return rowptr, rowcol, rowslot
 
 
-@njit(**SETTINGS)
+@jit
 def _permute(indptr, indices, edge, order, position):
     """The neighbour lists of the graph in positions."""
     adjptr = np.zeros(len(indptr), np.int64)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from walksum.kernels.numba_settings import SETTINGS
+from walksum.kernels.compile import jit
 
 
-@njit(**SETTINGS)
+@jit
 def inverse_diagonal(factor, pivots, plan, out):
     """The diagonal of ``J^-1`` for one head, from L and D in float64, into ``out`` in the order of the nodes.
 

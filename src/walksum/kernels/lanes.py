@@ -1,149 +1,216 @@
-"""Vector registers for numba: rows of 8, 16 or 32 numbers that stay in registers across a loop.
+"""Lanes: a row of 8, 16 or 32 columns as one value that LLVM keeps in vector registers.
 
-LLVM cannot prove that two rows of one array do not overlap, so plain loops store and reload the accumulating row at
-every step. These intrinsics name the vectors outright. ``lanes`` is a tuple with one item for every eight numbers: its
-length is part of its type, so the width is known when the kernel is compiled.
+Numba has no arrays of fixed size, so a loop over columns would carry its sums through memory. Here a row is a
+single LLVM vector: ``fma(J[e], load(lanes, x, k), total)`` is one or two instructions on AVX-512, four on AVX2, and
+legal on every target.
+
+``lanes`` is an unsigned integer of as many bits as there are lanes (``np.uint32(0)`` means 32). Only its type
+counts: numba then compiles each width for itself, and telling them apart costs nothing at a call.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.core.datamodel import models
-from numba.extending import intrinsic, register_model
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
-L8, L32 = (0,), (0, 0, 0, 0)
+WIDTHS = {8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0)}
 
 
-class Vector(types.Type):
-    """``8 * len(lanes)`` numbers of one dtype."""
+def lanes_for(columns: int) -> Any:
+    """The narrowest lanes that hold so many columns."""
+    return next(lanes for width, lanes in WIDTHS.items() if columns <= width)
 
+
+class Lanes(types.Type):
     def __init__(self, dtype: Any, count: int):
         self.dtype, self.count = dtype, count
-        super().__init__(name=f"Vector({dtype}, {count})")
+        super().__init__(name=f"Lanes({dtype}, {count})")
 
 
-@register_model(Vector)
-class _VectorModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, vector: Vector):
-        element = manager.lookup(vector.dtype).get_value_type()
-        super().__init__(manager, vector, ir.VectorType(element, vector.count))
+@register_model(Lanes)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, fe_type: Any):
+        super().__init__(manager, fe_type, ir.VectorType(manager.lookup(fe_type.dtype).get_value_type(), fe_type.count))
+
+
+def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any, vector: Any) -> Any:
+    """Rows may lie apart (a block of columns of a wider matrix); the columns of a row are always neighbours."""
+    struct = context.make_array(array_type)(context, builder, array)
+    step = builder.mul(row, builder.extract_value(struct.strides, 0))
+    start = builder.gep(builder.bitcast(struct.data, ir.IntType(8).as_pointer()), [step])
+    return builder.bitcast(start, vector.as_pointer())
+
+
+def _broadcast(builder: Any, scalar: Any, vector: Any) -> Any:
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def _call(builder: Any, name: str, vectors: list) -> Any:
+    """An LLVM function from vectors of one type to the same type."""
+    vector = vectors[0].type
+    suffix = f"v{vector.count}{vector.element.intrinsic_name}"
+    kind = ir.FunctionType(vector, [vector] * len(vectors))
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"{name}.{suffix}"), vectors)
+
+
+def _as_vector(context: Any, builder: Any, value: Any, source: Any, target: Lanes) -> Any:
+    vector = context.get_value_type(target)
+    if isinstance(source, Lanes):
+        return _round(builder, value, source, target, vector)
+    return _broadcast(builder, context.cast(builder, value, source, target.dtype), vector)
+
+
+def _round(builder: Any, value: Any, source: Lanes, target: Lanes, vector: Any) -> Any:
+    if source.dtype == target.dtype:
+        return value
+    wider = target.dtype.bitwidth > source.dtype.bitwidth
+    return builder.fpext(value, vector) if wider else builder.fptrunc(value, vector)
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, offset: Any, lanes: Any) -> Any:
-    """The numbers of the contiguous 1-d ``array`` from ``offset`` on."""
-    result = Vector(array.dtype, 8 * lanes.count)
+def width(typingctx: Any, lanes: Any) -> Any:
+    """The number of lanes, a constant of the compiler."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature, args, result)
-        return builder.load(pointer, align=result.dtype.bitwidth // 8)
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, lanes.bitwidth)
 
-    return result(array, types.intp, lanes), codegen
+    return types.intp(lanes), codegen
 
 
 @intrinsic
 def at(typingctx: Any, array: Any, index: Any) -> Any:
-    """``array[index]`` without the test for a negative index, which costs a fifth of a sweep."""
+    """``array[index]`` of a contiguous vector without Python's negative indices, which cost as much as the sums."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.load(builder.gep(data, [args[1]]))
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        place = context.cast(builder, args[1], sig.args[1], types.intp)
+        return builder.load(builder.gep(data, [place]), align=array.dtype.bitwidth // 8)
 
-    return array.dtype(array, types.intp), codegen
+    return array.dtype(array, index), codegen
 
 
 @intrinsic
-def store(typingctx: Any, array: Any, offset: Any, vector: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature, args, vector)
-        builder.store(args[2], pointer, align=vector.dtype.bitwidth // 8)
+def load(typingctx: Any, lanes: Any, array: Any, row: Any) -> Any:
+    """Row ``row`` of a matrix."""
+    result = Lanes(array.dtype, lanes.bitwidth)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        row = context.cast(builder, args[2], sig.args[2], types.intp)
+        pointer = _row_pointer(context, builder, sig.args[1], args[1], row, context.get_value_type(result))
+        return builder.load(pointer, align=array.dtype.bitwidth // 8)
+
+    return result(lanes, array, row), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, row: Any, value: Any) -> Any:
+    """Write row ``row`` of a matrix, rounded to its dtype."""
+    target = Lanes(array.dtype, value.count)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        row = context.cast(builder, args[1], sig.args[1], types.intp)
+        vector = context.get_value_type(target)
+        pointer = _row_pointer(context, builder, sig.args[0], args[0], row, vector)
+        builder.store(_round(builder, args[2], value, target, vector), pointer, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, vector), codegen
+    return types.void(array, row, value), codegen
 
 
 @intrinsic
-def splat(typingctx: Any, number: Any, lanes: Any) -> Any:
-    """The same number in every place."""
-    result = Vector(number, 8 * lanes.count)
+def prefetch(typingctx: Any, lanes: Any, array: Any, row: Any) -> Any:
+    """Ask for row ``row`` of a matrix ahead of its use."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _broadcast(builder, args[0], result)
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        row = context.cast(builder, args[2], sig.args[2], types.intp)
+        byte, i32 = ir.IntType(8), ir.IntType(32)
+        pointer = _row_pointer(context, builder, sig.args[1], args[1], row, byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        for offset in range(0, lanes.bitwidth * array.dtype.bitwidth // 8, 64):
+            line = builder.gep(pointer, [ir.Constant(ir.IntType(64), offset)])
+            builder.call(function, [line, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
 
-    return result(number, lanes), codegen
-
-
-@intrinsic
-def repeat(typingctx: Any, vector: Any, lanes: Any) -> Any:
-    """The vector again and again, until ``8 * len(lanes)`` places are full."""
-    result = Vector(vector.dtype, 8 * lanes.count)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = [place % vector.count for place in range(result.count)]
-        kind = ir.VectorType(ir.IntType(32), result.count)
-        return builder.shuffle_vector(args[0], ir.Constant(args[0].type, ir.Undefined), ir.Constant(kind, places))
-
-    return result(vector, lanes), codegen
+    return types.void(lanes, array, row), codegen
 
 
 @intrinsic
-def minus_product(typingctx: Any, total: Any, factor: Any, vector: Any) -> Any:
-    """``total - factor * vector`` with one rounding; ``factor`` is a vector, or a number for all places."""
+def splat(typingctx: Any, lanes: Any, value: Any) -> Any:
+    """The same number in every lane."""
+    result = Lanes(value, lanes.bitwidth)
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        factor_value = args[1] if isinstance(factor, Vector) else _broadcast(builder, args[1], vector)
-        negative = builder.fneg(factor_value)
-        return _call(builder, "llvm.fma", [negative, args[2], args[0]], vector)
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _broadcast(builder, args[1], context.get_value_type(result))
 
-    return total(total, factor if isinstance(factor, Vector) else vector.dtype, vector), codegen
-
-
-@intrinsic
-def times(typingctx: Any, factor: Any, vector: Any) -> Any:
-    """``factor * vector``; ``factor`` is a vector, or a number for all places."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        factor_value = args[0] if isinstance(factor, Vector) else _broadcast(builder, args[0], vector)
-        return builder.fmul(factor_value, args[1])
-
-    return vector(factor if isinstance(factor, Vector) else vector.dtype, vector), codegen
+    return result(lanes, value), codegen
 
 
 @intrinsic
-def largest(typingctx: Any, bound: Any, vector: Any) -> Any:
-    """``max(bound, |vector|)``, place by place; NaN wins, so that it cannot be lost."""
-    bits = vector.dtype.bitwidth
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a b + c`` in the dtype of c, fused where the machine can; a may be a number."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # as integers, the bits of |x| are ordered like the numbers, with NaN above infinity
-        kind = ir.VectorType(ir.IntType(bits), vector.count)
-        a, b = (builder.bitcast(value, kind) for value in args)
-        b = builder.and_(b, ir.Constant(kind, [2 ** (bits - 1) - 1] * vector.count))
-        return builder.bitcast(builder.select(builder.icmp_signed(">", a, b), a, b), args[0].type)
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vectors = [_as_vector(context, builder, v, t, c) for v, t in zip(args, sig.args, strict=True)]
+        return _call(builder, "llvm.fmuladd", vectors)
 
-    return vector(bound, vector), codegen
+    return c(a, b, c), codegen
 
 
-def _call(builder: Any, name: str, values: list[Any], vector: Vector) -> Any:
-    kind = values[0].type
-    mangled = f"{name}.v{vector.count}f{vector.dtype.bitwidth}"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * len(values)), mangled)
-    return builder.call(function, values)
+@intrinsic
+def largest(typingctx: Any, a: Any, b: Any) -> Any:
+    """``max(a, |b|)`` lane by lane; NaN stays."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        most, value = args[0], _as_vector(context, builder, args[1], b, a)
+        value = _call(builder, "llvm.fabs", [value])
+        more = builder.fcmp_unordered(">", value, most)  # true for a NaN in either
+        known = builder.fcmp_ordered("==", most, most)
+        return builder.select(builder.and_(more, known), value, most)
+
+    return a(a, b), codegen
 
 
-def _pointer(context: Any, builder: Any, signature: Any, args: Any, vector: Vector) -> Any:
-    array = context.make_array(signature.args[0])(context, builder, args[0])
-    address = builder.gep(array.data, [args[1]])
-    kind = context.data_model_manager.lookup(vector).get_value_type()
-    return builder.bitcast(address, kind.as_pointer())
+@intrinsic
+def add_up(typingctx: Any, value: Any) -> Any:
+    """The sum of all lanes, by halves."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        total, count = args[0], value.count
+        while count > 1:
+            count //= 2
+            halves = [ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(k, k + count))) for k in (0, count)]
+            total = builder.fadd(*(builder.shuffle_vector(total, total, half) for half in halves))
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return value.dtype(value), codegen
 
 
-def _broadcast(builder: Any, number: Any, vector: Vector) -> Any:
-    kind = ir.VectorType(number.type, vector.count)
-    first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, cgutils.int32_t(0))
-    places = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
-    return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), places)
+def _register(symbol: Any, instruction: str) -> None:
+    @infer_global(symbol)
+    class Template(AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            lanes = [a for a in args if isinstance(a, Lanes)]
+            if lanes and all(isinstance(a, Lanes | types.Float) for a in args):
+                return signature(max(lanes, key=lambda a: a.dtype.bitwidth), *args)
+            return None
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        a, b = (_as_vector(context, builder, v, t, sig.return_type) for v, t in zip(args, sig.args, strict=True))
+        return getattr(builder, instruction)(a, b)
+
+    for kinds in ((Lanes, Lanes), (Lanes, types.Float), (types.Float, Lanes)):
+        lower_builtin(symbol, *kinds)(lower)
+
+
+_register(operator.add, "fadd")
+_register(operator.sub, "fsub")
+_register(operator.mul, "fmul")

@@ -8,45 +8,36 @@ changes stays in registers.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from walksum.kernels.lanes import L8, L32, at, largest, load, minus_product, repeat, store, times
-from walksum.kernels.numba_settings import SETTINGS
+from walksum.kernels.compile import jit
+from walksum.kernels.lanes import WIDTHS, at, fma, load, store
 
 FINE, INDEFINITE, NONFINITE = 0, 1, 2
 SINGULAR = 4 * np.finfo(np.float64).eps  # a pivot this small beside its J_ii is rounding: no digit of mu would be right
-GROUP = 8  # heads side by side: one AVX-512 register of float64
-GROUP_LIMIT = 2**17  # entries of L: beyond, eight factors at once leave the cache and one after the other is faster
-MARGIN = 32  # entries after the last column of a factor: vectors may read (never use) what lies behind a column
+MARGIN = 32  # entries behind the last column of a factor: vectors may read (never use) what follows a column
+L32 = WIDTHS[32]
 
 
-def group_size(heads: int, entries: int) -> int:
-    """How many heads to factorise side by side."""
-    return GROUP if heads > 1 and entries <= GROUP_LIMIT else 1
-
-
-@njit(**SETTINGS)
-def factorise(start, stop, size, eliminated, tail, diag, off, plan, factor, pivots, inverse, norms):
-    """Factorise the groups ``start:stop`` of ``size`` heads; fills the last four and returns how it ended.
+@jit
+def factorise(start, stop, eliminated, tail, diag, off, plan, factor, pivots, inverse, norms):
+    """Factorise the heads ``start:stop``; fills the last four and returns how it ended.
 
     ``factor [H, nnz]`` is L and ``inverse [H, eliminated]`` D^-1, rounded to their dtype; ``pivots [H, N]`` is D. From
     ``eliminated`` on they hold the Schur complement. norms are ``|J|_inf``.
     """
-    for g in range(start, stop):
-        low, high = size * g, min(size * g + size, len(diag))
-        if size == 1:
-            outcome = _one(eliminated, tail, diag[g], off[g], plan, factor[g], pivots[g], norms[g : g + 1])
-        else:
-            outcome = _group(low, high, eliminated, tail, diag, off, plan, factor, pivots, norms)
+    for head in range(start, stop):
+        norms[head] = _norm(diag[head], off[head], plan)
+        if not norms[head] < np.inf:
+            return NONFINITE
+        outcome = _factorise_head(eliminated, tail, diag[head], off[head], plan, factor[head], pivots[head])
         if outcome != FINE:
             return outcome
-        for head in range(low, high):
-            for k in range(eliminated):
-                inverse[head, k] = 1 / pivots[head, k]
+        for k in range(eliminated):
+            inverse[head, k] = 1 / pivots[head, k]
     return FINE
 
 
-@njit(**SETTINGS)
+@jit
 def _norm(diag, off, plan):
     """``|J|_inf``, infinite if there is a NaN."""
     order, adjptr, adjedge = plan[0], plan[7], plan[9]
@@ -61,124 +52,61 @@ def _norm(diag, off, plan):
     return largest
 
 
-@njit(**SETTINGS)
-def _one(eliminated, tail, diag, off, plan, rounded, pivots, norm):
-    order, colptr, rows, source, rowptr, rowcol, rowslot, _, _, _ = plan
-    n, factor = len(order), np.empty(len(rows) + MARGIN)
+@jit
+def _factorise_head(eliminated, tail, diag, off, plan, rounded, pivots):
+    order, colptr, rows = plan[0], plan[1], plan[2]
+    n, L = len(order), np.empty(len(plan[2]) + MARGIN)
     column, f, base = np.zeros(n + MARGIN), np.empty(n), np.empty(n, np.int64)
-    norm[0] = _norm(diag, off, plan)
-    if not norm[0] < np.inf:
-        return NONFINITE
     for j in range(n):
-        for p in range(colptr[j], colptr[j + 1]):
-            column[at(rows, p)] = np.float64(at(off, source[p])) if source[p] >= 0 else 0.0
-        pivot, last = np.float64(diag[order[j]]), rowptr[j + 1] - max(j - tail, 0)
-        for q in range(rowptr[j], last):
-            k, slot = at(rowcol, q), at(rowslot, q)
-            g = at(factor, slot) * at(pivots, k)
-            pivot -= at(factor, slot) * g
-            for p in range(slot + 1, at(colptr, k + 1)):
-                column[at(rows, p)] -= at(factor, p) * g
-        for q in range(last, rowptr[j + 1]):
-            slot = rowslot[q]
-            f[q - last], base[q - last] = factor[slot] * pivots[rowcol[q]], slot + 1
-            pivot -= factor[slot] * f[q - last]
-        if last < rowptr[j + 1]:
-            for c in range(0, n - 1 - j, 32):
-                total = load(column, j + 1 + c, L32)
-                for t in range(rowptr[j + 1] - last):
-                    total = minus_product(total, at(f, t), load(factor, at(base, t) + c, L32))
-                store(column, j + 1 + c, total)
+        _spread(j, off, plan, column)
+        pivot = np.float64(diag[order[j]]) - _subtract_sparse(j, tail, L, pivots, plan, column)
+        if j > tail:
+            pivot -= _subtract_dense(j, tail, L, pivots, plan, column, f, base)
         if not pivot > SINGULAR * diag[order[j]]:
             return INDEFINITE if pivot == pivot else NONFINITE
         pivots[j] = pivot
         scale = 1 / pivot if j < eliminated else 1.0
         for p in range(colptr[j], colptr[j + 1]):
-            factor[p] = at(column, at(rows, p)) * scale
+            L[p] = at(column, at(rows, p)) * scale
     for p in range(len(rows)):
-        rounded[p] = factor[p]
+        rounded[p] = L[p]
     return FINE
 
 
-@njit(**SETTINGS)
-def _interleave(low, high, values):
-    """``[heads, count] -> [count * GROUP]`` in float64; places without a head repeat the last one."""
-    out = np.empty(GROUP * values.shape[1])
-    for lane in range(GROUP):
-        row = values[min(low + lane, high - 1)]
-        for e in range(len(row)):
-            out[GROUP * e + lane] = row[e]
-    return out
+@jit
+def _spread(j, off, plan, column):
+    """J's own values into the column, zero where there will be fill."""
+    colptr, rows, source = plan[1], plan[2], plan[3]
+    for p in range(colptr[j], colptr[j + 1]):
+        column[at(rows, p)] = np.float64(at(off, at(source, p))) if at(source, p) >= 0 else 0.0
 
 
-@njit(**SETTINGS)
-def _group_norm(diag, off, plan, out):
-    """``|J|_inf`` of eight heads into ``out``, which comes filled with zeros; NaN where there is one."""
-    order, adjptr, adjedge = plan[0], plan[7], plan[9]
-    top = zero = load(out, 0, L8)
-    for i in range(len(order)):
-        total = largest(zero, load(diag, GROUP * at(order, i), L8))
-        for p in range(at(adjptr, i), at(adjptr, i + 1)):
-            total = minus_product(total, -1.0, largest(zero, load(off, GROUP * at(adjedge, p), L8)))
-        top = largest(top, total)
-    store(out, 0, top)
+@jit
+def _subtract_sparse(j, tail, L, pivots, plan, column):
+    """Take from the column what the columns before the tail contribute; returns their part in the pivot."""
+    colptr, rows, rowptr, rowcol, rowslot = plan[1], plan[2], plan[4], plan[5], plan[6]
+    total = 0.0
+    for q in range(rowptr[j], rowptr[j + 1] - max(j - tail, 0)):
+        k, slot = at(rowcol, q), at(rowslot, q)
+        g = at(L, slot) * at(pivots, k)
+        total += at(L, slot) * g
+        for p in range(slot + 1, at(colptr, k + 1)):
+            column[at(rows, p)] -= at(L, p) * g
+    return total
 
 
-@njit(**SETTINGS)
-def _group(low, high, eliminated, tail, diag, off, plan, rounded, pivots, norms):
-    """The same for up to eight heads side by side."""
-    order, colptr, rows, source, rowptr, rowcol, rowslot, _, _, _ = plan
-    n, G = len(order), GROUP
-    column, f, base = np.zeros(G * (n + MARGIN)), np.empty(G * n), np.empty(n, np.int64)
-    L, D, eight = np.empty(G * (len(rows) + MARGIN)), np.empty(G * n), np.zeros(G)
-    J_diag, J_off, zero = _interleave(low, high, diag), _interleave(low, high, off), load(eight, 0, L8)
-    _group_norm(J_diag, J_off, plan, eight)
-    for head in range(low, high):
-        norms[head] = eight[head - low]
-        if not norms[head] < np.inf:
-            return NONFINITE
-    for j in range(n):
-        for p in range(colptr[j], colptr[j + 1]):
-            store(column, G * at(rows, p), load(J_off, G * source[p], L8) if source[p] >= 0 else zero)
-        pivot, last = load(J_diag, G * order[j], L8), rowptr[j + 1] - max(j - tail, 0)
-        for q in range(rowptr[j], last):
-            k, slot = at(rowcol, q), at(rowslot, q)
-            entry = load(L, G * slot, L8)
-            g = times(load(D, G * k, L8), entry)
-            pivot = minus_product(pivot, g, entry)
-            for p in range(slot + 1, at(colptr, k + 1)):
-                target = G * at(rows, p)
-                store(column, target, minus_product(load(column, target, L8), g, load(L, G * p, L8)))
-        for q in range(last, rowptr[j + 1]):
-            slot = rowslot[q]
-            entry = load(L, G * slot, L8)
-            g = times(load(D, G * rowcol[q], L8), entry)
-            pivot = minus_product(pivot, g, entry)
-            store(f, G * (q - last), g)
-            base[q - last] = G * (slot + 1)
-        if last < rowptr[j + 1]:
-            for c in range(0, G * (n - 1 - j), 32):
-                total = load(column, G * (j + 1) + c, L32)
-                for t in range(rowptr[j + 1] - last):
-                    total = minus_product(total, repeat(load(f, G * t, L8), L32), load(L, at(base, t) + c, L32))
-                store(column, G * (j + 1) + c, total)
-        store(D, G * j, pivot)
-        for lane in range(high - low):
-            d = at(D, G * j + lane)
-            if not d > SINGULAR * J_diag[G * order[j] + lane]:
-                return INDEFINITE if d == d else NONFINITE
-        for lane in range(G):
-            eight[lane] = 1 / at(D, G * j + lane) if j < eliminated else 1.0
-        scale = load(eight, 0, L8)
-        for p in range(colptr[j], colptr[j + 1]):
-            store(L, G * p, times(scale, load(column, G * at(rows, p), L8)))
-    _separate(low, high, L, rounded)
-    _separate(low, high, D, pivots)
-    return FINE
-
-
-@njit(**SETTINGS)
-def _separate(low, high, values, out):
-    for e in range(out.shape[1]):
-        for lane in range(high - low):
-            out[low + lane, e] = at(values, GROUP * e + lane)
+@jit
+def _subtract_dense(j, tail, L, pivots, plan, column, f, base):
+    """The same for the columns of the tail: row j of each stands ``j - k - 1`` entries behind its start."""
+    colptr, n = plan[1], len(pivots)
+    total = 0.0
+    for k in range(tail, j):
+        slot = at(colptr, k) + j - k - 1
+        f[k - tail], base[k - tail] = -at(L, slot) * at(pivots, k), slot + 1
+        total -= at(L, slot) * at(f, k - tail)
+    for c in range(0, n - 1 - j, 32):
+        rest = load(L32, column, j + 1 + c)
+        for t in range(j - tail):
+            rest = fma(at(f, t), load(L32, L, at(base, t) + c), rest)
+        store(column, j + 1 + c, rest)
+    return total

@@ -8,16 +8,15 @@ which loses thousands of leaves pays for them once. Stopping early leaves the co
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from walksum.kernels.numba_settings import SETTINGS
+from walksum.kernels.compile import jit
 
 COMPLETE, UNFINISHED, OVER_LIMIT = 0, 1, 2
 DENSE_FROM = 32  # nodes: below this, padding a nearly complete rest to a complete one is not worth a thought
 DENSE_SHARE = 0.8  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
 
 
-@njit(**SETTINGS)
+@jit
 def minimum_degree(indptr, indices, max_degree, limit):
     """Eliminate nodes of degree at most ``max_degree``, always one of least degree.
 
@@ -84,19 +83,19 @@ def minimum_degree(indptr, indices, max_degree, limit):
     return outcome, order, eliminated, colptr, rows[: colptr[n]], operations
 
 
-@njit(**SETTINGS)
+@jit
 def _copy(source, i, target, j, count):
     for t in range(count):  # a slice assignment would check for overlap and broadcasting, and compile for a second
         target[j + t] = source[i + t]
 
 
-@njit(**SETTINGS)
+@jit
 def _nearly_complete(edges, left):
     pairs = left * (left - 1) // 2
     return edges == pairs or (left >= DENSE_FROM and edges >= DENSE_SHARE * pairs)
 
 
-@njit(**SETTINGS)
+@jit
 def _bucket(degree):
     """Doubly linked lists of the nodes of each degree."""
     n = len(degree)
@@ -106,7 +105,7 @@ def _bucket(degree):
     return first, after, before
 
 
-@njit(**SETTINGS)
+@jit
 def _link(v, d, first, after, before):
     after[v], before[v] = first[d], -1
     if first[d] >= 0:
@@ -114,7 +113,7 @@ def _link(v, d, first, after, before):
     first[d] = v
 
 
-@njit(**SETTINGS)
+@jit
 def _unlink(v, d, first, after, before):
     if before[v] >= 0:
         after[before[v]] = after[v]
@@ -124,7 +123,7 @@ def _unlink(v, d, first, after, before):
         before[after[v]] = before[v]
 
 
-@njit(**SETTINGS)
+@jit
 def _read(v, start, length, pool, alive):
     """Drop the dead from v's list."""
     kept = start[v]
@@ -135,7 +134,7 @@ def _read(v, start, length, pool, alive):
     length[v] = kept - start[v]
 
 
-@njit(**SETTINGS)
+@jit
 def _join(clique, v, start, length, room, pool, used, degree, alive, member, seen):
     """Make ``clique`` a clique. A pair is looked up in one list only, so the longest list is never read."""
     _longest_last(clique, length)
@@ -158,7 +157,7 @@ def _join(clique, v, start, length, room, pool, used, degree, alive, member, see
     return pool, joined
 
 
-@njit(**SETTINGS)
+@jit
 def _longest_last(clique, length):
     if len(clique) > 1:
         longest = 0
@@ -168,7 +167,7 @@ def _longest_last(clique, length):
         clique[longest], clique[-1] = clique[-1], clique[longest]
 
 
-@njit(**SETTINGS)
+@jit
 def _append(b, a, start, length, room, pool, used, alive):
     if length[b] == room[b]:
         _read(b, start, length, pool, alive)
@@ -183,7 +182,7 @@ def _append(b, a, start, length, room, pool, used, alive):
     return pool
 
 
-@njit(**SETTINGS)
+@jit
 def _with_room(array, used, more):
     if used + more <= len(array):
         return array
@@ -192,7 +191,7 @@ def _with_room(array, used, more):
     return larger
 
 
-@njit(**SETTINGS)
+@jit
 def _remaining(outcome, done, order, alive, start, length, pool, colptr, rows):
     """Order the nodes that are left by number and append their columns."""
     position = done

@@ -1,84 +1,61 @@
 """Solves with a factor of :mod:`walksum.kernels.ldl`, a block of columns at a time.
 
 A block is copied into elimination order, swept forward and backward in registers, written back, and measured against
-J itself while it is still in the cache. Blocks are up to 32 columns wide; one kernel call takes a range of blocks.
+J itself while it is still in the cache. One kernel call takes a range of blocks.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from walksum.kernels.lanes import L8, L32, at, largest, load, minus_product, store, times
-from walksum.kernels.numba_settings import SETTINGS
-
-WIDTH = 32
+from walksum.kernels.compile import jit
+from walksum.kernels.lanes import at, fma, largest, load, store, width
 
 
-@njit(**SETTINGS)
-def solve(start, stop, h, mu, factor, inverse, diag, off, norms, plan):
+@jit
+def solve(start, stop, lanes, h, mu, factor, inverse, diag, off, norms, plan):
     """Fill the blocks ``start:stop`` of mu (blocks of one head after the other); returns their worst backward error."""
-    worst, columns = 0.0, h.shape[2]
-    blocks = (columns + WIDTH - 1) // WIDTH
+    worst, blocks = 0.0, _blocks(lanes, h)
+    x = _aligned(width(lanes) * h.shape[1], h)
     for unit in range(start, stop):
-        k, first = unit // blocks, unit % blocks * WIDTH
-        if columns - first <= 8:
-            error = _solve_block(L8, first, h[k], mu[k], factor[k], inverse[k], diag[k], off[k], norms[k], plan)
-        else:
-            error = _solve_block(L32, first, h[k], mu[k], factor[k], inverse[k], diag[k], off[k], norms[k], plan)
-        worst = _worse(worst, error)
+        k, first = unit // blocks, unit % blocks * width(lanes)
+        _enter(lanes, x, h[k], first, plan)
+        _forward(lanes, x, factor[k], plan)
+        _backward(lanes, x, factor[k], inverse[k], plan)
+        _leave(lanes, x, mu[k], first, plan)
+        worst = _worse(worst, _measure(lanes, x, h[k], first, diag[k], off[k], norms[k], plan))
     return worst
 
 
-@njit(**SETTINGS)
-def _solve_block(wide, first, h, mu, factor, inverse, diag, off, norm, plan):
-    x = _aligned(8 * len(wide) * len(h), h)
-    _enter(wide, x, h, first, plan[0])
-    _forward(wide, x, factor, plan)
-    _backward(wide, x, factor, inverse, plan)
-    _leave(wide, x, mu, first, plan[0])
-    return _measure(wide, x, h, first, diag, off, norm, plan)
-
-
-@njit(**SETTINGS)
-def eliminate(start, stop, h, out, factor, plan):
+@jit
+def eliminate(start, stop, lanes, h, out, factor, plan):
     """``L^-1 h`` into ``out``: what the eliminated nodes leave of h for the core."""
-    blocks = (h.shape[2] + WIDTH - 1) // WIDTH
+    blocks, x = _blocks(lanes, h), _aligned(width(lanes) * h.shape[1], h)
     for unit in range(start, stop):
-        k, first = unit // blocks, unit % blocks * WIDTH
-        x = _aligned(WIDTH * h.shape[1], h)
-        _enter(L32, x, h[k], first, plan[0])
-        _forward(L32, x, factor[k], plan)
-        _leave(L32, x, out[k], first, plan[0])
+        k, first = unit // blocks, unit % blocks * width(lanes)
+        _enter(lanes, x, h[k], first, plan)
+        _forward(lanes, x, factor[k], plan)
+        _leave(lanes, x, out[k], first, plan)
 
 
-@njit(**SETTINGS)
-def substitute(start, stop, h, mu, factor, inverse, diag, off, norms, plan):
-    """From mu of the core and ``L^-1 h`` elsewhere, both in ``mu``, to the whole mu; returns the worst error."""
-    worst, blocks = 0.0, (h.shape[2] + WIDTH - 1) // WIDTH
+@jit
+def substitute(start, stop, lanes, h, mu, factor, inverse, diag, off, norms, plan):
+    """From mu of the core and ``L^-1 h`` elsewhere, both in ``mu``, to the whole mu; returns the worst error.
+
+    With no ``inverse`` (of length 0) mu is taken as it is and only measured.
+    """
+    worst, blocks = 0.0, _blocks(lanes, h)
+    x = _aligned(width(lanes) * h.shape[1], h)
     for unit in range(start, stop):
-        k, first = unit // blocks, unit % blocks * WIDTH
-        x = _aligned(WIDTH * h.shape[1], h)
-        _enter(L32, x, mu[k], first, plan[0])
-        _backward(L32, x, factor[k], inverse[k], plan)
-        _leave(L32, x, mu[k], first, plan[0])
-        worst = _worse(worst, _measure(L32, x, h[k], first, diag[k], off[k], norms[k], plan))
+        k, first = unit // blocks, unit % blocks * width(lanes)
+        _enter(lanes, x, mu[k], first, plan)
+        _backward(lanes, x, factor[k], inverse[k], plan)
+        _leave(lanes, x, mu[k], first, plan)
+        worst = _worse(worst, _measure(lanes, x, h[k], first, diag[k], off[k], norms[k], plan))
     return worst
 
 
-@njit(**SETTINGS)
-def measure(start, stop, h, mu, diag, off, norms, plan):
-    """The worst backward error of the blocks ``start:stop`` of mu."""
-    worst, blocks = 0.0, (h.shape[2] + WIDTH - 1) // WIDTH
-    for unit in range(start, stop):
-        k, first = unit // blocks, unit % blocks * WIDTH
-        x = _aligned(WIDTH * h.shape[1], h)
-        _enter(L32, x, mu[k], first, plan[0])
-        worst = _worse(worst, _measure(L32, x, h[k], first, diag[k], off[k], norms[k], plan))
-    return worst
-
-
-@njit(**SETTINGS)
+@jit
 def residual(head, h, mu, diag, off, out, plan):
     """``h - J mu`` of one head with mu and the sums in float64."""
     order, adjptr, adjcol, adjedge = plan[0], plan[7], plan[8], plan[9]
@@ -91,13 +68,18 @@ def residual(head, h, mu, diag, off, out, plan):
             out[head, v, f] = total
 
 
-@njit(**SETTINGS)
+@jit
+def _blocks(lanes, h):
+    return (h.shape[2] + width(lanes) - 1) // width(lanes)
+
+
+@jit
 def _worse(a, b):
     """The larger one; NaN if either is."""
     return a if a != a or a >= b else b
 
 
-@njit(**SETTINGS)
+@jit
 def _aligned(count, like):
     """Rows that start on a cache line: a sweep whose rows straddle two is a fifth slower."""
     size = like.itemsize
@@ -106,78 +88,78 @@ def _aligned(count, like):
     return x[start : start + count]
 
 
-@njit(**SETTINGS)
-def _enter(wide, x, h, first, order):
+@jit
+def _enter(lanes, x, h, first, plan):
     """Columns of h into x, rows in elimination order, columns without a number zero."""
-    W, F, flat = 8 * len(wide), h.shape[1], h.ravel()
+    W, F, flat, order = width(lanes), h.shape[1], h.ravel(), plan[0]
     for i in range(len(order)):
         source = F * at(order, i) + first
         if first + W <= F:
-            store(x, W * i, load(flat, source, wide))
+            store(x, W * i, load(lanes, flat, source))
         else:
             for f in range(W):
                 x[W * i + f] = at(flat, source + f) if first + f < F else 0
 
 
-@njit(**SETTINGS)
-def _leave(wide, x, mu, first, order):
-    W, F, flat = 8 * len(wide), mu.shape[1], mu.ravel()
+@jit
+def _leave(lanes, x, mu, first, plan):
+    W, F, flat, order = width(lanes), mu.shape[1], mu.ravel(), plan[0]
     for i in range(len(order)):
         target = F * at(order, i) + first
         if first + W <= F:
-            store(flat, target, load(x, W * i, wide))
+            store(flat, target, load(lanes, x, W * i))
         else:
             for f in range(F - first):
                 flat[target + f] = at(x, W * i + f)
 
 
-@njit(**SETTINGS)
-def _forward(wide, x, factor, plan):
+@jit
+def _forward(lanes, x, factor, plan):
     """``x <- L^-1 x``, by rows: the row that changes stays in registers."""
     rowptr, rowcol, rowslot = plan[4], plan[5], plan[6]
-    W = 8 * len(wide)
+    W = width(lanes)
     for i in range(len(rowptr) - 1):
         start, stop = at(rowptr, i), at(rowptr, i + 1)
         if start < stop:
-            total = load(x, W * i, wide)
+            total = load(lanes, x, W * i)
             for q in range(start, stop):
-                total = minus_product(total, at(factor, at(rowslot, q)), load(x, W * at(rowcol, q), wide))
+                total = fma(-at(factor, at(rowslot, q)), load(lanes, x, W * at(rowcol, q)), total)
             store(x, W * i, total)
 
 
-@njit(**SETTINGS)
-def _backward(wide, x, factor, inverse, plan):
+@jit
+def _backward(lanes, x, factor, inverse, plan):
     """``x <- L^-T D^-1 x``, by columns from the last."""
     colptr, rows = plan[1], plan[2]
-    W = 8 * len(wide)
+    W = width(lanes)
     for k in range(len(inverse) - 1, -1, -1):
-        total = times(at(inverse, k), load(x, W * k, wide))
+        total = at(inverse, k) * load(lanes, x, W * k)
         for p in range(at(colptr, k), at(colptr, k + 1)):
-            total = minus_product(total, at(factor, p), load(x, W * at(rows, p), wide))
+            total = fma(-at(factor, p), load(lanes, x, W * at(rows, p)), total)
         store(x, W * k, total)
 
 
-@njit(**SETTINGS)
-def _measure(wide, x, h, first, diag, off, norm, plan):
+@jit
+def _measure(lanes, x, h, first, diag, off, norm, plan):
     """The worst normwise backward error ``|h - J x| / (|J| |x| + |h|)`` of the block's columns."""
     order, adjptr, adjcol, adjedge = plan[0], plan[7], plan[8], plan[9]
-    W, F, flat = 8 * len(wide), h.shape[1], h.ravel()
+    W, F, flat = width(lanes), h.shape[1], h.ravel()
     scratch = np.zeros(3 * W, h.dtype)
-    top_h = top_x = top_r = load(scratch, 0, wide)
+    top_h = top_x = top_r = load(lanes, scratch, 0)
     for i in range(len(order)):
         v = at(order, i)
         if first + W <= F:
-            total = load(flat, F * v + first, wide)
+            total = load(lanes, flat, F * v + first)
         else:
             for f in range(F - first):
                 scratch[f] = at(flat, F * v + first + f)
-            total = load(scratch, 0, wide)
+            total = load(lanes, scratch, 0)
         top_h = largest(top_h, total)
-        own = load(x, W * i, wide)
+        own = load(lanes, x, W * i)
         top_x = largest(top_x, own)
-        total = minus_product(total, at(diag, v), own)
+        total = fma(-at(diag, v), own, total)
         for p in range(at(adjptr, i), at(adjptr, i + 1)):
-            total = minus_product(total, at(off, at(adjedge, p)), load(x, W * at(adjcol, p), wide))
+            total = fma(-at(off, at(adjedge, p)), load(lanes, x, W * at(adjcol, p)), total)
         top_r = largest(top_r, total)
     store(scratch, 0, top_h)
     store(scratch, W, top_x)
@@ -185,7 +167,7 @@ def _measure(wide, x, h, first, diag, off, norm, plan):
     return _ratio(scratch, W, norm, min(W, F - first))
 
 
-@njit(**SETTINGS)
+@jit
 def _ratio(tops, W, norm, columns):
     worst = 0.0
     for f in range(columns):

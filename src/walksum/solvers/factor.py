@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.kernels import inverse, ldl, triangular
+from walksum.kernels import ldl, ldl_group, triangular
 from walksum.kernels.elimination import Symbolic
+from walksum.kernels.inverse import inverse_diagonal
+from walksum.kernels.lanes import WIDTHS, lanes_for
 from walksum.kernels.parallel import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Status
@@ -40,30 +42,31 @@ class Factor:
 
     def _factorise(self) -> int:
         s, heads = self.symbolic, len(self.diag)
-        size = ldl.group_size(heads, len(self.plan[2]))
-        args = (size, s.eliminated, s.tail, self.diag, self.off, self.plan)
+        grouped = heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT
+        kernel = ldl_group.factorise_groups if grouped else ldl.factorise
+        units = -(-heads // ldl_group.GROUP) if grouped else heads
+        args = (s.eliminated, s.tail, self.diag, self.off, self.plan)
         results = (self.factor, self.pivots, self.inverse, self.norms)
-        outcomes = in_groups(ldl.factorise, -(-heads // size), heads * s.operations, *args, *results)
-        return max(outcomes)
+        return max(in_groups(kernel, units, heads * s.operations, *args, *results), default=ldl.FINE)
 
     def solve(self, h: np.ndarray) -> tuple[np.ndarray, float]:
         """mu and its worst backward error."""
         mu = np.empty_like(h)
-        return mu, self._sweep(triangular.solve, h, mu, *self._all)
+        return mu, self._sweep(triangular.solve, h, mu, self.inverse)
 
     def eliminate(self, h: np.ndarray) -> np.ndarray:
         """``L^-1 h``: at the nodes of the core, the right-hand side of the core's own system."""
-        out = np.empty_like(h)
-        in_groups(triangular.eliminate, _blocks(h), self._work(h), h, out, self.factor, self.plan)
+        out, (lanes, units) = np.empty_like(h), _blocks(h)
+        in_groups(triangular.eliminate, units, self._work(h), lanes, h, out, self.factor, self.plan)
         return out
 
     def substitute(self, h: np.ndarray, mu: np.ndarray) -> float:
         """Complete mu, which holds the core's solution and elsewhere ``L^-1 h``; returns its worst backward error."""
-        return self._sweep(triangular.substitute, h, mu, *self._all)
+        return self._sweep(triangular.substitute, h, mu, self.inverse)
 
     def measure(self, h: np.ndarray, mu: np.ndarray) -> float:
         """The worst backward error of any mu."""
-        return self._sweep(triangular.measure, h, mu, self.diag, self.off, self.norms, self.plan)
+        return self._sweep(triangular.substitute, h, mu, self.inverse[:, :0])
 
     def residual(self, h: np.ndarray, mu: np.ndarray) -> np.ndarray:
         """``h - J mu`` for a mu in float64, in float64."""
@@ -76,15 +79,13 @@ class Factor:
         """The diagonal of ``J^-1``, float64 ``[H, N]``; of a factor made in float64."""
         out = np.empty_like(self.pivots)
         for head in range(len(out)):
-            inverse.inverse_diagonal(self.factor[head], self.pivots[head], self.plan, out[head])
+            inverse_diagonal(self.factor[head], self.pivots[head], self.plan, out[head])
         return out
 
-    @property
-    def _all(self) -> tuple[Any, ...]:
-        return self.factor, self.inverse, self.diag, self.off, self.norms, self.plan
-
-    def _sweep(self, kernel: Callable[..., Any], h: np.ndarray, mu: np.ndarray, *args: Any) -> float:
-        errors = in_groups(kernel, _blocks(h), self._work(h), h, mu, *args)
+    def _sweep(self, kernel: Callable[..., Any], h: np.ndarray, mu: np.ndarray, inverse: np.ndarray) -> float:
+        lanes, units = _blocks(h)
+        args = (lanes, h, mu, self.factor, inverse, self.diag, self.off, self.norms, self.plan)
+        errors = in_groups(kernel, units, self._work(h), *args)
         return errors[0] if len(errors) == 1 else float(np.max(errors))
 
     def _work(self, h: np.ndarray) -> float:
@@ -101,9 +102,11 @@ def as_numpy(tensor: Tensor) -> np.ndarray:
 def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number."""
     threads = 1 if work < WORTH_A_THREAD else torch.get_num_threads()
-    return over_columns(kernel, units, work, *args, width=-(-units // threads))
+    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)))
 
 
-def _blocks(h: np.ndarray) -> int:
+def _blocks(h: np.ndarray) -> tuple[Any, int]:
+    """The width of the blocks of columns, and how many there are in all heads."""
     heads, _, columns = h.shape
-    return heads * -(-columns // triangular.WIDTH)
+    lanes = lanes_for(min(columns, max(WIDTHS)))
+    return lanes, heads * -(-columns // (8 * lanes.itemsize))
