@@ -7,7 +7,9 @@ from walksum.solvers.base import Prepared, Solution, SolveError, Solver, SolveWa
 from walksum.solvers.cg import CG
 from walksum.solvers.chebyshev import Chebyshev
 from walksum.solvers.dense import Dense
+from walksum.solvers.direct import Direct
 from walksum.solvers.gabp import GaBP
+from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.multigrid import Multigrid
 from walksum.solvers.unrolled import Unrolled
 
@@ -15,6 +17,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "gabp": GaBP,
     "cg": CG,
     "dense": Dense,
+    "direct": Direct,
+    "hybrid": Hybrid,
     "chebyshev": Chebyshev,
     "multigrid": Multigrid,
     "unrolled": Unrolled,
@@ -39,4 +43,5 @@ def resolve(solver: Solver | str, J: Precision) -> Solver:
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]
+__all__ += ["GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
 __all__ += ["SOLVERS", "resolve", "resolve_name"]

@@ -1,0 +1,112 @@
+"""The numeric side of elimination: J = L D L^T in float64, column after column.
+
+Left-looking: column j gathers what the columns k with L_jk != 0 have to subtract from it. No list of target slots is
+needed, so memory stays at the size of L. In the dense tail rows follow each other without gaps, and the column that
+changes stays in registers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from walksum.kernels.compile import jit
+from walksum.kernels.lanes import WIDTHS, at, fma, load, store
+
+FINE, INDEFINITE, NONFINITE = 0, 1, 2
+SINGULAR = 4 * np.finfo(np.float64).eps  # a pivot this small beside its J_ii is rounding: no digit of mu would be right
+MARGIN = 32  # entries behind the last column of a factor: vectors may read (never use) what follows a column
+L32 = WIDTHS[32]
+
+
+@jit
+def factorise(start, stop, eliminated, tail, diag, off, plan, factor, pivots, inverse, norms):
+    """Factorise the heads ``start:stop``; fills the last four and returns how it ended.
+
+    ``factor [H, nnz]`` is L and ``inverse [H, eliminated]`` D^-1, rounded to their dtype; ``pivots [H, N]`` is D. From
+    ``eliminated`` on they hold the Schur complement. norms are ``|J|_inf``.
+    """
+    for head in range(start, stop):
+        norms[head] = _norm(diag[head], off[head], plan)
+        if not norms[head] < np.inf:
+            return NONFINITE
+        outcome = _factorise_head(eliminated, tail, diag[head], off[head], plan, factor[head], pivots[head])
+        if outcome != FINE:
+            return outcome
+        for k in range(eliminated):
+            inverse[head, k] = 1 / pivots[head, k]
+    return FINE
+
+
+@jit
+def _norm(diag, off, plan):
+    """``|J|_inf``, infinite if there is a NaN."""
+    order, adjptr, adjedge = plan[0], plan[7], plan[9]
+    largest = 0.0
+    for i in range(len(order)):
+        total = abs(np.float64(diag[order[i]]))
+        for p in range(adjptr[i], adjptr[i + 1]):
+            total += abs(np.float64(at(off, at(adjedge, p))))
+        if not total < np.inf:
+            return np.inf
+        largest = max(largest, total)
+    return largest
+
+
+@jit
+def _factorise_head(eliminated, tail, diag, off, plan, rounded, pivots):
+    order, colptr, rows = plan[0], plan[1], plan[2]
+    n, L = len(order), np.empty(len(plan[2]) + MARGIN)
+    column, f, base = np.zeros(n + MARGIN), np.empty(n), np.empty(n, np.int64)
+    for j in range(n):
+        _spread(j, off, plan, column)
+        pivot = np.float64(diag[order[j]]) - _subtract_sparse(j, tail, L, pivots, plan, column)
+        if j > tail:
+            pivot -= _subtract_dense(j, tail, L, pivots, plan, column, f, base)
+        if not pivot > SINGULAR * diag[order[j]]:
+            return INDEFINITE if pivot == pivot else NONFINITE
+        pivots[j] = pivot
+        scale = 1 / pivot if j < eliminated else 1.0
+        for p in range(colptr[j], colptr[j + 1]):
+            L[p] = at(column, at(rows, p)) * scale
+    for p in range(len(rows)):
+        rounded[p] = L[p]
+    return FINE
+
+
+@jit
+def _spread(j, off, plan, column):
+    """J's own values into the column, zero where there will be fill."""
+    colptr, rows, source = plan[1], plan[2], plan[3]
+    for p in range(colptr[j], colptr[j + 1]):
+        column[at(rows, p)] = np.float64(at(off, at(source, p))) if at(source, p) >= 0 else 0.0
+
+
+@jit
+def _subtract_sparse(j, tail, L, pivots, plan, column):
+    """Take from the column what the columns before the tail contribute; returns their part in the pivot."""
+    colptr, rows, rowptr, rowcol, rowslot = plan[1], plan[2], plan[4], plan[5], plan[6]
+    total = 0.0
+    for q in range(rowptr[j], rowptr[j + 1] - max(j - tail, 0)):
+        k, slot = at(rowcol, q), at(rowslot, q)
+        g = at(L, slot) * at(pivots, k)
+        total += at(L, slot) * g
+        for p in range(slot + 1, at(colptr, k + 1)):
+            column[at(rows, p)] -= at(L, p) * g
+    return total
+
+
+@jit
+def _subtract_dense(j, tail, L, pivots, plan, column, f, base):
+    """The same for the columns of the tail: row j of each stands ``j - k - 1`` entries behind its start."""
+    colptr, n = plan[1], len(pivots)
+    total = 0.0
+    for k in range(tail, j):
+        slot = at(colptr, k) + j - k - 1
+        f[k - tail], base[k - tail] = -at(L, slot) * at(pivots, k), slot + 1
+        total -= at(L, slot) * at(f, k - tail)
+    for c in range(0, n - 1 - j, 32):
+        rest = load(L32, column, j + 1 + c)
+        for t in range(j - tail):
+            rest = fma(at(f, t), load(L32, L, at(base, t) + c), rest)
+        store(column, j + 1 + c, rest)
+    return total

@@ -1,0 +1,111 @@
+"""Hybrid: exact elimination of the nodes of low degree, an iterative solver on the core that is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.kernels import elimination
+from walksum.precision import Precision
+from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
+from walksum.solvers.cg import CG
+from walksum.solvers.factor import Factor, as_numpy
+
+ROUNDS = 2  # corrections, should the core's tolerance not have sufficed for the whole
+
+
+class Plan(NamedTuple):
+    """What elimination leaves, for a look before the choice."""
+
+    eliminated: int
+    core_nodes: int
+    core_edges: int
+
+
+def default_inner() -> Solver:
+    """The solver of the core where none is named."""
+    return CG()
+
+
+@dataclass(frozen=True)
+class Hybrid(Solver):
+    r"""Eliminate nodes of degree at most ``max_degree``, least degree first; solve the core; substitute back.
+
+    .. math:: J_{ab} \leftarrow J_{ab} - J_{av} J_{vb} / J_{vv}, \qquad h_a \leftarrow h_a - J_{av} h_v / J_{vv}
+
+    The Schur complement of a walk-summable J is walk-summable, so every solver runs on the core. It pays where a third
+    of the nodes go and edges hardly grow; :meth:`plan` tells. Runs on the CPU.
+
+    Args:
+        max_degree: eliminate as long as there is a node with at most so many neighbours.
+        inner: the solver of the core; conjugate gradients by default.
+        tol: the backward error to reach; by default that of ``inner``, or 16 machine epsilons.
+    """
+
+    max_degree: int = 8
+    inner: Solver | None = None
+    tol: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(max_degree=self.max_degree, **({} if self.tol is None else {"tol": self.tol}))
+        if self.inner is not None and not isinstance(self.inner, Solver):
+            raise ValueError(f"inner={self.inner!r}; expected a solver object such as CG(), or None")
+
+    def plan(self, graph: Graph) -> Plan:
+        """How many nodes go, and the nodes and edges of the core."""
+        symbolic = elimination.partial_symbolic(graph, self.max_degree)
+        return Plan(symbolic.eliminated, symbolic.core_nodes, symbolic.core_edges)
+
+    def prepare(self, J: Precision) -> PreparedHybrid:
+        return PreparedHybrid(J, self)
+
+    def core_solver(self) -> Solver:
+        """The solver of the core, told the tolerance of the whole."""
+        inner: Any = default_inner() if self.inner is None else self.inner
+        return inner if self.tol is None or not hasattr(inner, "tol") else replace(inner, tol=self.tol)
+
+
+class PreparedHybrid(Prepared):
+    def __init__(self, J: Precision, solver: Hybrid):
+        super().__init__(J, solver.name)
+        inner = solver.core_solver()
+        self.tol = default_tol(getattr(inner, "tol", solver.tol), J.dtype)
+        self.factor = Factor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
+        self.nodes = self.factor.plan[0][self.factor.symbolic.eliminated :]
+        self.core = None
+        if self.factor.failure is None and len(self.nodes):
+            self.core = inner.prepare(self._core_precision(J, solver.max_degree))
+
+    def _core_precision(self, J: Precision, max_degree: int) -> Precision:
+        symbolic = self.factor.symbolic
+        diag = torch.from_numpy(self.factor.pivots[:, symbolic.eliminated :]).to(J.dtype)
+        off = torch.from_numpy(self.factor.factor[:, symbolic.fill :])
+        graph = J.graph.derived(elimination.core_graph, max_degree)
+        return Precision(graph, diag.contiguous(), off.contiguous())
+
+    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if self.factor.failure is not None:
+            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+        numbers = as_numpy(h)
+        mu, status, steps, residual = self._solve(numbers)
+        for _ in range(ROUNDS):
+            if status is not Status.converged or not residual > self.tol:
+                break
+            total = mu.astype(np.float64)
+            correction, status, more, _ = self._solve(self.factor.residual(numbers, total).astype(mu.dtype))
+            mu, steps = (total + correction).astype(mu.dtype), steps + more
+            residual = self.factor.measure(numbers, mu)
+        otherwise = Status.stalled if status is Status.converged else status
+        return torch.from_numpy(mu).to(h.device), judge(residual, self.tol, otherwise), steps, residual
+
+    def _solve(self, h: np.ndarray) -> tuple[np.ndarray, Status, int, float]:
+        mu, status, steps = self.factor.eliminate(h), Status.converged, 0
+        if self.core is not None:
+            inner = self.core(torch.from_numpy(mu[:, self.nodes]))
+            mu[:, self.nodes], status, steps = as_numpy(inner.value), inner.status, inner.steps
+        return mu, status, steps, self.factor.substitute(h, mu)

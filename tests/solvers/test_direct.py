@@ -1,0 +1,305 @@
+"""Direct against the dense float64 solve: every graph of a small gallery, heads, dtypes, widths; and its failures."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import walksum as ws
+from walksum.kernels import elimination, ldl_group
+
+TOL = {torch.float32: 2e-6, torch.float64: 1e-13}
+
+
+def graph_of(pairs, n):
+    return ws.Graph.from_edge_index(torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t(), n)
+
+
+def random_pairs(n, count, seed=0):
+    return torch.randint(0, n, (count, 2), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def grid_pairs(side):
+    across = [(r * side + c, r * side + c + 1) for r in range(side) for c in range(side - 1)]
+    return across + [(r * side + c, (r + 1) * side + c) for r in range(side - 1) for c in range(side)]
+
+
+GALLERY = {
+    "path": ([(i, i + 1) for i in range(19)], 20),
+    "star": ([(7, i) for i in range(40) if i != 7], 40),
+    "grid": (grid_pairs(9), 81),
+    "complete": ([(i, j) for i in range(12) for j in range(i)], 12),
+    "sparse": (random_pairs(200, 350), 200),
+    "dense tail": (random_pairs(150, 1200), 150),
+    "disconnected": ([*random_pairs(30, 40), (40, 41), (41, 42), (42, 40)], 50),
+    "two nodes": ([(0, 1)], 2),
+    "one node": ([], 1),
+    "no edge": ([], 5),
+}
+
+
+def precision(graph, heads=1, dtype=torch.float64, seed=0, margin=0.1):
+    """Random couplings of both signs, diagonally dominant by ``margin``."""
+    generator = torch.Generator().manual_seed(seed)
+    off = torch.randn(heads, graph.num_edges, generator=generator, dtype=torch.float64)
+    i, j = graph.edges
+    diag = torch.full((heads, graph.num_nodes), margin, dtype=torch.float64)
+    diag = diag.index_add(1, i, off.abs()).index_add(1, j, off.abs())
+    return ws.Precision(graph, diag.to(dtype), off.to(dtype))
+
+
+def exact(J, h):
+    return torch.linalg.solve(J.to(torch.float64).to_dense(), h.double())
+
+
+def true_residual(J, mu, h):
+    J64, mu, h = J.to(torch.float64).to_dense(), mu.double(), h.double()
+    r = (h - J64 @ mu).abs().amax(1)
+    scale = J64.abs().sum(2).amax(1, keepdim=True) * mu.abs().amax(1) + h.abs().amax(1)
+    return float((r / scale).max())
+
+
+@pytest.fixture(params=GALLERY)
+def graph(request):
+    return graph_of(*GALLERY[request.param])
+
+
+@pytest.mark.parametrize("dtype", TOL)
+@pytest.mark.parametrize("heads", [1, 3, 9])
+@pytest.mark.parametrize("width", [1, 3, 33, 64])
+def test_equals_the_dense_solve(graph, heads, dtype, width):
+    J = precision(graph, heads, dtype)
+    h = torch.randn(heads, graph.num_nodes, width, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    solution = ws.Direct().prepare(J)(h).check()
+    mu = exact(J, h)
+    assert solution.value.dtype == dtype
+    assert solution.steps == 0
+    assert (solution.value - mu).abs().max() <= TOL[dtype] * mu.abs().max()
+    eps = torch.finfo(dtype).eps
+    assert abs(solution.residual - true_residual(J, solution.value, h)) <= 4 * eps
+
+
+def test_one_head_at_a_time_equals_heads_side_by_side(monkeypatch):
+    J = precision(graph_of(*GALLERY["dense tail"]), 3)
+    h = torch.randn(3, J.num_nodes, 5, dtype=torch.float64)
+    together = ws.Direct().prepare(J)(h).value
+    monkeypatch.setattr(ldl_group, "GROUP_LIMIT", 0)
+    torch.testing.assert_close(ws.Direct().prepare(J)(h).value, together, rtol=1e-12, atol=1e-12)
+
+
+def test_a_non_contiguous_h_and_one_head_without_its_axis():
+    J = precision(graph_of(*GALLERY["grid"]), 1, torch.float32)
+    h = torch.randn(6, 81).t()
+    torch.testing.assert_close(ws.Direct().prepare(J)(h).value, exact(J, h).float()[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["path", "star", "two nodes", "one node"])
+def test_a_tree_has_no_fill(name):
+    graph = graph_of(*GALLERY[name])
+    symbolic = elimination.symbolic(graph)
+    assert symbolic.fill == graph.num_nodes - 1
+
+
+def test_fill_and_operations_are_those_of_the_pattern():
+    graph = graph_of(*GALLERY["sparse"])
+    symbolic = elimination.symbolic(graph)
+    dense = torch.zeros(200, 200, dtype=torch.bool)
+    order = torch.from_numpy(symbolic.plan[0]).long()
+    position = torch.empty_like(order)
+    position[order] = torch.arange(200)
+    i, j = position[graph.edges[0]], position[graph.edges[1]]
+    dense[i, j] = dense[j, i] = True
+    fill, operations = 0, 0
+    for k in range(200):
+        later = dense[k].nonzero().flatten()
+        later = later[later > k]
+        dense[later.unsqueeze(1), later] = True
+        fill += len(later)
+        operations += len(later) * (len(later) + 1) // 2
+    # the dense tail may be padded, by a fifth of its entries at most
+    assert fill <= symbolic.fill <= 1.25 * fill
+    assert operations <= symbolic.operations <= 2 * operations
+
+
+def test_a_limit_that_is_passed_is_found_early_and_named():
+    graph = graph_of(*GALLERY["dense tail"])
+    assert elimination.symbolic(graph, 100) is None
+    with pytest.raises(ValueError, match=r"max_operations=100.*solver='cg'"):
+        ws.Direct(max_operations=100).prepare(precision(graph))
+    assert elimination.symbolic(graph).operations > 100
+    assert elimination.symbolic(graph, 100) is None
+    assert elimination.symbolic(graph) is elimination.symbolic(graph)
+
+
+def test_hubs_do_not_make_ordering_quadratic():
+    leaves = 200_000
+    pairs = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
+    assert elimination.symbolic(ws.Graph.from_edge_index(pairs)).fill == leaves
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_indefinite(heads):
+    J = precision(graph_of(*GALLERY["grid"]), heads)
+    J.diag[-1, 40] = 0.01
+    prepared = ws.Direct().prepare(J)
+    solution = prepared(torch.ones(heads, 81, 2, dtype=torch.float64))
+    assert solution.status is ws.Status.not_positive_definite
+    assert solution.value.isnan().all()
+    assert prepared.marginal_variance.isnan().all()
+    assert prepared.log_determinant.isnan().all()
+
+
+def test_singular_is_not_positive_definite():
+    graph = graph_of(*GALLERY["sparse"])
+    weights = torch.rand(graph.num_edges, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    i, j = graph.edges
+    degree = torch.zeros(200, dtype=torch.float64).index_add(0, i, weights).index_add(0, j, weights)
+    J = ws.Precision(graph, degree, -weights)
+    assert ws.Direct().prepare(J)(torch.ones(1, 200, 1, dtype=torch.float64)).status is ws.Status.not_positive_definite
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("where", ["diag", "off", "h"])
+def test_nonfinite(bad, heads, where):
+    J = precision(graph_of(*GALLERY["grid"]), heads, torch.float32)
+    h = torch.ones(heads, 81, 40)
+    {"diag": J.diag, "off": J.off, "h": h}[where].view(-1)[-3] = bad
+    solution = ws.Direct().prepare(J)(h)
+    assert solution.status is ws.Status.nonfinite
+    assert not solution.residual <= 1
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_huge_and_tiny_right_hand_sides(scale):
+    J = precision(graph_of(*GALLERY["grid"]), 1, torch.float32)
+    h = torch.randn(1, 81, 3, generator=torch.Generator().manual_seed(2)) * scale
+    h[..., 1] = 0
+    solution = ws.Direct().prepare(J)(h).check()
+    mu = exact(J, h)
+    assert (solution.value - mu).abs().max() <= 1e-6 * mu.abs().max()
+    assert solution.value[..., 1].abs().max() == 0
+
+
+def test_no_columns():
+    J = precision(graph_of(*GALLERY["grid"]))
+    assert ws.Direct().prepare(J)(torch.empty(1, 81, 0, dtype=torch.float64)).value.shape == (1, 81, 0)
+
+
+def test_float32_stays_accurate_for_bad_condition():
+    graph = graph_of(grid_pairs(40), 1600)
+    J = precision(graph, 1, torch.float32)
+    J = ws.Precision(
+        graph, torch.zeros(1600).index_add(0, graph.edges.flatten(), torch.ones(6240)) + 5e-5, -torch.ones(3120)
+    )
+    assert torch.linalg.cond(J.to_dense()[0].double()) > 1e5
+    h = torch.randn(1, 1600, 8, generator=torch.Generator().manual_seed(0))
+    mu = exact(J, h)
+    assert (ws.Direct().prepare(J)(h).check().value - mu).abs().max() <= 4e-6 * mu.abs().max()
+
+
+def test_refinement_reaches_the_rounding_of_the_answer():
+    J = precision(graph_of(*GALLERY["grid"]), 2, torch.float32, margin=1e-3)
+    h = torch.randn(2, 81, 40, generator=torch.Generator().manual_seed(0))
+    mu = exact(J, h)
+    plain, refined = (ws.Direct(refine=k).prepare(J)(h).check() for k in (0, 1))
+    assert (refined.value - mu.float()).abs().max() <= 1.2e-7 * mu.abs().max()
+    assert (refined.value - mu).abs().mean() < 0.7 * (plain.value - mu).abs().mean()
+    assert refined.residual == pytest.approx(true_residual(J, refined.value, h), abs=2e-7)
+
+
+def test_tolerance_is_never_overstated():
+    J = precision(graph_of(*GALLERY["grid"]), 1, torch.float32)
+    solution = ws.Direct(tol=1e-12).prepare(J)(torch.randn(1, 81, 4))
+    assert solution.residual > 1e-12
+    assert solution.status is ws.Status.stalled
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("dtype", TOL)
+def test_marginal_variance_and_log_determinant(graph, heads, dtype):
+    J = precision(graph, heads, dtype)
+    prepared, dense = ws.Direct().prepare(J), J.to_dense().double()
+    variance = torch.linalg.inv(dense).diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(prepared.marginal_variance.double(), variance, rtol=TOL[dtype] * 10, atol=0)
+    torch.testing.assert_close(prepared.log_determinant.double(), torch.logdet(dense), rtol=1e-6, atol=1e-6)
+    assert prepared.marginal_variance.dtype == dtype
+
+
+def test_bits_do_not_depend_on_threads():
+    graph = graph_of(random_pairs(1500, 6000), 1500)
+    J = precision(graph, 12, torch.float32)
+    h = torch.randn(12, 1500, 40)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 1, 2, 3):
+            torch.set_num_threads(threads)
+            solution = ws.Direct().prepare(J)(h)
+            results.append((solution.value, solution.residual))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(results[0][0], value) and results[0][1] == residual for value, residual in results[1:])
+
+
+def test_gradients():
+    small = graph_of([(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)], 6)
+    J = precision(small, 2, margin=1.0)
+    h = torch.randn(2, 6, 3, dtype=torch.float64)
+
+    def mu(diag, off, h):
+        return ws.solve(ws.Precision(small, diag, off), h, solver=ws.Direct(), on_nonconverged="raise")
+
+    inputs = tuple(t.requires_grad_() for t in (J.diag, J.off, h))
+    assert torch.autograd.gradcheck(mu, inputs)
+    assert torch.autograd.gradgradcheck(mu, inputs)
+
+
+def test_works_after_fork():
+    J = precision(graph_of(random_pairs(1500, 6000), 1500), 1, torch.float32)
+    h = torch.ones(1, 1500, 200)
+    expected = ws.Direct().prepare(J)(h).value
+    child = os.fork()
+    if child == 0:
+        same = torch.equal(ws.Direct().prepare(J)(h).value, expected)
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"refine": -1}, "refine=-1"),
+        ({"refine": 0.5}, "refine=0.5"),
+        ({"tol": 0.0}, "tol=0.0"),
+        ({"max_operations": -1}, "max_operations=-1"),
+    ],
+)
+def test_bad_knobs(knobs, message):
+    with pytest.raises(ValueError, match=message):
+        ws.Direct(**knobs)
+
+
+def test_half_precision_is_refused():
+    J = precision(graph_of(*GALLERY["path"]), 1, torch.bfloat16)
+    with pytest.raises(ValueError, match=r"bfloat16.*use J.to"):
+        ws.Direct().prepare(J)
+
+
+@st.composite
+def graphs(draw):
+    n = draw(st.integers(1, 40))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=120))
+    return graph_of(pairs, n)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.sampled_from([1, 2]), st.integers(1, 40))
+def test_any_graph(graph, heads, width):
+    J = precision(graph, heads)
+    h = torch.randn(heads, graph.num_nodes, width, dtype=torch.float64)
+    solution = ws.Direct().prepare(J)(h).check()
+    torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-10, atol=1e-10)

@@ -1,0 +1,157 @@
+"""Hybrid: exact where elimination takes everything, otherwise as good as the solver of its core."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_direct import GALLERY, TOL, exact, graph_of, precision, random_pairs, true_residual
+
+import walksum as ws
+from walksum.kernels import elimination
+
+CORE = graph_of(random_pairs(300, 1500), 320)  # degree 10 and twenty isolated nodes: a core remains
+
+
+@pytest.fixture(params=[*GALLERY, "core"])
+def graph(request):
+    return CORE if request.param == "core" else graph_of(*GALLERY[request.param])
+
+
+@pytest.mark.parametrize("dtype", TOL)
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("width", [1, 33])
+@pytest.mark.parametrize("max_degree", [1, 3, 8])
+def test_equals_the_dense_solve(graph, heads, dtype, width, max_degree):
+    J = precision(graph, heads, dtype, margin=1.0)
+    h = torch.randn(heads, graph.num_nodes, width, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    solution = ws.Hybrid(max_degree).prepare(J)(h).check()
+    mu = exact(J, h)
+    assert (solution.value - mu).abs().max() <= 40 * TOL[dtype] * mu.abs().max()
+    assert abs(solution.residual - true_residual(J, solution.value, h)) <= 4 * torch.finfo(dtype).eps
+
+
+def test_exact_without_steps_when_nothing_is_left():
+    graph = graph_of(*GALLERY["star"])
+    assert ws.Hybrid(1).plan(graph) == (40, 0, 0)
+    J = precision(graph)
+    assert ws.Hybrid(1).prepare(J)(torch.ones(1, 40, 2, dtype=torch.float64)).check().steps == 0
+
+
+def test_the_core_is_the_schur_complement():
+    J = precision(CORE, 2)
+    prepared = ws.Hybrid(6).prepare(J)
+    core, nodes = prepared.core.J, torch.from_numpy(prepared.nodes).long()
+    plan = ws.Hybrid(6).plan(CORE)
+    assert (plan.core_nodes, plan.core_edges) == (core.num_nodes, core.graph.num_edges)
+    assert 0 < plan.core_nodes < plan.core_nodes + plan.eliminated == CORE.num_nodes
+    assert core.graph.degree.min() > 6
+    inverse = torch.linalg.inv(J.to_dense())[:, nodes.unsqueeze(1), nodes]
+    torch.testing.assert_close(core.to_dense(), torch.linalg.inv(inverse), rtol=1e-9, atol=1e-9)
+    assert core.is_walk_summable
+    same = ws.Graph.from_edge_index(core.graph.edges, core.num_nodes)
+    assert torch.equal(same.edges, core.graph.edges)
+
+
+def test_any_solver_runs_on_the_core():
+    J = precision(CORE, 2, margin=1.0)
+    h = torch.randn(2, CORE.num_nodes, 3, dtype=torch.float64)
+    for inner in (ws.Direct(), ws.Dense(), ws.GaBP(), ws.CG(tol=1e-12)):
+        solution = ws.Hybrid(inner=inner).prepare(J)(h).check()
+        tol = getattr(inner, "tol", None) or 1e-12
+        assert (solution.value - exact(J, h)).abs().max() <= 100 * tol
+    assert solution.steps > 0
+
+
+def test_steps_and_failure_of_the_core_are_reported():
+    J = precision(CORE, 1, margin=1e-3)
+    h = torch.randn(1, CORE.num_nodes, 3, dtype=torch.float64)
+    solution = ws.Hybrid(inner=ws.CG(max_steps=2)).prepare(J)(h)
+    assert solution.status is ws.Status.max_steps_reached
+    assert solution.steps == 2
+    assert solution.residual == pytest.approx(true_residual(J, solution.value, h), rel=1e-6)
+
+
+def test_its_tolerance_reaches_the_core_and_holds_for_the_whole():
+    J = precision(CORE, 1, margin=1e-2)
+    h = torch.randn(1, CORE.num_nodes, 3, dtype=torch.float64)
+    loose, tight = (ws.Hybrid(tol=tol).prepare(J)(h).check() for tol in (1e-3, 1e-13))
+    assert tight.residual <= 1e-13 < loose.residual <= 1e-3
+    assert loose.steps < tight.steps
+
+
+@pytest.mark.parametrize("node", [0, 310])
+def test_indefinite(node):
+    J = precision(CORE)
+    J.diag[0, node] = -1.0
+    solution = ws.Hybrid().prepare(J)(torch.ones(1, CORE.num_nodes, 2, dtype=torch.float64))
+    assert solution.status is ws.Status.not_positive_definite
+
+
+@pytest.mark.parametrize("where", ["diag", "off", "h"])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_nonfinite(where, bad):
+    J = precision(CORE, 2, torch.float32)
+    h = torch.ones(2, CORE.num_nodes, 3)
+    {"diag": J.diag, "off": J.off, "h": h}[where].view(-1)[-3] = bad
+    assert ws.Hybrid().prepare(J)(h).status is ws.Status.nonfinite
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_huge_and_tiny_right_hand_sides(scale):
+    J = precision(CORE, 1, torch.float32, margin=1.0)
+    h = torch.randn(1, CORE.num_nodes, 3) * scale
+    h[..., 2] = 0
+    mu = exact(J, h)
+    assert (ws.Hybrid().prepare(J)(h).check().value - mu).abs().max() <= 1e-5 * mu.abs().max()
+
+
+def test_structures_are_made_once_per_graph():
+    J = precision(CORE)
+    first, second = (ws.Hybrid().prepare(J) for _ in range(2))
+    assert first.factor.symbolic is second.factor.symbolic is elimination.partial_symbolic(CORE, 8)
+    assert first.core.J.graph is second.core.J.graph
+
+
+def test_bits_do_not_depend_on_threads():
+    J = precision(CORE, 12, torch.float32)
+    h = torch.randn(12, CORE.num_nodes, 100)
+    before, values = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            values.append(ws.Hybrid(inner=ws.Direct()).prepare(J)(h).value)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*values)
+
+
+def test_gradients():
+    graph = graph_of([(i, j) for i in range(5) for j in range(i)] + [(0, 5), (5, 6)], 8)
+    J = precision(graph, 2, margin=1.0)
+    h = torch.randn(2, 8, 2, dtype=torch.float64)
+
+    def mu(diag, off, h):
+        solver = ws.Hybrid(max_degree=2, inner=ws.CG(tol=1e-14))
+        return ws.solve(ws.Precision(graph, diag, off), h, solver=solver, on_nonconverged="ignore")
+
+    assert torch.autograd.gradcheck(mu, tuple(t.requires_grad_() for t in (J.diag, J.off, h)))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [({"max_degree": 0}, "max_degree=0"), ({"inner": "cg"}, "inner='cg'"), ({"tol": -1}, "tol=-1")],
+)
+def test_bad_knobs(knobs, message):
+    with pytest.raises(ValueError, match=message):
+        ws.Hybrid(**knobs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 30), st.integers(0, 150), st.integers(0, 1000), st.integers(1, 6))
+def test_any_graph(n, count, seed, max_degree):
+    J = precision(graph_of(random_pairs(n, count, seed), n), 2, margin=0.5)
+    h = torch.randn(2, n, 3, dtype=torch.float64)
+    solution = ws.Hybrid(max_degree).prepare(J)(h).check()
+    torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-9, atol=1e-9)
