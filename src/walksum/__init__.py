@@ -12,7 +12,7 @@ from walksum.designs import (
 from walksum.graph import Graph
 from walksum.nn import GLT, GLTBlock, GLTConv, load
 from walksum.precision import Precision
-from walksum.solve import solve
+from walksum.solve import explain_solver, solve
 from walksum.solvers import (
     CG,
     Chebyshev,
@@ -31,7 +31,7 @@ from walksum.solvers import (
 
 __version__ = "0.1.0"
 
-__all__ = ["Graph", "Precision", "solve"]
+__all__ = ["Graph", "Precision", "solve", "explain_solver"]
 __all__ += ["Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant"]
 __all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
 __all__ += ["Solver", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]

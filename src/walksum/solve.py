@@ -13,7 +13,7 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.operators import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
-from walksum.solvers import Prepared, Solution, Solver, SolveWarning, Unrolled, resolve
+from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Unrolled, choose, resolve
 from walksum.solvers.base import check_choice, check_h
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
@@ -48,7 +48,7 @@ def solve(
     elif h.dim() == 2 and J.heads == 1:
         h = h.unsqueeze(0)
     check_h(J, h)
-    call = _Call(J.graph, resolve(solver, J), J.prepared, observe, on_nonconverged)
+    call = _Call(J.graph, resolve(solver, J, h.size(-1)), J.prepared, observe, on_nonconverged)
     if isinstance(call.solver, Unrolled):
         mu = call.report(call.solver.prepare(J)(h)).value
     else:
@@ -56,6 +56,12 @@ def solve(
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
     return mu.view(shape)
+
+
+def explain_solver(J: Precision, h: Tensor) -> Choice:
+    """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``."""
+    columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
+    return choose(J, columns)
 
 
 def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from walksum.job import Result
 
 SHOWN = 8
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
+STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#999999"  # Okabe-Ito: safe for colour-blind readers
 
 
@@ -25,7 +25,7 @@ def draw(result: Result, data: Data, path: Path) -> None:
     """Write the picture of a run to ``path``."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 5.2), layout="constrained", dpi=130)
-        top, bottom = figure.subfigures(2, 1, height_ratios=[1.5, 1])
+        top, bottom = figure.subfigures(2, 1, height_ratios=[1.5, 1], squeeze=False).ravel()
         curve, bars, matrix = top.subplots(1, 3)
         _learning(curve, result)
         _comparison(bars, result)
@@ -63,7 +63,7 @@ def _confusion(axes: Any, result: Result, data: Data) -> None:
     pairs = data.y[test] * classes + result.prediction[test].argmax(1)
     counts = torch.bincount(pairs, minlength=classes**2).view(classes, classes).double()
     axes.imshow(counts / counts.sum(1, keepdim=True).clamp_min(1), cmap="Blues", vmin=0, vmax=1)
-    axes.set(title="predicted (across) for each true class", xticks=range(classes), yticks=range(classes))
+    axes.set(title="prediction for each true class", xticks=range(classes), yticks=range(classes))
 
 
 def _influence(figure: Any, result: Result, data: Data) -> None:
@@ -78,7 +78,7 @@ def _influence(figure: Any, result: Result, data: Data) -> None:
     sources = weight.abs().argsort(descending=True)[:SHOWN].tolist()
     figure.suptitle(
         f"Why is node {node} a {int(data.y[node])}? The nodes that add most to its mean, row {node} of J$^{{-1}}$"
-        f" (its own entry {own:.2f}; framed: labelled)",
+        f" (its own entry: {own:.2f}; framed: training nodes)",
         x=0.01,
         ha="left",
         fontsize=9,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from walksum.precision import Precision
+from walksum.solvers.auto import Choice, choose
 from walksum.solvers.base import Prepared, Solution, SolveError, Solver, SolveWarning, Status
 from walksum.solvers.cg import CG
 from walksum.solvers.chebyshev import Chebyshev
@@ -32,16 +33,16 @@ def resolve_name(solver: Solver | str) -> Solver | str:
     return solver
 
 
-def resolve(solver: Solver | str, J: Precision) -> Solver:
-    """A solver object from an object or a name."""
+def resolve(solver: Solver | str, J: Precision, columns: int) -> Solver:
+    """A solver object from an object or a name; "auto" chooses for so many columns a head."""
     solver = resolve_name(solver)
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
-        return Dense() if J.num_nodes <= 256 else CG()
+        return choose(J, columns).solver
     return SOLVERS[solver]()
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
-__all__ += ["SOLVERS", "resolve", "resolve_name"]
+__all__ += ["SOLVERS", "Choice", "choose", "resolve", "resolve_name"]

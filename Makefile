@@ -1,0 +1,41 @@
+# Every target makes and reuses .venv by itself; all it needs is Python 3.11+ and make.
+PYTHON ?= python3
+BIN := .venv/bin
+# small operations in many processes: one thread each, or they wait for each other
+ONE_THREAD := OMP_NUM_THREADS=1
+
+.PHONY: demo test lint types docs bench clean
+
+demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, run folder, picture
+	$(BIN)/walksum train
+
+test: .venv/.installed-dev  ## all tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.installed-dev
+	$(BIN)/mypy
+
+docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
+	$(BIN)/mkdocs build --quiet --strict
+
+bench: .venv/.installed-dev  ## CPU benchmark against the paper's algorithm and peers
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.cpu
+
+clean:
+	rm -rf .venv site build
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "walksum needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.installed-dev: .venv/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

@@ -1,0 +1,100 @@
+"""solver="auto": a small cost model, and the words to explain its choice.
+
+Costs are predicted seconds of one preparation and two solves (forward and backward) on one CPU thread. The rates
+below were measured once on a server CPU with AVX-512; only their ratios matter. A J that learns nothing is prepared
+once for a whole training, so its preparation counts little.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from walksum.graph import Graph
+from walksum.kernels import elimination
+from walksum.precision import Precision
+from walksum.solvers.base import Solver
+from walksum.solvers.cg import CG
+from walksum.solvers.dense import Dense
+from walksum.solvers.direct import Direct
+from walksum.solvers.hybrid import Hybrid
+
+# multiply-adds a second
+FACTORISING = 1.5e9  # sparse elimination of one head
+SWEEPING = 6e9  # triangular sweeps of an elimination, over all columns
+ITERATING = 4e9  # one step of conjugate gradients over the edges, over all columns
+
+STEPS = 25  # of preconditioned conjugate gradients, typical of the six designs
+CALL = 1e-4  # seconds of Python around a conjugate-gradient solve
+KEPT = 0.02  # share of its preparation that a fixed J pays in each step
+
+TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
+TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial elimination is tried
+DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What "auto" chose and why; ``str()`` is the explanation."""
+
+    solver: Solver
+    reason: str
+    seconds: tuple[tuple[str, float], ...] = ()
+
+    def __str__(self) -> str:
+        predicted = ", ".join(f"{name} {1e3 * value:.2g} ms" for name, value in self.seconds)
+        return f"{self.solver!r}: {self.reason}" + (f" (predicted: {predicted})" if predicted else "")
+
+
+def choose(J: Precision, columns: int) -> Choice:
+    """The solver for this J and so many columns a head."""
+    if J.device.type != "cpu":
+        return _on_gpu(J)
+    if J.dtype not in (torch.float32, torch.float64):
+        return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
+    learned = J.diag.requires_grad or J.off.requires_grad
+    return J.graph.derived(_on_cpu, J.heads, max(1, columns), learned)
+
+
+def _on_gpu(J: Precision) -> Choice:
+    if J.num_nodes <= DENSE_ON_GPU:
+        return Choice(Dense(), f"{J.num_nodes} nodes: one batched Cholesky is quicker than launching iterations")
+    return Choice(CG(), "triangular sweeps are serial, so a GPU iterates")
+
+
+def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> Choice:
+    share = 1.0 if learned else KEPT
+    width = heads * columns
+    seconds = {"cg": CALL + 2 * STEPS * (2 * graph.num_edges + graph.num_nodes) * width / ITERATING}
+    solvers: dict[str, Solver] = {"cg": CG()}
+    if float((graph.degree <= Hybrid().max_degree).float().mean()) >= TRY_HYBRID:
+        part = elimination.partial_symbolic(graph, Hybrid().max_degree)
+        prepare = heads * (part.operations + part.fill) / FACTORISING
+        core = STEPS * (2 * part.core_edges + part.core_nodes) * width / ITERATING
+        seconds["hybrid"] = CALL + share * prepare + 2 * (2 * part.fill * width / SWEEPING + core)
+        solvers["hybrid"] = Hybrid()
+    if graph.num_edges <= TRY_DIRECT:
+        budget = min(seconds.values()) * FACTORISING / share / heads
+        whole = elimination.symbolic(graph, budget)
+        if whole is not None:
+            solve = (2 * whole.fill + 2 * graph.num_edges) * width / SWEEPING
+            seconds["direct"] = share * heads * (whole.operations + whole.fill) / FACTORISING + 2 * solve
+            solvers["direct"] = Direct()
+    best = min(seconds, key=lambda name: seconds[name])
+    return Choice(solvers[best], _reason(best, graph), tuple(sorted(seconds.items(), key=lambda s: s[1])))
+
+
+def _reason(best: str, graph: Graph) -> str:
+    if best == "direct":
+        whole = elimination.symbolic(graph, math.inf)
+        assert whole is not None
+        return f"complete elimination fills in little: {whole.fill} entries for {graph.num_edges} edges"
+    if best == "hybrid":
+        part = elimination.partial_symbolic(graph, Hybrid().max_degree)
+        return (
+            f"eliminating {part.eliminated} of {graph.num_nodes} nodes of low degree leaves a core of "
+            f"{part.core_nodes} nodes and {part.core_edges} edges to iterate on"
+        )
+    return "elimination would fill in or leaves too large a core"
