@@ -1,0 +1,35 @@
+"""Every Python example in the README and the docs runs; every exported name exists."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import walksum as ws
+import walksum.nn.model
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_examples_run(page):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    scope: dict = {}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), scope)
+
+
+def test_doctests():
+    assert doctest.testmod(walksum.nn.model).failed == 0
+
+
+def test_exported_names_are_the_contract():
+    assert all(hasattr(ws, name) for name in ws.__all__)
+    assert set(ws.__all__) >= {
+        *("Graph", "Precision", "solve", "explain_solver", "Solution", "Status", "SolveError", "SolveWarning"),
+        *("FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant", "LearnedDiagonallyDominant"),
+        *("FixedLaplacian", "LearnedLaplacian", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid"),
+        *("Unrolled", "GLTConv", "GLTBlock", "GLT", "load"),
+    }
