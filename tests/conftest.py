@@ -10,3 +10,16 @@ sys.path.insert(0, str(Path(__file__).parent))  # gallery.py and reference.py
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items):
+    """Say once for all tests what the markers need."""
+    import os
+
+    no_data = pytest.mark.skip(reason="set WALKSUM_DATA to the folder with the raw datasets")
+    no_gpu = pytest.mark.skip(reason="no CUDA device")
+    for item in items:
+        if "data" in item.keywords and "WALKSUM_DATA" not in os.environ:
+            item.add_marker(no_data)
+        if "gpu" in item.keywords and not torch.cuda.is_available():
+            item.add_marker(no_gpu)

@@ -13,14 +13,20 @@ from reference import true_residual
 TIGHT = {
     "gabp": ws.GaBP(tol=1e-13, max_steps=20000),
     "cg": ws.CG(),
+    "cg jacobi": ws.CG(preconditioner="jacobi"),
+    "cg none": ws.CG(preconditioner="none"),
     "dense": ws.Dense(),
+    "direct": ws.Direct(),
+    "hybrid": ws.Hybrid(max_degree=2),  # leaves a core on most of the gallery
+    "chebyshev": ws.Chebyshev(),
+    "multigrid": ws.Multigrid(),
     "auto": "auto",
 }
 TOLERANCE = {"gabp": 1e-6}
 
 
 def default_solver(name):
-    return ws.solvers.SOLVERS[name]() if name != "auto" else "auto"
+    return ws.GaBP() if name == "gabp" else TIGHT[name]
 
 
 @pytest.mark.parametrize("heads", [1, 3])

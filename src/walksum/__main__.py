@@ -1,0 +1,3 @@
+from walksum.cli import app
+
+app()
