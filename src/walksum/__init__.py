@@ -20,16 +20,5 @@ from walksum.solvers import (
 __version__ = "0.1.0"
 
 __all__ = ["Graph", "Precision", "solve"]
-__all__ += [
-    "Solver",
-    "GaBP",
-    "CG",
-    "Chebyshev",
-    "Multigrid",
-    "Dense",
-    "Unrolled",
-    "Solution",
-    "Status",
-    "SolveError",
-    "SolveWarning",
-]
+__all__ += ["Solver", "GaBP", "CG", "Chebyshev", "Multigrid", "Dense", "Unrolled"]
+__all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
