@@ -16,7 +16,8 @@ from walksum.kernels.cpu_gabp import InformationMessages, PrecisionMessages
 from walksum.solvers.base import Status, worst
 from walksum.solvers.gabp import BLOW_UP, Damping, PreparedGaBP
 
-IDLE = 4  # looks without progress after which messages are at rest
+IDLE = 4  # looks without progress after which messages are at rest,
+PAUSE = 16  # with so many steps between them
 LONGEST = 32  # steps at most between two looks at the change of the messages
 
 
@@ -63,19 +64,18 @@ class PreparedFusedGaBP(PreparedGaBP):
             if not change < BLOW_UP:
                 return Status.diverged, steps
             relative = change / belief if belief > 0 else 0.0
-            if relative <= trigger:
+            # changes near rounding that no longer fall: the residual will not fall much further either
+            idle = idle + 1 if 0.9 * best < relative < rest else 0
+            if relative <= trigger or idle:
                 error = self._block_error(messages, head)
                 if error <= tol:
                     return Status.converged, steps
+                if idle == IDLE:
+                    return Status.stalled, steps
                 trigger = relative * max(0.9 * tol / error, 0.01)  # both fall together
-            # changes near rounding that no longer fall: the residual will not either
-            idle = idle + 1 if relative < rest and relative > 0.9 * best else 0
-            best = min(best, relative)
-            if idle == IDLE:
-                return Status.stalled, steps
             damping.watch(change, two_steps)
-            count = LONGEST if idle else _steps_to(trigger, relative, last, count)
-            last = relative
+            count = PAUSE if idle else _steps_to(trigger, relative, last, count)
+            last, best = relative, min(best, relative)
         return Status.max_steps_reached, steps
 
     def _block_error(self, messages: InformationMessages, head: int) -> float:
