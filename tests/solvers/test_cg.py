@@ -14,7 +14,7 @@ from walksum.kernels.cpu_order import halves
 
 class TestDIC(Conformance):
     solver = ws.CG()
-    forward = {torch.float32: 4e-6, torch.float64: 1e-9}
+    float32 = 4e-6
 
 
 class TestJacobi(Conformance):

@@ -180,7 +180,7 @@ def test_never_converged_with_a_residual_above_tolerance(solver):
         (lambda: ws.GaBP(tol=0), r"tol=0; expected a positive"),
         (lambda: ws.GaBP(tol=-1e-3), r"tol=-0.001"),
         (lambda: ws.GaBP(max_steps=0), r"max_steps=0"),
-        (lambda: ws.GaBP(damping=0), r"damping=0; expected a weight in \(0, 1\]"),
+        (lambda: ws.GaBP(damping=0), r"damping=0; expected 'adaptive' or a weight in \(0, 1\]"),
         (lambda: ws.GaBP(stop="never"), r"stop='never'; known: 'residual', 'messages'"),
         (lambda: ws.CG(tol=float("nan")), r"tol=nan"),
         (lambda: ws.CG(preconditioner="ilu"), r"preconditioner='ilu'; known:"),

@@ -15,7 +15,7 @@ from walksum.solvers.gabp import PreparedGaBP
 
 class TestUndamped(Conformance):
     solver = ws.GaBP(damping=1.0, tol=2e-7, max_steps=4000)
-    forward = {torch.float32: 1e-4, torch.float64: 1e-4}
+    float64 = 1e-4
 
     def exact(self):
         return dataclasses.replace(self.solver, tol=1e-14)

@@ -14,6 +14,7 @@ from walksum.kernels.lanes import lanes_for
 from walksum.kernels.parallel import WIDTH, over_columns
 
 AHEAD = 8  # edges between asking for a row and using it
+CACHE = 12e6  # bytes an iteration may go over again and again and still find in a core's share of the cache
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,14 @@ def view(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
-def for_blocks(kernel: Callable[..., Any], heads: int, columns: int, work: float) -> list[Any]:
+def fitting(bytes_a_column: float) -> int:
+    """Half a block where that keeps an iteration's working set in the cache and a whole block does not."""
+    return WIDTH // 2 if CACHE / WIDTH < bytes_a_column <= 2 * CACHE / WIDTH else WIDTH
+
+
+def for_blocks(kernel: Callable[..., Any], heads: int, columns: int, work: float, width: int = WIDTH) -> list[Any]:
     """``kernel(head, start, stop)`` for each block of columns of each head, in threads where it pays."""
-    blocks = [(k, c, min(c + WIDTH, columns)) for k in range(heads) for c in range(0, columns, WIDTH)]
+    blocks = [(k, c, min(c + width, columns)) for k in range(heads) for c in range(0, columns, width)]
     return over_columns(lambda b, _: kernel(*blocks[b]), len(blocks), work * heads * columns, width=1)
 
 

@@ -38,7 +38,7 @@ class DIC:
         self.lower, self.upper = (np.take(view(off), edges, 1) for edges in (P.lower_edge, P.upper_edge))
         self.d = np.empty_like(self.diag)
         pairs = zip(self.diag, self.lower, self.d, strict=True)
-        self.positive = all([_factor(D, P.lower_ptr, P.lower, low, d) for D, low, d in pairs])
+        self.positive = all(_factor(D, P.lower_ptr, P.lower, low, d) for D, low, d in pairs)
 
     def solve(self, h: Tensor, J_norm: Tensor, tol: float, max_steps: int) -> tuple[Tensor, int, int, float]:
         """mu, the worst outcome of a block, the most steps and the largest backward error."""

@@ -177,6 +177,9 @@ def _watched(lanes, indptr, reverse, gain, h, eta, new, damping, sizes):
         beta = _belief(lanes, indptr, h, eta, i)
         most = largest(most, beta)
         for e in range(at(indptr, i), at(indptr, i + 1)):
+            if e + AHEAD < reverse.size:
+                prefetch(lanes, new, at(reverse, e + AHEAD))
+                prefetch(lanes, eta, at(reverse, e + AHEAD))
             old = load(lanes, eta, at(reverse, e))
             change = at(gain, e) * (beta - load(lanes, eta, e)) - old
             one, two = largest(one, change), largest(two, old + change - load(lanes, new, at(reverse, e)))

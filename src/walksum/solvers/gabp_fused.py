@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.kernels.blocks import for_blocks, view
+from walksum.graph import Graph
+from walksum.kernels.blocks import fitting, for_blocks, view
 from walksum.kernels.cpu import backward_error
 from walksum.kernels.cpu_gabp import InformationMessages, PrecisionMessages
 from walksum.solvers.base import Status, worst
 from walksum.solvers.gabp import BLOW_UP, Damping, PreparedGaBP
 
+IDLE = 4  # looks without progress after which messages are at rest,
+PAUSE = 16  # with so many steps between them
 LONGEST = 32  # steps at most between two looks at the change of the messages
 
 
@@ -26,7 +29,8 @@ class PreparedFusedGaBP(PreparedGaBP):
     def _settled(self) -> tuple[list[PrecisionMessages], bool]:
         """pi of every head, settled once; False if J is not walk-summable."""
         heads = self._start()
-        return heads, all([pi.settle(self.solver.max_steps) for pi in heads])
+        valid = [pi.settle(self.solver.max_steps) for pi in heads]
+        return heads, all(valid)
 
     def _settle(self) -> Tensor:
         return torch.from_numpy(np.stack([pi.alpha for pi in self._settled[0]]))
@@ -43,14 +47,16 @@ class PreparedFusedGaBP(PreparedGaBP):
             mu.numpy()[head, :, start:stop] = messages.mean(heads[head].alpha)
             return outcome, steps
 
-        done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges))
+        width = fitting(_bytes(self.J.graph, h))
+        done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges), width)
         # judged by the residual in the end: any status but these two means only "not above"
         outcome = Status.diverged if any(o is Status.diverged for o, _ in done) else max(done, key=_badness)[0]
         return mu, outcome, max(steps for _, steps in done)
 
     def _iterate(self, messages: InformationMessages, head: int) -> tuple[Status, int]:
         tol, damping, trigger = self.solver.tol, Damping(self.solver.damping), 30 * self.solver.tol
-        steps, count, last, failures = 0, 1, math.inf, 0
+        steps, count, last, best, idle = 0, 1, math.inf, math.inf, 0
+        rest = 64 * float(np.finfo(messages.h.dtype).eps)
         while steps < self.solver.max_steps:
             count = min(count, self.solver.max_steps - steps)
             change, two_steps, belief = messages.step(damping.weight, count)
@@ -58,17 +64,18 @@ class PreparedFusedGaBP(PreparedGaBP):
             if not change < BLOW_UP:
                 return Status.diverged, steps
             relative = change / belief if belief > 0 else 0.0
-            if relative <= trigger:
+            # changes near rounding that no longer fall: the residual will not fall much further either
+            idle = idle + 1 if 0.9 * best < relative < rest else 0
+            if relative <= trigger or idle:
                 error = self._block_error(messages, head)
                 if error <= tol:
                     return Status.converged, steps
-                failures += relative <= np.finfo(messages.h.dtype).eps
-                if failures > 10:  # messages at rest, residual above tol: rounding
+                if idle == IDLE:
                     return Status.stalled, steps
                 trigger = relative * max(0.9 * tol / error, 0.01)  # both fall together
             damping.watch(change, two_steps)
-            count = _steps_to(trigger, relative, last, count)
-            last = relative
+            count = PAUSE if idle else _steps_to(trigger, relative, last, count)
+            last, best = relative, min(best, relative)
         return Status.max_steps_reached, steps
 
     def _block_error(self, messages: InformationMessages, head: int) -> float:
@@ -110,6 +117,11 @@ class JointMessages:
         for head, start, stop, messages in self.blocks:
             mu.numpy()[head, :, start:stop] = messages.mean(self.heads[head].marginal())
         return mu
+
+
+def _bytes(graph: Graph, h: Tensor) -> int:
+    """What a column of a solve reads and writes in a step: two sets of messages."""
+    return 4 * graph.num_edges * h.element_size()
 
 
 def _badness(done: tuple[Status, int]) -> int:
