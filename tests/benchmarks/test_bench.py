@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from benchmarks.yardstick import Yardstick, directed, gabp
 
 import walksum as ws
 from benchmarks import cells, cpu, gpu, problems, records, report, scaling, steps, targets, timing, truth
-from benchmarks.yardstick import Yardstick, directed, gabp
 
 
 def problem(design="F-DD", heads=1, columns=3, graph_name="tiny"):

@@ -77,7 +77,7 @@ class PreparedChebyshev(Prepared):
         self.solver = solver
         self.tol = default_tol(solver.tol, J.dtype)
         if solver.tol is None and J.dtype == torch.float32 and J.device.type == "cpu":
-            self.tol = 2 * torch.finfo(J.dtype).eps  # residuals are summed in float64 there: it can be seen, so reach it
+            self.tol = 2 * torch.finfo(J.dtype).eps  # residuals are summed in float64 there
         self.J_norm = norm_inf(J)
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = self.finite and bool((J.diag > 0).all())
