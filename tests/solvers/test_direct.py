@@ -303,3 +303,12 @@ def test_any_graph(graph, heads, width):
     h = torch.randn(heads, graph.num_nodes, width, dtype=torch.float64)
     solution = ws.Direct().prepare(J)(h).check()
     torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-10, atol=1e-10)
+
+
+def test_hubs_that_share_their_leaves_end_the_search_for_an_order():
+    leaves, hubs = 20_000, 3
+    pairs = torch.cartesian_prod(torch.arange(hubs), torch.arange(hubs, hubs + leaves)).t()
+    graph = ws.Graph.from_edge_index(pairs)
+    assert elimination.symbolic(graph, 1e6) is None  # 120,000 operations, but 800 million entries to read
+    plan = ws.Hybrid().plan(graph)
+    assert 0 < plan.eliminated < plan.eliminated + plan.core_nodes == graph.num_nodes
