@@ -120,8 +120,8 @@ def test_fill_and_operations_are_those_of_the_pattern():
         dense[later.unsqueeze(1), later] = True
         fill += len(later)
         operations += len(later) * (len(later) + 1) // 2
-    # the dense tail may be padded, by a fifth of its entries at most
-    assert fill <= symbolic.fill <= 1.25 * fill
+    # the dense tail may be padded, by three tenths of its pairs at most
+    assert fill <= symbolic.fill <= 1.45 * fill
     assert operations <= symbolic.operations <= 2 * operations
 
 

@@ -13,7 +13,7 @@ from walksum.kernels.compile import jit
 
 COMPLETE, UNFINISHED, OVER_LIMIT = 0, 1, 2
 DENSE_FROM = 32  # nodes: below this, padding a nearly complete rest to a complete one is not worth a thought
-DENSE_SHARE = 0.8  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
+DENSE_SHARE = 0.7  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
 
 
 @jit
