@@ -120,8 +120,8 @@ def test_fill_and_operations_are_those_of_the_pattern():
         dense[later.unsqueeze(1), later] = True
         fill += len(later)
         operations += len(later) * (len(later) + 1) // 2
-    # the dense tail may be padded, by a fifth of its entries at most
-    assert fill <= symbolic.fill <= 1.25 * fill
+    # the dense tail may be padded, by three tenths of its pairs at most
+    assert fill <= symbolic.fill <= 1.45 * fill
     assert operations <= symbolic.operations <= 2 * operations
 
 
@@ -303,3 +303,12 @@ def test_any_graph(graph, heads, width):
     h = torch.randn(heads, graph.num_nodes, width, dtype=torch.float64)
     solution = ws.Direct().prepare(J)(h).check()
     torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-10, atol=1e-10)
+
+
+def test_hubs_that_share_their_leaves_end_the_search_for_an_order():
+    leaves, hubs = 20_000, 3
+    pairs = torch.cartesian_prod(torch.arange(hubs), torch.arange(hubs, hubs + leaves)).t()
+    graph = ws.Graph.from_edge_index(pairs)
+    assert elimination.symbolic(graph, 1e6) is None  # 120,000 operations, but 800 million entries to read
+    plan = ws.Hybrid().plan(graph)
+    assert 0 < plan.eliminated < plan.eliminated + plan.core_nodes == graph.num_nodes

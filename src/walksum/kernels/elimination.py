@@ -19,6 +19,7 @@ from walksum.kernels import ordering
 from walksum.kernels.compile import jit
 
 UNBOUNDED = 2**62
+READS = 8  # list entries the search for an order may read, for each node and each end of an edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,8 @@ class Symbolic:
 def symbolic(graph: Graph, max_operations: float = math.inf) -> Symbolic | None:
     """The complete elimination of a graph, or None where it takes more than ``max_operations`` a head.
 
-    Made once per graph. The search for the order stops as soon as the limit is passed, and is not tried again below it.
+    Made once per graph. The search for the order stops as soon as the limit is passed, or when the search itself would
+    take longer than so many operations; it is not tried again below that limit.
     """
     return graph.derived(_Complete).within(graph, max_operations)
 
@@ -95,7 +97,8 @@ def _eliminate(graph: Graph, max_degree: int, limit: float) -> Symbolic | None:
     csr = graph.csr.to("cpu")
     indptr, indices = csr.indptr.numpy(), csr.indices.numpy().astype(np.int32, copy=False)
     edge = csr.edge.numpy().astype(np.int32, copy=False)
-    found = ordering.minimum_degree(indptr, indices, max_degree, float(limit))
+    max_reads = READS * (graph.num_nodes + 2 * graph.num_edges) + (4 * limit if max_degree == UNBOUNDED else 0.0)
+    found = ordering.minimum_degree(indptr, indices, max_degree, float(limit), float(max_reads))
     outcome, order, eliminated, colptr, rows, operations = found
     if outcome == ordering.OVER_LIMIT:
         return None

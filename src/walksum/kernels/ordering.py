@@ -13,16 +13,19 @@ from walksum.kernels.compile import jit
 
 COMPLETE, UNFINISHED, OVER_LIMIT = 0, 1, 2
 DENSE_FROM = 32  # nodes: below this, padding a nearly complete rest to a complete one is not worth a thought
-DENSE_SHARE = 0.8  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
+DENSE_SHARE = 0.7  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
 
 
 @jit
-def minimum_degree(indptr, indices, max_degree, limit):
+def minimum_degree(indptr, indices, max_degree, limit, max_reads):
     """Eliminate nodes of degree at most ``max_degree``, always one of least degree.
 
     Returns ``(outcome, order, eliminated, colptr, rows, operations)``: ``order`` lists all nodes, the eliminated first;
     ``rows[colptr[t]:colptr[t+1]]`` are the neighbours of ``order[t]`` when it went, and for the nodes that stay, their
     neighbours of a higher number. The last nodes of a complete elimination are eliminated as one dense block.
+
+    ``limit`` bounds the operations and ``max_reads`` the entries read to find them: where hubs meet hubs, reading their
+    lists is what takes the time. A partial elimination that reads more just ends there.
     """
     n = len(indptr) - 1
     start, length, room, degree = (
@@ -40,15 +43,15 @@ def minimum_degree(indptr, indices, max_degree, limit):
     member, seen = np.full(n, -1), np.full(n, -1)
     order, colptr = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
     rows = np.empty(len(indices) + n + 16, np.int32)
-    edges, operations, lowest, done, outcome = len(indices) // 2, 0.0, 0, 0, COMPLETE
+    edges, operations, reads, lowest, done, outcome = len(indices) // 2, 0.0, 0, 0, 0, COMPLETE
     while done < n:
         left = n - done
         if max_degree >= n and _nearly_complete(edges, left):
             break
         while first[lowest] < 0:
             lowest += 1
-        if lowest > max_degree:
-            outcome = UNFINISHED
+        if lowest > max_degree or reads > max_reads:
+            outcome = UNFINISHED if max_degree < n else OVER_LIMIT
             break
         d, v = lowest, first[lowest]
         operations += d * (d + 1) / 2
@@ -66,12 +69,13 @@ def minimum_degree(indptr, indices, max_degree, limit):
         for a in clique:
             _unlink(a, degree[a], first, after, before)
             member[a] = v
-        pool, joined = _join(clique, v, start, length, room, pool, used, degree, alive, member, seen)
+        pool, joined, read = _join(clique, v, start, length, room, pool, used, degree, alive, member, seen)
         for a in clique:
             degree[a] -= 1
             _link(a, degree[a], first, after, before)
             lowest = min(lowest, degree[a])
         edges += joined - d
+        reads += read
     left = n - done
     if outcome == COMPLETE:
         operations += left * (left * left - 1.0) / 6
@@ -138,9 +142,10 @@ def _read(v, start, length, pool, alive):
 def _join(clique, v, start, length, room, pool, used, degree, alive, member, seen):
     """Make ``clique`` a clique. A pair is looked up in one list only, so the longest list is never read."""
     _longest_last(clique, length)
-    joined = 0
+    joined, reads = 0, 0
     for t in range(len(clique) - 1):
         b = clique[t]
+        reads += length[b]
         _read(b, start, length, pool, alive)
         for p in range(start[b], start[b] + length[b]):
             if member[pool[p]] == v:
@@ -154,7 +159,7 @@ def _join(clique, v, start, length, room, pool, used, degree, alive, member, see
                 joined += 1
         for p in range(start[b], start[b] + length[b]):
             seen[pool[p]] = -1
-    return pool, joined
+    return pool, joined, reads
 
 
 @jit

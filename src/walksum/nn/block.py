@@ -9,6 +9,7 @@ from torch.nn.functional import leaky_relu
 
 from walksum.designs import Design
 from walksum.nn.conv import GLTConv
+from walksum.nn.dropout import Dropout
 from walksum.solvers import Solution, Solver
 
 
@@ -56,12 +57,12 @@ class GLTBlock(nn.Module):
         )
         self.mix_norm = nn.LayerNorm(width)
         self.merge = nn.Linear(channels, channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.ffn = nn.Sequential(
             nn.LayerNorm(channels),
             nn.Linear(channels, ffn_channels or channels),
             nn.LeakyReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(ffn_channels or channels, channels),
         )
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from walksum.graph import as_graph
 from walksum.nn.block import GLTBlock
 from walksum.nn.conv import GLTConv
+from walksum.nn.dropout import Dropout
 from walksum.nn.store import save_model
 from walksum.precision import Precision
 from walksum.solvers import Solver
@@ -77,7 +77,7 @@ class GLT(nn.Module):
             "heads": heads if isinstance(heads, int) else list(heads),
             **block,
         }
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.embed = nn.Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(GLTBlock(hidden_channels, h, **block) for h in per_layer)
         self.norm = nn.LayerNorm(hidden_channels)
@@ -109,7 +109,7 @@ class GLT(nn.Module):
         explained = any(layer.explain for layer in self.mixers)
         where = edge_index if explained else as_graph(edge_index, x.size(0), edge_weight)
         weight = edge_weight if explained else None
-        z = self.embed(dropout(x, self.dropout, self.training))
+        z = self.embed(self.dropout(x))
         for block in self.blocks:
             z = block(z, where, weight, features=x)
         return self.read(self.norm(z))
