@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.operators import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
+from walksum.operators import edge_dot, fold_heads, quick_apply, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Unrolled, choose, resolve
 from walksum.solvers.base import check_choice, check_h
@@ -113,6 +113,7 @@ def _identity(t: Tensor) -> tuple:
     return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype, t.device
 
 
+@quick_apply
 class _Solve(torch.autograd.Function):
     # J mu = h. Perturb: J dmu + dJ mu = dh, so with g = J^-1 (dL/dmu) (J is symmetric)
     #     dL = <dL/dmu, dmu> = <g, dh> - <g, dJ mu>:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from walksum.operators import quick_apply
+
 LANES = 65536
 
 
@@ -24,6 +26,7 @@ class Dropout(nn.Dropout):
         return _Dropout.apply(input.unsqueeze(0), seed, self.p).squeeze(0)
 
 
+@quick_apply
 class _Dropout(torch.autograd.Function):
     # linear in x for a given seed: its derivative, in both modes and to any order, is itself
     @staticmethod
