@@ -6,16 +6,13 @@ of ``edge_dot`` is ``spmm`` again. So both differentiate to any order without an
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from walksum import kernels
 from walksum.graph import Graph
-
-F = TypeVar("F", bound=torch.autograd.Function)
 
 
 @torch.compiler.disable  # the kernels are not torch code
@@ -44,15 +41,26 @@ def zeros_if_none(tangent: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if tangent is None else tangent
 
 
-def quick_apply(function: type[F]) -> type[F]:
-    """Spare ``apply`` the inspection of forward's signature, 60 microseconds a call: it takes a given one."""
-    forward: Any = function.forward
-    forward.__signature__ = inspect.signature(forward)
-    return function
+class Function(torch.autograd.Function):
+    """``torch.autograd.Function`` whose ``apply`` takes positional arguments only.
+
+    torch's own inspects the signature of forward to bind defaults, 60 microseconds a call: on a small graph more
+    than the solve. Under function transforms (vmap, grad, ...) everything is left to torch.
+    """
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        if transforms_active():
+            return super().apply(*args)
+        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
 
 
-@quick_apply
-class _SpMM(torch.autograd.Function):
+def transforms_active() -> bool:
+    """Inside a torch.func transform, where tensors may be wrapped and kernels must not be called directly."""
+    return torch._C._are_functorch_transforms_active()
+
+
+class _SpMM(Function):
     @staticmethod
     def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
         return kernels.backend(x).spmm(graph, diag, off, x)
@@ -88,8 +96,7 @@ class _SpMM(torch.autograd.Function):
         return unfold_heads(info, spmm(graph, *folded)), 0
 
 
-@quick_apply
-class _EdgeDot(torch.autograd.Function):
+class _EdgeDot(Function):
     @staticmethod
     def forward(a: Tensor, b: Tensor, graph: Graph) -> Tensor:
         return kernels.backend(a).edge_dot(graph, a, b)

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum import kernels
 from walksum.graph import Graph
-from walksum.operators import edge_dot, fold_heads, quick_apply, spmm, unfold_heads, zeros_if_none
+from walksum.operators import Function, edge_dot, fold_heads, spmm, transforms_active, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Unrolled, choose, resolve
 from walksum.solvers.base import check_choice, check_h
@@ -99,7 +100,8 @@ class _Call:
         return known[1]
 
     def report(self, solution: Solution) -> Solution:
-        solution = replace(solution, direction=self.direction)
+        if self.direction != solution.direction:
+            solution = replace(solution, direction=self.direction)
         if self.observe is not None:  # detached: whoever keeps the report must not keep the autograd graph
             self.observe(replace(solution, value=solution.value.detach()))
         if self.on_nonconverged == "raise":
@@ -113,8 +115,7 @@ def _identity(t: Tensor) -> tuple:
     return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype, t.device
 
 
-@quick_apply
-class _Solve(torch.autograd.Function):
+class _Solve(Function):
     # J mu = h. Perturb: J dmu + dJ mu = dh, so with g = J^-1 (dL/dmu) (J is symmetric)
     #     dL = <dL/dmu, dmu> = <g, dh> - <g, dJ mu>:
     #     dL/dh = g,  dL/dJ_ii = - sum_f g_if mu_if,  dL/dJ_ij = - sum_f (g_if mu_jf + g_jf mu_if),
@@ -140,10 +141,14 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple:
         diag, off, mu = ctx.saved_tensors
         needs_diag, needs_off, needs_h, _ = ctx.needs_input_grad
-        g = _Solve.apply(diag, off, grads[0].contiguous(), replace(ctx.call, direction="backward"))
+        call, grad = replace(ctx.call, direction="backward"), grads[0].contiguous()
+        if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
+            g, dot = _Solve.apply(diag, off, grad, call), edge_dot
+        else:
+            g, dot = call.run(diag, off, grad), kernels.backend(grad).edge_dot
         return (
-            -torch.linalg.vecdot(g, mu) if needs_diag else None,
-            -edge_dot(ctx.call.graph, g, mu) if needs_off else None,
+            torch.linalg.vecdot(g, mu).neg() if needs_diag else None,
+            dot(call.graph, g, mu).neg() if needs_off else None,
             g if needs_h else None,
             None,
         )

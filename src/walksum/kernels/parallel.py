@@ -22,8 +22,10 @@ _pool: ThreadPoolExecutor | None = None
 
 def over_columns(kernel: Callable[..., Any], columns: int, work: float, *args: Any, width: int = WIDTH) -> list[Any]:
     """``[kernel(start, stop, *args) for each block of columns]``; ``work`` is the total of multiply-adds."""
+    if columns <= width:
+        return [kernel(0, columns, *args)] if columns else []
     blocks = [(start, min(start + width, columns)) for start in range(0, columns, width)]
-    if len(blocks) == 1 or work < WORTH_A_THREAD or torch.get_num_threads() == 1:
+    if work < WORTH_A_THREAD or torch.get_num_threads() == 1:
         return [kernel(start, stop, *args) for start, stop in blocks]
     lanes = min(torch.get_num_threads(), len(blocks))
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum.operators import quick_apply
+from walksum.operators import Function
 
 LANES = 65536
 
@@ -26,8 +26,7 @@ class Dropout(nn.Dropout):
         return _Dropout.apply(input.unsqueeze(0), seed, self.p).squeeze(0)
 
 
-@quick_apply
-class _Dropout(torch.autograd.Function):
+class _Dropout(Function):
     # linear in x for a given seed: its derivative, in both modes and to any order, is itself
     @staticmethod
     def forward(x: Tensor, seed: Tensor, p: float) -> Tensor:

@@ -117,8 +117,8 @@ class Solver(ABC):
 
 def check_h(J: Precision, h: Tensor) -> None:
     """Raise a ValueError that names what is wrong with h."""
-    expected = f"[{J.heads}, {J.num_nodes}, F]" + (f" or [{J.num_nodes}, F]" if J.heads == 1 else "")
     if h.dim() != 3 or h.shape[:2] != J.diag.shape:
+        expected = f"[{J.heads}, {J.num_nodes}, F]" + (f" or [{J.num_nodes}, F]" if J.heads == 1 else "")
         raise ValueError(f"h has shape {tuple(h.shape)}; {J} takes {expected}")
     if h.dtype != J.dtype:
         raise ValueError(f"h is {h.dtype} but J is {J.dtype}; use h.to(J.dtype)")
