@@ -6,8 +6,11 @@ this package never asks where a tensor lives.
 
 from __future__ import annotations
 
+import importlib.util
+from functools import lru_cache
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from walksum.kernels import reference
@@ -15,4 +18,17 @@ from walksum.kernels import reference
 
 def backend(tensor: Tensor) -> ModuleType:
     """The kernels for this tensor's device and dtype."""
+    if uses_triton(tensor):
+        from walksum.kernels import gpu  # imports triton, which machines without a GPU need not have
+
+        return gpu
     return reference
+
+
+def uses_triton(tensor: Tensor) -> bool:
+    return tensor.is_cuda and tensor.dtype == torch.float32 and _has_triton()
+
+
+@lru_cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from walksum import kernels
 from walksum.kernels import reference
 from walksum.precision import Precision
 from walksum.solvers.base import (
@@ -56,6 +57,10 @@ class GaBP(Solver):
             raise ValueError(f"damping={self.damping!r}; expected a weight in (0, 1], where 1 is undamped")
 
     def prepare(self, J: Precision) -> Prepared:
+        if kernels.uses_triton(J.diag):
+            from walksum.solvers.cuda_gabp import PreparedCudaGaBP
+
+            return PreparedCudaGaBP(J, self)
         return PreparedGaBP(J, self)
 
 
