@@ -38,7 +38,7 @@ def device(request):
 def test_the_gpu_tests_pass_in_the_interpreter():
     # in a process of its own: Triton reads the switch once, when it is first imported
     files = [__file__, os.path.join(HERE, "..", "solvers", "test_cuda.py")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "cpu", *files]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "cpu", *files]
     done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout

@@ -13,12 +13,12 @@ from torch import Tensor
 from walksum.kernels.gpu_finish import ALPHA, BETA, UPDATE, arrive, field, finish, magnitude, store_partial, wanted
 from walksum.kernels.gpu_launch import launch
 from walksum.kernels.gpu_matrix import Control
-from walksum.kernels.gpu_plan import FEW, feature_width
+from walksum.kernels.gpu_plan import FEW, Tile, feature_width, sum_block
 
 UPDATES = 2048  # programs of the vector kernels at most
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes", "turns", "count", "max_steps"])
 def update_kernel(
     mu, r, p, q, inverse, control, partial, counter, J_norm, num_nodes, F, turns, count, tol, max_steps,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, FINISH: tl.constexpr,
@@ -52,7 +52,7 @@ def update_kernel(
                 finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK, UPDATE)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes"])
 def direction_kernel(p, r, inverse, control, num_nodes, F, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """p = z + beta p."""
     head = tl.program_id(2).to(tl.int64)
@@ -70,31 +70,35 @@ def direction_kernel(p, r, inverse, control, num_nodes, F, ROWS: tl.constexpr, W
 
 def update_programs(num_nodes: int, columns: int) -> tuple[int, int]:
     """Programs, and row groups that each of them takes in turn."""
-    groups = -(-num_nodes // _rows(columns))
+    groups = -(-num_nodes // _tile(columns).rows)
     turns = -(-groups // UPDATES)
     return -(-groups // turns), turns
 
 
 def update(control: Control, mu: Tensor, r: Tensor, p: Tensor, q: Tensor, inverse: Tensor) -> None:
     heads, num_nodes, F = mu.shape
-    width = feature_width(F)
+    tile = _tile(F)
     count, turns = update_programs(num_nodes, F)
     inside = count <= FEW
     launch(
-        update_kernel, (count, -(-F // width), heads), mu, mu, r, p, q, inverse, control.scalars, control.partial,
-        control.counter, control.J_norm, num_nodes, F, turns, count, control.tol, control.max_steps,
-        ROWS=_rows(F), WIDTH=width, BLOCK=32, FINISH=inside,
+        update_kernel, (count, -(-F // tile.features), heads), mu, mu, r, p, q, inverse, control.scalars,
+        control.partial, control.counter, control.J_norm, num_nodes, F, turns, count, control.tol, control.max_steps,
+        warps=tile.warps, ROWS=tile.rows, WIDTH=tile.features, BLOCK=sum_block(tile), FINISH=inside,
     )  # fmt: skip
     if not inside:
-        control.finish(UPDATE.value, count, width)
+        control.finish(UPDATE.value, count, tile.features)
 
 
 def direction(control: Control, p: Tensor, r: Tensor, inverse: Tensor) -> None:
     heads, num_nodes, F = r.shape
-    width, rows = feature_width(F), _rows(F)
-    grid = (-(-num_nodes // rows), -(-F // width), heads)
-    launch(direction_kernel, grid, r, p, r, inverse, control.scalars, num_nodes, F, ROWS=rows, WIDTH=width)
+    tile = _tile(F)
+    grid = (-(-num_nodes // tile.rows), -(-F // tile.features), heads)
+    launch(
+        direction_kernel, grid, r, p, r, inverse, control.scalars, num_nodes, F,
+        warps=tile.warps, ROWS=tile.rows, WIDTH=tile.features,
+    )  # fmt: skip
 
 
-def _rows(columns: int) -> int:
-    return min(256, max(1, 1024 // feature_width(columns)))  # eight numbers of every vector a thread
+def _tile(columns: int) -> Tile:
+    width = feature_width(columns)
+    return Tile(edges=1, rows=min(256, max(1, 2048 // width)), features=width, warps=8)  # eight numbers a thread

@@ -15,7 +15,7 @@ DOT_EDGES, DOT_WARPS = 32, 4
 SLOTS = 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_edges", "num_nodes"])
 def edge_dot_kernel(edges, a, b, out, num_edges, num_nodes, F, EDGES: tl.constexpr, WIDTH: tl.constexpr):
     head = tl.program_id(2).to(tl.int64)
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
@@ -47,7 +47,7 @@ def edge_dot(graph: Graph, a: Tensor, b: Tensor, edges: int = DOT_EDGES, warps: 
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_slots", "num_edges"])
 def slot_values_kernel(edge, off, out, num_slots, num_edges, BLOCK: tl.constexpr):
     head = tl.program_id(2).to(tl.int64)
     slot = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -66,7 +66,7 @@ def slot_values(graph: Graph, off: Tensor, out: Tensor | None = None) -> Tensor:
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes", "num_slots"])
 def row_sums_kernel(indptr, start, message, out, num_nodes, num_slots, ROWS: tl.constexpr, EDGES: tl.constexpr):
     head = tl.program_id(2).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)

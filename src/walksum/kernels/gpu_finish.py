@@ -85,17 +85,24 @@ def store_partial(partial, k: tl.constexpr, at, value, cols, F, count):
 
 
 @triton.jit
-def total(partial, k: tl.constexpr, cols, F, count, BLOCK: tl.constexpr, LARGEST: tl.constexpr):
-    """Sum or maximum over programs, always in the same order."""
-    row = (k * tl.num_programs(2) + tl.program_id(2)).to(tl.int64) * count
-    result = tl.zeros_like(cols).to(tl.float32)
+def totals(partial, cols, F, count, BLOCK: tl.constexpr, SUM: tl.constexpr, LARGEST: tl.constexpr):
+    """Over all programs, always in the same order: the sum of the first number, the largest of the other two."""
+    size = tl.num_programs(2).to(tl.int64) * count * F
+    partial += tl.program_id(2).to(tl.int64) * count * F
+    dot = tl.zeros_like(cols).to(tl.float32)
+    r_max = tl.zeros_like(cols).to(tl.float32)
+    mu_max = tl.zeros_like(cols).to(tl.float32)
     for first in range(0, count, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        mask = (at < count)[:, None] & (cols < F)[None, :]
+        row = first + tl.arange(0, BLOCK)
+        mask = (row < count)[:, None] & (cols < F)[None, :]
+        at = partial + row[:, None] * F + cols[None, :]
         # past the first-level cache: other processors have just written these
-        tile = tl.load(partial + (row + at)[:, None] * F + cols[None, :], mask=mask, other=0.0, cache_modifier=".cg")
-        result = tl.maximum(result, tl.max(tile, 0)) if LARGEST else result + tl.sum(tile, 0)
-    return result
+        if SUM:
+            dot += tl.sum(tl.load(at, mask=mask, other=0.0, cache_modifier=".cg"), 0)
+        if LARGEST:
+            r_max = tl.maximum(r_max, tl.max(tl.load(at + size, mask=mask, other=0.0, cache_modifier=".cg"), 0))
+            mu_max = tl.maximum(mu_max, tl.max(tl.load(at + 2 * size, mask=mask, other=0.0, cache_modifier=".cg"), 0))
+    return dot, r_max, mu_max
 
 
 @triton.jit
@@ -112,7 +119,7 @@ def finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK: tl.c
 @triton.jit
 def finish_curvature(control, partial, cols, F, count, BLOCK: tl.constexpr):
     live = cols < F
-    curvature = total(partial, 0, cols, F, count, BLOCK, False)
+    curvature, _, _ = totals(partial, cols, F, count, BLOCK, True, False)
     rho = tl.load(field(control, RHO, F) + cols, mask=live, other=0.0)
     state = tl.load(field(control, STATE, F) + cols, mask=live, other=2)
     active = state == ACTIVE
@@ -126,9 +133,7 @@ def finish_curvature(control, partial, cols, F, count, BLOCK: tl.constexpr):
 @triton.jit
 def finish_update(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK: tl.constexpr):
     live = cols < F
-    rho_new = total(partial, 0, cols, F, count, BLOCK, False)
-    r_max = total(partial, 1, cols, F, count, BLOCK, True)
-    mu_max = total(partial, 2, cols, F, count, BLOCK, True)
+    rho_new, r_max, mu_max = totals(partial, cols, F, count, BLOCK, True, True)
     rho = tl.load(field(control, RHO, F) + cols, mask=live, other=0.0)
     state = tl.load(field(control, STATE, F) + cols, mask=live, other=2)
     size = tl.load(field(control, SIZE, F) + cols, mask=live, other=0.0)
@@ -149,18 +154,17 @@ def finish_update(control, partial, J_norm, cols, F, count, tol, max_steps, BLOC
 @triton.jit
 def finish_residual(control, partial, J_norm, cols, F, count, tol, BLOCK: tl.constexpr, MODE: tl.constexpr):
     live = cols < F
-    r_max = total(partial, 1, cols, F, count, BLOCK, True)
-    mu_max = total(partial, 2, cols, F, count, BLOCK, True)
+    rho, r_max, mu_max = totals(partial, cols, F, count, BLOCK, MODE == VERIFY, True)
     size = tl.load(field(control, SIZE, F) + cols, mask=live, other=0.0)
     scale = tl.load(J_norm + tl.program_id(2)) * mu_max + size
     error = tl.where(r_max == 0, 0.0, r_max / tl.where(scale == 0, 1.0, scale))
     tl.store(field(control, ERROR, F) + cols, error, mask=live)
     if MODE == VERIFY:
-        judge_claims(control, partial, error, cols, F, count, tol, BLOCK)
+        judge_claims(control, rho, error, cols, F, tol)
 
 
 @triton.jit
-def judge_claims(control, partial, error, cols, F, count, tol, BLOCK: tl.constexpr):
+def judge_claims(control, rho, error, cols, F, tol):
     live = cols < F
     state = tl.load(field(control, STATE, F) + cols, mask=live, other=2)
     best = tl.load(field(control, BEST, F) + cols, mask=live, other=0.0)
@@ -168,13 +172,14 @@ def judge_claims(control, partial, error, cols, F, count, tol, BLOCK: tl.constex
     state = tl.where(state == CLAIMED, refused.to(tl.float32), state)
     state = tl.where((error <= tol) & (state != INDEFINITE), VERIFIED, state)
     go_on = tl.max(((state == ACTIVE) & live).to(tl.int32), 0)
-    tl.store(field(control, RHO, F) + cols, total(partial, 0, cols, F, count, BLOCK, False), mask=live)
+    tl.store(field(control, RHO, F) + cols, rho, mask=live)
+    tl.store(field(control, BETA, F) + cols, tl.zeros_like(rho), mask=live)  # CG begins anew
     tl.store(field(control, BEST, F) + cols, tl.minimum(best, error), mask=live)
     tl.store(field(control, STATE, F) + cols, state, mask=live)
     tl.store(field(control, CLOSED, F) + cols, tl.zeros_like(state) + (1 - go_on), mask=live)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "max_steps"])
 def finish_kernel(
     control, partial, J_norm, F, count, tol, max_steps, BLOCK: tl.constexpr, WIDTH: tl.constexpr, MODE: tl.constexpr
 ):

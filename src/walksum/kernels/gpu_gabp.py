@@ -39,7 +39,7 @@ def send(
     return change
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_row", "num_rows", "num_nodes", "num_slots", "first_change"])
 def messages_kernel(
     indptr, reverse, gain, h, alpha, eta, new_eta, mu, change, done, order,
     first_row, num_rows, num_nodes, num_slots, F, first_change, damping,
@@ -105,7 +105,7 @@ def _program():
     return plane * tl.num_programs(0) + tl.program_id(0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_slots", "num_pieces"])
 def piece_sums_kernel(
     eta, pieces, piece_begin, piece_end, done, num_slots, num_pieces, F,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, WATCH: tl.constexpr,
@@ -126,7 +126,7 @@ def piece_sums_kernel(
         tl.store(pieces + (head * num_pieces + piece) * F + cols, tl.sum(acc, 0), mask=cols < F)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes", "num_pieces", "num_hubs"])
 def hub_beliefs_kernel(
     hubs, piece_start, pieces, h, alpha, beliefs, mu, done, num_nodes, num_pieces, num_hubs, F,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, MEAN: tl.constexpr, WATCH: tl.constexpr,
@@ -145,7 +145,7 @@ def hub_beliefs_kernel(
             tl.store(mu + node * F + cols, total / tl.load(alpha + node), mask=cols < F)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_slots", "num_hubs", "first_change"])
 def piece_send_kernel(
     reverse, gain, eta, new_eta, beliefs, piece_hub, piece_begin, piece_end, change, done,
     num_slots, num_hubs, F, first_change, damping,
@@ -179,7 +179,7 @@ def piece_send_kernel(
             tl.store(change + first_change + _program(), tl.max(largest, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes", "num_slots"])
 def precisions_kernel(
     indices, row, reverse, coupling, alpha, pi, new_pi, gain, change, done, num_nodes, num_slots, damping,
     BLOCK: tl.constexpr, WATCH: tl.constexpr,
@@ -205,7 +205,7 @@ def precisions_kernel(
         tl.store(change + _program(), tl.max(tl.where(here, magnitude(step), 0.0), 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_pi", "num_eta"])
 def settle_kernel(change_pi, change_eta, done, num_pi, num_eta, tol, blow_up, BLOCK: tl.constexpr):
     """The paper's stop rule: done[0] becomes 1 when no message changes by more than tol, 2 when one blows up.
 

@@ -11,7 +11,7 @@ from walksum.graph import Graph
 from walksum.kernels.gpu_edges import row_sums, slot_values
 from walksum.kernels.gpu_finish import FIELDS, PLAIN, RESIDUAL, finish_kernel
 from walksum.kernels.gpu_launch import launch
-from walksum.kernels.gpu_plan import FEW, HUB, MANY, RowPlan, Tile, row_plan, spmm_tile
+from walksum.kernels.gpu_plan import FEW, HUB, MANY, RowPlan, Tile, row_plan, spmm_tile, sum_block
 from walksum.kernels.gpu_spmm import spmm_hubs, spmm_pieces, spmm_rows
 
 
@@ -92,8 +92,13 @@ class Matrix:
         h: Tensor | None = None,
         inverse: Tensor | None = None,
         direction: Tensor | None = None,
+        old: Tensor | None = None,
     ) -> Tensor:
-        """``J x`` in float32 for x ``[H, N, F]`` of any float type, and what the mode counts beside it."""
+        """``J x`` in float32 for x ``[H, N, F]`` of any float type, and what the mode counts beside it.
+
+        With ``old``, x is a residual, and the product is that of the new direction ``inverse x + beta old``,
+        which is stored in ``direction``: one launch less, for twice the gathering.
+        """
         heads, num_nodes, F = x.shape
         counting = mode != PLAIN.value
         if out is None:
@@ -102,30 +107,31 @@ class Matrix:
         blocks = -(-F // tile.features)
         values = self.diag if self.values is None else self.values
         constant = self.diag if self.constant is None else self.constant
-        h, inverse, direction = (x if t is None else t for t in (h, inverse, direction))
+        fused = old is not None
+        h, inverse, direction, old = (x if t is None else t for t in (h, inverse, direction, old))
         scalars, partial, counter, J_norm, tol, max_steps = _parts(control, x)
         programs, turns, num_rows = self._rows(F, counting)
         count = programs + plan.num_hubs
         inside = counting and plan.num_hubs == 0 and count <= FEW
         csr, weighted, num_slots = self.graph.csr, self.values is not None, 2 * self.graph.num_edges
-        shape = {"WIDTH": tile.features, "WEIGHTED": weighted, "MODE": mode}
+        shape = {"WIDTH": tile.features, "WEIGHTED": weighted, "MODE": mode, "FUSED": fused}
         if plan.num_hubs:  # first: they take longest
             pieces = x.new_empty(heads, plan.num_pieces, F, dtype=torch.float32)
             launch(
-                spmm_pieces, (plan.num_pieces, blocks, heads), x, csr.indices, values, x, scalars, pieces,
+                spmm_pieces, (plan.num_pieces, blocks, heads), x, csr.indices, values, x, inverse, old, scalars, pieces,
                 plan.piece_begin, plan.piece_end, num_nodes, num_slots, plan.num_pieces, F,
                 warps=tile.warps, EDGES=tile.edges, ROWS=tile.rows, POLICY=tile.policy, **shape,
             )  # fmt: skip
             launch(
                 spmm_hubs, (plan.num_hubs, blocks, heads), x, plan.hubs, plan.piece_start, pieces, constant, self.diag,
-                x, out, h, inverse, direction, scalars, partial, programs, num_nodes, plan.num_pieces, F, count,
+                x, out, h, inverse, direction, old, scalars, partial, programs, num_nodes, plan.num_pieces, F, count,
                 warps=1, BLOCK=16, **shape,
             )  # fmt: skip
         launch(
             spmm_rows, (programs, blocks, heads), x, csr.indptr, csr.indices, values, constant, self.diag, x, out, h,
-            inverse, direction, scalars, partial, counter, J_norm, plan.order, num_rows, num_nodes, num_slots, F,
+            inverse, direction, old, scalars, partial, counter, J_norm, plan.order, num_rows, num_nodes, num_slots, F,
             self.hub, turns, count, tol, max_steps, warps=tile.warps, EDGES=tile.edges, ROWS=tile.rows,
-            POLICY=tile.policy, BLOCK=16, ORDERED=self.by_length, FINISH=inside, **shape,
+            POLICY=tile.policy, BLOCK=sum_block(tile), ORDERED=self.by_length, FINISH=inside, **shape,
         )  # fmt: skip
         if counting and not inside:
             assert control is not None

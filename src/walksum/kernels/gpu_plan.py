@@ -12,7 +12,7 @@ from walksum.graph import Graph
 
 HUB = 512  # a row with more neighbours is cut into pieces: one program would hold up the whole grid
 MANY = 4096  # programs that leave a partial sum each; more only lengthen the final sum
-FEW = 256  # up to so many partial sums the last program adds them up itself, which saves a launch
+FEW = 1024  # up to so many partial sums the last program adds them up itself, which saves a launch
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,18 @@ def spmm_tile(num_features: int) -> Tile:
     width = feature_width(num_features)
     rows = max(1, 4 * 32 * 4 // max(width, 4))  # four warps, four features (16 bytes) a lane
     return Tile(edges=8, rows=min(rows, 64), features=width, warps=4)
+
+
+@lru_cache
+def small_tile(num_features: int) -> Tile:
+    """For graphs that a few hundred programs cover: many rows each, so that few partial sums are left to add up."""
+    width = feature_width(num_features)
+    return Tile(edges=8, rows=min(128, 2048 // max(width, 4)), features=width, warps=16)
+
+
+def sum_block(tile: Tile) -> int:
+    """Partial sums that a program adds at a time: sixteen numbers a thread."""
+    return max(1, min(1024, 16 * 32 * tile.warps // tile.features))
 
 
 def feature_width(num_features: int, widest: int = 128) -> int:

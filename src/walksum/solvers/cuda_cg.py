@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,6 +36,7 @@ from walksum.kernels.gpu_finish import (
     VERIFY,
 )
 from walksum.kernels.gpu_matrix import Control, Matrix
+from walksum.kernels.gpu_plan import small_tile
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Status, default_tol, judge
 from walksum.solvers.cuda_replay import SMALL, Replay
@@ -42,7 +44,7 @@ from walksum.solvers.cuda_replay import SMALL, Replay
 if TYPE_CHECKING:
     from walksum.solvers.cg import CG
 
-STEPS_AHEAD = 12  # between two looks of the host
+STEPS_AHEAD = 12  # between two looks of the host; even, so that two buffers in turn are back in place
 
 
 class PreparedCudaCG(Prepared):
@@ -63,8 +65,7 @@ class PreparedCudaCG(Prepared):
         # buffers and captured launches serve every J on this graph, whose values are copied in
         loop = self.J.graph.derived(_small_loop, h.shape, self.storage, self.tol, self.solver.max_steps, self.jacobi)
         with loop.lock:
-            loop.take(self.J, h)
-            return loop.solve()
+            return loop.solve_for(self.J, h)
 
     def _large(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if self._system is None:
@@ -100,7 +101,6 @@ class Loop:
         self.control = Control.for_shape(h.shape, programs, system.J_norm, tol, max_steps)
         self.mu, self.r, self.q = (torch.empty_like(h) for _ in range(3))
         self.p = torch.empty_like(h, dtype=storage)
-        self.begin, self.go_on = self.start, self.advance
 
     def start(self) -> None:
         field, inverse = self.control.scalars, self.system.inverse.unsqueeze(-1)
@@ -123,16 +123,20 @@ class Loop:
         """Some steps, and the verdict on blocks that claim to be done."""
         matrix, control, inverse = self.system.matrix, self.control, self.system.inverse
         for _ in range(STEPS_AHEAD):
-            matrix.product(self.p, self.q, CURVATURE.value, control)
-            gpu_cg.update(control, self.mu, self.r, self.p, self.q, inverse)
-            gpu_cg.direction(control, self.p, self.r, inverse)
+            self._step()
         matrix.product(self.mu, self.r, VERIFY.value, control, self.h, inverse, self.p)
 
+    def _step(self) -> None:
+        control, inverse = self.control, self.system.inverse
+        self.system.matrix.product(self.p, self.q, CURVATURE.value, control)
+        gpu_cg.update(control, self.mu, self.r, self.p, self.q, inverse)
+        gpu_cg.direction(control, self.p, self.r, inverse)
+
     def solve(self) -> tuple[Tensor, Status, int, float]:
-        self.begin()
+        self.start()
         known = self.control.scalars.cpu()
         while not bool(known[CLOSED.value].all()):
-            self.go_on()
+            self.advance()
             known = self.control.scalars.cpu()
         return self._verdict(known)
 
@@ -158,39 +162,58 @@ class Loop:
 
 
 class SmallLoop(Loop):
-    """A loop whose launches are captured once and replayed for every J and h of this shape."""
+    """A loop whose launches are captured once and replayed for every J and h of this shape.
+
+    A step is two launches: the product makes the new direction of every neighbour on its way.
+    """
 
     def __init__(self, graph: Graph, shape: torch.Size, storage: torch.dtype, tol: float, max_steps: int, jacobi: bool):
-        heads, num_nodes, _ = shape
+        heads, num_nodes, columns = shape
         self.lock = threading.Lock()
         self.diag = torch.ones(heads, num_nodes, device=graph.device)
         self.off = torch.zeros(heads, graph.num_edges, device=graph.device)
-        matrix = Matrix.of(graph, self.diag, self.off)
+        matrix = Matrix(graph, self.diag, slot_values(graph, self.off), tile=small_tile(columns))
         super().__init__(System(matrix, jacobi), torch.zeros(shape, device=graph.device), storage, tol, max_steps)
-        self.begin = Replay(self._from_J, graph.device)
+        self.old = torch.zeros_like(self.p)
+        self.owner: weakref.ref[Precision] | None = None  # whose values are copied in
+        self.begin_with_J = Replay(self._start_with_J, graph.device)
+        self.begin = Replay(self.start, graph.device)
         self.go_on = Replay(self.advance, graph.device)
-        self.expected = 0  # rounds beyond the first that the last solve took
+        self.rounds = 0  # beyond the first that the last solve took
 
-    def take(self, J: Precision, h: Tensor) -> None:
-        self.diag.copy_(J.diag)
-        self.off.copy_(J.off)
+    def solve_for(self, J: Precision, h: Tensor) -> tuple[Tensor, Status, int, float]:
         self.h.copy_(h)
+        if self.owner is not None and self.owner() is J:
+            self.begin()
+        else:
+            self.diag.copy_(J.diag)
+            self.off.copy_(J.off)
+            self.owner = weakref.ref(J)
+            self.begin_with_J()
+        for _ in range(self.rounds):  # solves resemble each other: look only when this one should be done
+            self.go_on()
+        known = self.control.scalars.cpu()
+        while not bool(known[CLOSED.value].all()):
+            self.go_on()
+            known = self.control.scalars.cpu()
+        self.rounds = max(0, math.ceil(float(known[STEPS.value].max()) / STEPS_AHEAD) - 1)
+        return self._verdict(known)
 
-    def _from_J(self) -> None:
+    def _start_with_J(self) -> None:
         slot_values(self.system.matrix.graph, self.off, out=self.system.matrix.values)
         self.system.refresh()
         self.start()
 
-    def solve(self) -> tuple[Tensor, Status, int, float]:
-        self.begin()
-        for _ in range(self.expected):  # solves resemble each other: look only when this one should be done
-            self.go_on()
-        known, rounds = self.control.scalars.cpu(), self.expected
-        while not bool(known[CLOSED.value].all()):
-            self.go_on()
-            known, rounds = self.control.scalars.cpu(), rounds + 1
-        self.expected = max(0, math.ceil(float(known[STEPS.value].max()) / STEPS_AHEAD) - 1)
-        return self._verdict(known)
+    def _step(self) -> None:
+        if self.p.dtype != torch.float32:  # a rounded direction must be the same for all its readers
+            super()._step()
+            return
+        control, inverse = self.control, self.system.inverse
+        self.old, self.p = self.p, self.old  # STEPS_AHEAD is even: a replay finds them as it left them
+        self.system.matrix.product(
+            self.r, self.q, CURVATURE.value, control, inverse=inverse, direction=self.p, old=self.old
+        )
+        gpu_cg.update(control, self.mu, self.r, self.p, self.q, inverse)
 
 
 def _small_loop(graph: Graph, *key: object) -> SmallLoop:
