@@ -132,6 +132,24 @@ def test_bad_numbers_reach_the_norm(device, bad):
     assert not torch.isfinite(norm[1])
 
 
+@pytest.mark.parametrize("bad", [None, float("nan"), float("inf")])
+def test_backward_error(device, bad):
+    graph, diag, off, mu = random_problem(device, 10, 30, 2, 3)
+    h = exact_spmm(graph, diag, off, mu).float() + 1e-3 * torch.randn(2, 10, 3, device=device)
+    h[0, :, 1] = mu[0, :, 1] = 0
+    norm = gpu.norm_inf(graph, diag, off)
+    if bad is not None:
+        mu[1, 3, 2] = bad
+    found = gpu.backward_error(graph, diag, off, mu, h, norm)
+    r = h.double() - exact_spmm(graph, diag, off, mu)
+    scale = norm.double()[:, None] * mu.double().abs().amax(1) + h.double().abs().amax(1)
+    expected = torch.where(r.abs().amax(1) == 0, 0.0, r.abs().amax(1) / scale)
+    finite = torch.isfinite(expected)
+    assert torch.equal(torch.isfinite(found), finite)
+    assert finite.all() == (bad is None)
+    assert torch.allclose(found[finite].double(), expected[finite], rtol=1e-3)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_edge_dot(device, shape):
     graph, _, _, a = random_problem(device, *shape)

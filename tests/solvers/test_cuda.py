@@ -148,6 +148,7 @@ def test_indefinite_matrices_are_refuted(device):
     h = columns(J, 3)
     negative = Precision(J.graph, -J.diag, J.off)
     assert PreparedCudaCG(negative, CG())(h).status is Status.not_positive_definite
+    assert PreparedCudaGaBP(negative, GaBP())(h).status is Status.not_positive_definite
     indefinite = Precision(J.graph, 0.1 * J.diag, J.off)
     assert bool((torch.linalg.eigvalsh(indefinite.to_dense()) < 0).any())
     assert PreparedCudaCG(indefinite, CG())(h).status is Status.not_positive_definite

@@ -55,7 +55,7 @@ class PreparedCudaCG(Prepared):
         self.solver = solver
         self.storage = storage
         self.tol = default_tol(solver.tol, J.dtype)
-        self.jacobi = solver.preconditioner == "jacobi"
+        self.jacobi = solver.preconditioner != "none"  # triangular sweeps are serial: not for a GPU
         self._system: System | None = None
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:

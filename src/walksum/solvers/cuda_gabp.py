@@ -37,6 +37,7 @@ class PreparedCudaGaBP(Prepared):
         self.matrix = Matrix.of(J.graph, J.diag, J.off)
         self.J_norm = self.matrix.norm_inf()
         self.finite = bool(torch.isfinite(self.J_norm).all())
+        self.positive = bool((J.diag > 0).all())
         self._settled: Precisions | None = None
 
     @property
@@ -55,6 +56,8 @@ class PreparedCudaGaBP(Prepared):
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if not self.finite or not bool(torch.isfinite(h).all()):
             return torch.full_like(h, torch.nan), Status.nonfinite, 0, math.nan
+        if not self.positive:
+            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, math.nan
         loop = self._loop(h.contiguous())
         with loop.lock:
             loop.take(self, h)
@@ -187,8 +190,9 @@ class JointLoop(Loop):
         residual = self._residual()
         if state == 2 or not math.isfinite(residual):
             return self.mu, Status.diverged, steps, residual
-        outcome = Status.stalled if state else Status.max_steps_reached
-        return self.mu, judge(residual, self.solver.tol, outcome), steps, residual
+        if not state:  # the rule was not met, whatever the residual
+            return self.mu, Status.max_steps_reached, steps, residual
+        return self.mu, judge(residual, self.solver.tol, Status.stalled), steps, residual
 
 
 def _small_loop(graph: Graph, kind: type[Loop], shape: torch.Size, solver: GaBP) -> Loop:
