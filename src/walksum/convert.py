@@ -110,9 +110,13 @@ def _check_weight(weight: Tensor, pairs: Tensor) -> None:
 def _canonical(pairs: Tensor, num_nodes: int, weight: Tensor | None) -> tuple[Tensor, int, Tensor | None]:
     low, high = pairs.amin(0) if pairs.numel() else pairs[0], pairs.amax(0) if pairs.numel() else pairs[1]
     keep = low != high
-    key, member = torch.unique(low[keep] * num_nodes + high[keep], return_inverse=True)
-    edges = torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)])
-    if weight is None:
-        return edges, num_nodes, None
+    keys = low[keep] * num_nodes + high[keep]
+    if weight is None:  # which entry went where takes twice the memory, and only weights ask for it
+        return _split(torch.unique(keys), num_nodes), num_nodes, None
+    key, member = torch.unique(keys, return_inverse=True)
     total = weight.new_zeros(key.numel()).index_add(0, member, weight[keep])
-    return edges, num_nodes, total / torch.bincount(member, minlength=key.numel())
+    return _split(key, num_nodes), num_nodes, total / torch.bincount(member, minlength=key.numel())
+
+
+def _split(key: Tensor, num_nodes: int) -> Tensor:
+    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)])

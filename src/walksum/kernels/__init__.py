@@ -6,7 +6,9 @@ this package never asks where a tensor lives.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +24,22 @@ def backend(tensor: Tensor) -> ModuleType:
         from walksum.kernels import cpu  # numba takes a second to import: only where it is used
 
         return cpu
+    if uses_triton(tensor):
+        from walksum.kernels import gpu  # imports triton, which machines without a GPU need not have
+
+        return gpu
     return reference
 
 
 def find(tensor: Tensor, name: str) -> Callable[..., Any] | None:
     """A kernel that only some backends have; None where the caller must do without it."""
     return getattr(backend(tensor), name, None)
+
+
+def uses_triton(tensor: Tensor) -> bool:
+    return tensor.is_cuda and tensor.dtype == torch.float32 and _has_triton()
+
+
+@lru_cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

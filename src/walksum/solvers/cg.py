@@ -52,6 +52,10 @@ class CG(Solver):
         check_choice("preconditioner", self.preconditioner, ("dic", "jacobi", "none"))
 
     def prepare(self, J: Precision) -> Prepared:
+        if kernels.uses_triton(J.diag):
+            from walksum.solvers.cuda_cg import PreparedCudaCG
+
+            return PreparedCudaCG(J, self)
         return PreparedCG(J, self)
 
 

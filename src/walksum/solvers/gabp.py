@@ -66,6 +66,10 @@ class GaBP(Solver):
             )
 
     def prepare(self, J: Precision) -> Prepared:
+        if kernels.uses_triton(J.diag) and self.damping != "adaptive":
+            from walksum.solvers.cuda_gabp import PreparedCudaGaBP
+
+            return PreparedCudaGaBP(J, self)
         if kernels.find(J.diag, "PrecisionMessages") is None:
             return PreparedGaBP(J, self)
         from walksum.solvers.gabp_fused import PreparedFusedGaBP  # needs numba

@@ -1,0 +1,94 @@
+"""Kernels over edges on the GPU: dot products, values in slot order, row sums of scalars."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.kernels.gpu_launch import launch
+from walksum.kernels.gpu_plan import feature_width
+
+DOT_EDGES, DOT_WARPS = 32, 4
+SLOTS = 1024
+
+
+@triton.jit(do_not_specialize=["num_edges", "num_nodes"])
+def edge_dot_kernel(edges, a, b, out, num_edges, num_nodes, F, EDGES: tl.constexpr, WIDTH: tl.constexpr):
+    head = tl.program_id(2).to(tl.int64)
+    edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
+    here = edge < num_edges
+    i = tl.load(edges + edge, mask=here, other=0)[:, None] * F
+    j = tl.load(edges + num_edges + edge, mask=here, other=0)[:, None] * F
+    a += head * num_nodes * F
+    b += head * num_nodes * F
+    dot = tl.zeros([EDGES], tl.float32)
+    for first in range(0, F, WIDTH):
+        cols = (first + tl.arange(0, WIDTH))[None, :]
+        mask = here[:, None] & (cols < F)
+        # edges are sorted by i, so the rows of i come from the cache
+        ab = tl.load(a + i + cols, mask=mask, other=0.0) * tl.load(b + j + cols, mask=mask, other=0.0)
+        ba = tl.load(a + j + cols, mask=mask, other=0.0) * tl.load(b + i + cols, mask=mask, other=0.0)
+        dot += tl.sum(ab + ba, 1)
+    tl.store(out + head * num_edges + edge, dot, mask=here)
+
+
+def edge_dot(graph: Graph, a: Tensor, b: Tensor, edges: int = DOT_EDGES, warps: int = DOT_WARPS) -> Tensor:
+    """``sum_f a_if b_jf + a_jf b_if`` for every edge, without an E x F temporary."""
+    heads, num_nodes, F = a.shape
+    out = a.new_zeros(heads, graph.num_edges) if F == 0 else a.new_empty(heads, graph.num_edges)
+    if F:
+        launch(
+            edge_dot_kernel, (-(-graph.num_edges // edges), 1, heads), a, graph.edges.contiguous(), a.contiguous(),
+            b.contiguous(), out, graph.num_edges, num_nodes, F, warps=warps, EDGES=edges, WIDTH=feature_width(F),
+        )  # fmt: skip
+    return out
+
+
+@triton.jit(do_not_specialize=["num_slots", "num_edges"])
+def slot_values_kernel(edge, off, out, num_slots, num_edges, BLOCK: tl.constexpr):
+    head = tl.program_id(2).to(tl.int64)
+    slot = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    here = slot < num_slots
+    at = tl.load(edge + slot, mask=here, other=0).to(tl.int64)
+    tl.store(out + head * num_slots + slot, tl.load(off + head * num_edges + at, mask=here), mask=here)
+
+
+def slot_values(graph: Graph, off: Tensor, out: Tensor | None = None) -> Tensor:
+    """Values ``[H, E]`` of edges -> ``[H, 2 E]`` of slots."""
+    num_slots = 2 * graph.num_edges
+    if out is None:
+        out = off.new_empty(off.size(0), num_slots)
+    grid = (-(-num_slots // SLOTS), 1, off.size(0))
+    launch(slot_values_kernel, grid, off, graph.csr.edge, off, out, num_slots, graph.num_edges, BLOCK=SLOTS)
+    return out
+
+
+@triton.jit(do_not_specialize=["num_nodes", "num_slots"])
+def row_sums_kernel(indptr, start, message, out, num_nodes, num_slots, ROWS: tl.constexpr, EDGES: tl.constexpr):
+    head = tl.program_id(2).to(tl.int64)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    here = rows < num_nodes
+    begin = tl.load(indptr + rows, mask=here, other=0)
+    end = tl.load(indptr + rows + 1, mask=here, other=0)
+    acc = tl.zeros([ROWS], tl.float32)
+    message += head * num_slots
+    for first in range(0, tl.max(end - begin, 0), EDGES):
+        slot = begin[:, None] + first + tl.arange(0, EDGES)[None, :]
+        acc += tl.sum(tl.load(message + slot, mask=slot < end[:, None], other=0.0), 1)
+    at = head * num_nodes + rows
+    tl.store(out + at, tl.load(start + at, mask=here, other=0.0) + acc, mask=here)
+
+
+def row_sums(graph: Graph, start: Tensor, message: Tensor, out: Tensor | None = None) -> Tensor:
+    """``start [H, N]`` plus the sum of each row's slots of ``message [H, 2 E]``."""
+    heads, num_nodes = start.shape
+    out = torch.empty_like(start) if out is None else out
+    grid = (-(-num_nodes // 8), 1, heads)
+    launch(
+        row_sums_kernel, grid, start, graph.csr.indptr, start, message, out, num_nodes, 2 * graph.num_edges,
+        ROWS=8, EDGES=64,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,106 @@
+"""How the rows of a graph are dealt to GPU programs: short rows in groups, long rows (hubs) in pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+
+HUB = 512  # a row with more neighbours is cut into pieces: one program would hold up the whole grid
+MANY = 4096  # programs that leave a partial sum each; more only lengthen the final sum
+FEW = 1024  # up to so many partial sums the last program adds them up itself, which saves a launch
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Shape of the block that a program holds: edges x rows x features, and the warps that share it."""
+
+    edges: int
+    rows: int
+    features: int
+    warps: int
+    policy: str = ""  # of the cache, for what is read once: indices and values
+
+
+@lru_cache
+def spmm_tile(num_features: int) -> Tile:
+    """Rows fill the lanes that the features leave free, so that the sum over edges stays inside a thread."""
+    width = feature_width(num_features)
+    rows = max(1, 4 * 32 * 4 // max(width, 4))  # four warps, four features (16 bytes) a lane
+    return Tile(edges=8, rows=min(rows, 64), features=width, warps=4)
+
+
+@lru_cache
+def small_tile(num_features: int) -> Tile:
+    """For graphs that a few hundred programs cover: many rows each, so that few partial sums are left to add up."""
+    width = feature_width(num_features)
+    return Tile(edges=8, rows=min(128, 2048 // max(width, 4)), features=width, warps=16)
+
+
+def sum_block(tile: Tile) -> int:
+    """Partial sums that a program adds at a time: sixteen numbers a thread."""
+    return max(1, min(1024, 16 * 32 * tile.warps // tile.features))
+
+
+def feature_width(num_features: int, widest: int = 128) -> int:
+    return min(1 << max(num_features - 1, 0).bit_length(), widest)
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """Rows by length. ``order`` lists the short ones, group after group, each in the order of the graph.
+
+    ``groups`` holds (first, last, longest) of ``order``: rows of a group have at most ``longest`` neighbours.
+    Hub k is row ``hubs[k]`` and owns the pieces ``piece_start[k]`` to ``piece_start[k + 1]``; piece c covers
+    the slots ``piece_begin[c]`` to ``piece_end[c]``.
+    """
+
+    order: Tensor
+    groups: tuple[tuple[int, int, int], ...]
+    hubs: Tensor
+    piece_start: Tensor
+    piece_begin: Tensor
+    piece_end: Tensor
+    piece_hub: Tensor
+
+    @property
+    def num_hubs(self) -> int:
+        return self.hubs.numel()
+
+    @property
+    def num_pieces(self) -> int:
+        return self.piece_begin.numel()
+
+
+def row_plan(graph: Graph, hub: int = HUB, bounds: tuple[int, ...] = ()) -> RowPlan:
+    """The plan of a graph, made once. ``bounds`` are the group borders below ``hub``; none: one group."""
+    return graph.derived(_build_plan, hub, bounds)
+
+
+def _build_plan(graph: Graph, hub: int, bounds: tuple[int, ...]) -> RowPlan:
+    degree, indptr = graph.degree, graph.csr.indptr
+    borders = torch.tensor([*bounds, hub], device=graph.device)
+    group = torch.bucketize(degree, borders)  # degree <= borders[group]; hubs beyond the last
+    counts = torch.bincount(group, minlength=len(bounds) + 2).tolist()
+    order = torch.argsort(group, stable=True)[: graph.num_nodes - counts[-1]].to(torch.int32)
+    hubs = (degree > hub).nonzero().flatten()
+    pieces = (degree[hubs] + hub - 1) // hub
+    piece_start = torch.cat([pieces.new_zeros(1), pieces.cumsum(0)])
+    piece_hub = torch.repeat_interleave(torch.arange(hubs.numel(), device=graph.device), pieces)
+    part = torch.arange(piece_hub.numel(), device=graph.device) - piece_start[piece_hub]
+    begin = indptr[hubs][piece_hub] + part * hub
+    end = torch.minimum(begin + hub, indptr[hubs + 1][piece_hub])
+    return RowPlan(order, _ranges(counts[:-1], (*bounds, hub)), hubs, piece_start, begin, end, piece_hub)
+
+
+def _ranges(counts: list[int], longest: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    ranges, first = [], 0
+    for count, bound in zip(counts, longest, strict=True):
+        if count:
+            ranges.append((first, first + count, bound))
+        first += count
+    return tuple(ranges)

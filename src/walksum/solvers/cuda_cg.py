@@ -1,0 +1,220 @@
+"""Conjugate gradients on the GPU: every decision falls on the device, the host looks once in a while.
+
+Each column has its own step length and its own state (see kernels/gpu_finish.py). A column that CG's recursion
+claims to be converged freezes; when all columns of a block have, the true residual decides, and those it refutes
+go on from it. Steps launched ahead cost nothing once a block is closed, so nothing is lost by looking seldom.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.kernels import gpu_cg
+from walksum.kernels.gpu_edges import slot_values
+from walksum.kernels.gpu_finish import (
+    BEST,
+    CLOSED,
+    CURVATURE,
+    ERROR,
+    EXHAUSTED,
+    INDEFINITE,
+    LOWEST,
+    NORM,
+    RHO,
+    SCALE,
+    SIZE,
+    STALLED,
+    STATE,
+    STEPS,
+    VERIFY,
+)
+from walksum.kernels.gpu_matrix import Control, Matrix
+from walksum.kernels.gpu_plan import small_tile
+from walksum.precision import Precision
+from walksum.solvers.base import Prepared, Status, default_tol, judge
+from walksum.solvers.cuda_replay import SMALL, Replay
+
+if TYPE_CHECKING:
+    from walksum.solvers.cg import CG
+
+STEPS_AHEAD = 12  # between two looks of the host; even, so that two buffers in turn are back in place
+
+
+class PreparedCudaCG(Prepared):
+    """The ``Prepared`` of :class:`walksum.CG` for a J on the GPU in float32."""
+
+    def __init__(self, J: Precision, solver: CG, storage: torch.dtype = torch.float32):
+        super().__init__(J, solver.name)
+        self.solver = solver
+        self.storage = storage
+        self.tol = default_tol(solver.tol, J.dtype)
+        self.jacobi = solver.preconditioner != "none"  # triangular sweeps are serial: not for a GPU
+        self._system: System | None = None
+
+    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        h = h.contiguous()
+        if 2 * self.J.graph.num_edges * h.size(0) * h.size(2) > SMALL:
+            return self._large(h)
+        # buffers and captured launches serve every J on this graph, whose values are copied in
+        loop = self.J.graph.derived(_small_loop, h.shape, self.storage, self.tol, self.solver.max_steps, self.jacobi)
+        with loop.lock:
+            return loop.solve_for(self.J, h)
+
+    def _large(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if self._system is None:
+            self._system = System(Matrix.of(self.J.graph, self.J.diag, self.J.off, look=True), self.jacobi)
+        return Loop(self._system, h, self.storage, self.tol, self.solver.max_steps).solve()
+
+
+class System:
+    """What CG needs to know of J: its layout, its norm, its preconditioner."""
+
+    def __init__(self, matrix: Matrix, jacobi: bool):
+        self.matrix = matrix
+        self.jacobi = jacobi
+        self.J_norm = torch.empty_like(matrix.diag[:, 0])
+        self.lowest = torch.empty_like(self.J_norm)  # the smallest diagonal entry of each head
+        self.inverse = torch.ones_like(matrix.diag)
+        self.refresh()
+
+    def refresh(self) -> None:
+        self.J_norm.copy_(self.matrix.norm_inf())
+        self.lowest.copy_(self.matrix.diag.amin(1))
+        if self.jacobi:
+            torch.reciprocal(self.matrix.diag, out=self.inverse)
+
+
+class Loop:
+    """The iteration and its vectors for one shape of h."""
+
+    def __init__(self, system: System, h: Tensor, storage: torch.dtype, tol: float, max_steps: int):
+        self.system, self.h = system, h
+        matrix = system.matrix
+        programs = max(matrix.programs(h.size(2)), gpu_cg.update_programs(h.size(1), h.size(2))[0])
+        self.control = Control.for_shape(h.shape, programs, system.J_norm, tol, max_steps)
+        self.mu, self.r, self.q = (torch.empty_like(h) for _ in range(3))
+        self.p = torch.empty_like(h, dtype=storage)
+
+    def start(self) -> None:
+        field, inverse = self.control.scalars, self.system.inverse.unsqueeze(-1)
+        size = self.h.abs().amax(1)
+        # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
+        field.zero_()
+        field[SCALE.value] = torch.where(size > 0, size, 1.0)
+        field[SIZE.value] = (size > 0).to(size.dtype)
+        field[BEST.value] = math.inf
+        field[NORM.value] = self.system.J_norm.unsqueeze(1)
+        field[LOWEST.value] = self.system.lowest.unsqueeze(1)
+        self.mu.zero_()
+        torch.div(self.h, field[SCALE.value].unsqueeze(1), out=self.r)
+        torch.mul(self.r, inverse, out=self.q)
+        self.p.copy_(self.q)
+        field[RHO.value] = self.q.mul_(self.r).sum(1)
+        self.advance()
+
+    def advance(self) -> None:
+        """Some steps, and the verdict on blocks that claim to be done."""
+        matrix, control, inverse = self.system.matrix, self.control, self.system.inverse
+        for _ in range(STEPS_AHEAD):
+            self._step()
+        matrix.product(self.mu, self.r, VERIFY.value, control, self.h, inverse, self.p)
+
+    def _step(self) -> None:
+        control, inverse = self.control, self.system.inverse
+        self.system.matrix.product(self.p, self.q, CURVATURE.value, control)
+        gpu_cg.update(control, self.mu, self.r, self.p, self.q, inverse)
+        gpu_cg.direction(control, self.p, self.r, inverse)
+
+    def solve(self) -> tuple[Tensor, Status, int, float]:
+        self.start()
+        known = self.control.scalars.cpu()
+        while not bool(known[CLOSED.value].all()):
+            self.advance()
+            known = self.control.scalars.cpu()
+        return self._verdict(known)
+
+    def _verdict(self, known: Tensor) -> tuple[Tensor, Status, int, float]:
+        status, steps = self._failure(known), int(known[STEPS.value].max())
+        if status is not None:
+            return torch.full_like(self.mu, torch.nan), status, steps, math.nan
+        residual, state = float(known[ERROR.value].max()), known[STATE.value]
+        stuck = bool((state == STALLED.value).any()) and not bool((state == EXHAUSTED.value).any())
+        otherwise = Status.stalled if stuck else Status.max_steps_reached
+        value = self.mu * self.control.scalars[SCALE.value].unsqueeze(1)
+        return value, judge(residual, self.control.tol, otherwise), steps, residual
+
+    def _failure(self, known: Tensor) -> Status | None:
+        refuted = bool((known[STATE.value] == INDEFINITE.value).any())
+        if not bool(torch.isfinite(known[NORM.value]).all()):
+            return Status.nonfinite
+        if refuted and not bool(torch.isfinite(self.h).all()):
+            return Status.nonfinite
+        if refuted or not bool((known[LOWEST.value] > 0).all()):
+            return Status.not_positive_definite
+        return None
+
+
+class SmallLoop(Loop):
+    """A loop whose launches are captured once and replayed for every J and h of this shape.
+
+    A step is two launches: the product makes the new direction of every neighbour on its way.
+    """
+
+    def __init__(self, graph: Graph, shape: torch.Size, storage: torch.dtype, tol: float, max_steps: int, jacobi: bool):
+        heads, num_nodes, columns = shape
+        self.lock = threading.Lock()
+        self.diag = torch.ones(heads, num_nodes, device=graph.device)
+        self.off = torch.zeros(heads, graph.num_edges, device=graph.device)
+        matrix = Matrix(graph, self.diag, slot_values(graph, self.off), tile=small_tile(columns))
+        super().__init__(System(matrix, jacobi), torch.zeros(shape, device=graph.device), storage, tol, max_steps)
+        self.old = torch.zeros_like(self.p)
+        self.owner: weakref.ref[Precision] | None = None  # whose values are copied in
+        self.begin_with_J = Replay(self._start_with_J, graph.device)
+        self.begin = Replay(self.start, graph.device)
+        self.go_on = Replay(self.advance, graph.device)
+        self.rounds = 0  # beyond the first that the last solve took
+
+    def solve_for(self, J: Precision, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        self.h.copy_(h)
+        if self.owner is not None and self.owner() is J:
+            self.begin()
+        else:
+            self.diag.copy_(J.diag)
+            self.off.copy_(J.off)
+            self.owner = weakref.ref(J)
+            self.begin_with_J()
+        for _ in range(self.rounds):  # solves resemble each other: look only when this one should be done
+            self.go_on()
+        known = self.control.scalars.cpu()
+        while not bool(known[CLOSED.value].all()):
+            self.go_on()
+            known = self.control.scalars.cpu()
+        self.rounds = max(0, math.ceil(float(known[STEPS.value].max()) / STEPS_AHEAD) - 1)
+        return self._verdict(known)
+
+    def _start_with_J(self) -> None:
+        slot_values(self.system.matrix.graph, self.off, out=self.system.matrix.values)
+        self.system.refresh()
+        self.start()
+
+    def _step(self) -> None:
+        if self.p.dtype != torch.float32:  # a rounded direction must be the same for all its readers
+            super()._step()
+            return
+        control, inverse = self.control, self.system.inverse
+        self.old, self.p = self.p, self.old  # STEPS_AHEAD is even: a replay finds them as it left them
+        self.system.matrix.product(
+            self.r, self.q, CURVATURE.value, control, inverse=inverse, direction=self.p, old=self.old
+        )
+        gpu_cg.update(control, self.mu, self.r, self.p, self.q, inverse)
+
+
+def _small_loop(graph: Graph, *key: object) -> SmallLoop:
+    return SmallLoop(graph, *key)  # type: ignore[arg-type]
