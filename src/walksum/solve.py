@@ -56,7 +56,7 @@ def solve(
         mu = _Solve.apply(J.diag, J.off, h, call)
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
-    return mu.view(shape)
+    return mu if mu.shape == shape else mu.view(shape)
 
 
 def explain_solver(J: Precision, h: Tensor) -> Choice:
@@ -88,7 +88,7 @@ class _Call:
     direction: str = "forward"
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
-        return self.report(self.prepared(diag, off)(h.detach())).value
+        return self.report(self.prepared(diag, off)(h.detach(), self.direction)).value
 
     def prepared(self, diag: Tensor, off: Tensor) -> Prepared:
         stamp = (*_identity(diag), *_identity(off))
@@ -100,8 +100,6 @@ class _Call:
         return known[1]
 
     def report(self, solution: Solution) -> Solution:
-        if self.direction != solution.direction:
-            solution = replace(solution, direction=self.direction)
         if self.observe is not None:  # detached: whoever keeps the report must not keep the autograd graph
             self.observe(replace(solution, value=solution.value.detach()))
         if self.on_nonconverged == "raise":
@@ -142,16 +140,16 @@ class _Solve(Function):
         diag, off, mu = ctx.saved_tensors
         needs_diag, needs_off, needs_h, _ = ctx.needs_input_grad
         call, grad = replace(ctx.call, direction="backward"), grads[0].contiguous()
+        d_diag = d_off = None
         if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
-            g, dot = _Solve.apply(diag, off, grad, call), edge_dot
+            g = _Solve.apply(diag, off, grad, call)
+            d_diag = -torch.linalg.vecdot(g, mu) if needs_diag else None
+            d_off = -edge_dot(call.graph, g, mu) if needs_off else None
         else:
-            g, dot = call.run(diag, off, grad), kernels.backend(grad).edge_dot
-        return (
-            torch.linalg.vecdot(g, mu).neg() if needs_diag else None,
-            dot(call.graph, g, mu).neg() if needs_off else None,
-            g if needs_h else None,
-            None,
-        )
+            g = call.run(diag, off, grad)
+            if needs_diag or needs_off:
+                d_diag, d_off = kernels.backend(g).value_gradients(call.graph, g, mu)
+        return d_diag, d_off, g if needs_h else None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, h: Tensor, call: _Call) -> tuple:

@@ -123,3 +123,12 @@ def test_compiling_is_announced_once_and_a_warm_cache_is_silent(tmp_path):
     )
     assert cold.count("walksum: compiling kernels") == 1
     assert "compiling" not in warm
+
+
+@pytest.mark.parametrize("columns", [1, 8, 24, 33, 64])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_value_gradients_equal_the_reference(heads, columns):
+    graph = ws.Graph.from_edge_index(torch.randint(40, (2, 90)), 40)
+    g, mu = (torch.randn(heads, 40, columns, dtype=torch.double) for _ in range(2))
+    for ours, theirs in zip(cpu.value_gradients(graph, g, mu), reference.value_gradients(graph, g, mu), strict=True):
+        torch.testing.assert_close(ours, theirs)

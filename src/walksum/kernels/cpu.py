@@ -39,16 +39,32 @@ def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
 
 def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     """``sum_f a_if b_jf + a_jf b_if`` for every edge: a, b ``[H, N, F]`` -> ``[H, E]``."""
-    out = torch.empty(a.size(0), graph.num_edges, dtype=a.dtype)
-    G, A, B, Y = rows(graph), view(a), view(b), out.numpy()
+    return _edge_dots(graph, _chunked(a, b), a, 1.0)
+
+
+def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
+    """``-g_i . mu_i`` and ``-(g_i . mu_j + g_j . mu_i)``: the gradients of diag ``[H, N]`` and off ``[H, E]``."""
+    cut, diag = _chunked(g, mu), torch.empty(g.shape[:2], dtype=g.dtype)
+    over_columns(_node_dot, g.size(1), g.numel(), *cut, diag.numpy(), -1.0, width=EDGES)
+    return diag, _edge_dots(graph, cut, g, -1.0)
+
+
+def _edge_dots(graph: Graph, cut: tuple, like: Tensor, sign: float) -> Tensor:
+    heads, _, columns = like.shape
+    out = torch.empty(heads, graph.num_edges, dtype=like.dtype)
+    work = 2.0 * graph.num_edges * heads * columns
+    over_columns(_edge_dot, graph.num_edges, work, *cut, out.numpy(), rows(graph).ends, sign, width=EDGES)
+    return out
+
+
+def _chunked(a: Tensor, b: Tensor) -> tuple:
+    """Lanes, both arrays as rows of whole registers ``[H, N chunks, lanes]``, and the number of chunks a node."""
+    A, B = view(a), view(b)
     if A.shape[2] % 8:
         A, B = (np.pad(m, ((0, 0), (0, 0), (0, -m.shape[2] % 8))) for m in (A, B))
     step = 16 if A.shape[2] % 16 == 0 else 8
-    for head in range(a.size(0)):
-        cut = A[head].reshape(-1, step), B[head].reshape(-1, step), A.shape[2] // step
-        args = (WIDTHS[step], *cut, Y[head], G.ends)
-        over_columns(_edge_dot, graph.num_edges, 2.0 * graph.num_edges * a.size(2), *args, width=EDGES)
-    return out
+    shape = len(A), A[0].size // step, step
+    return WIDTHS[step], A.reshape(shape), B.reshape(shape), A.shape[2] // step
 
 
 def norm_inf(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
@@ -85,15 +101,28 @@ def _spmm(lanes, x, y, indptr, indices, edge, off, diag):
 
 
 @jit
-def _edge_dot(start, stop, lanes, a, b, chunks, out, ends):
-    for e in range(start, stop):
-        i, j = ends[0, e] * chunks, ends[1, e] * chunks
-        both = load(lanes, a, i) * load(lanes, b, j)
-        both = fma(load(lanes, a, j), load(lanes, b, i), both)
-        for c in range(1, chunks):
-            both = fma(load(lanes, a, i + c), load(lanes, b, j + c), both)
-            both = fma(load(lanes, a, j + c), load(lanes, b, i + c), both)
-        out[e] = add_up(both)
+def _edge_dot(start, stop, lanes, a, b, chunks, out, ends, sign):
+    for k in range(a.shape[0]):
+        x, y, z = a[k], b[k], out[k]
+        for e in range(start, stop):
+            i, j = ends[0, e] * chunks, ends[1, e] * chunks
+            both = load(lanes, x, i) * load(lanes, y, j)
+            both = fma(load(lanes, x, j), load(lanes, y, i), both)
+            for c in range(1, chunks):
+                both = fma(load(lanes, x, i + c), load(lanes, y, j + c), both)
+                both = fma(load(lanes, x, j + c), load(lanes, y, i + c), both)
+            z[e] = sign * add_up(both)
+
+
+@jit
+def _node_dot(start, stop, lanes, a, b, chunks, out, sign):
+    for k in range(a.shape[0]):
+        x, y, z = a[k], b[k], out[k]
+        for i in range(start, stop):
+            total = load(lanes, x, i * chunks) * load(lanes, y, i * chunks)
+            for c in range(i * chunks + 1, (i + 1) * chunks):
+                total = fma(load(lanes, x, c), load(lanes, y, c), total)
+            z[i] = sign * add_up(total)
 
 
 @jit

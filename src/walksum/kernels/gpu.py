@@ -34,4 +34,9 @@ def backward_error(graph: Graph, diag: Tensor, off: Tensor, mu: Tensor, h: Tenso
     return control.scalars[ERROR.value]
 
 
-__all__ = ["spmm", "edge_dot", "neighbour_sum", "norm_inf", "backward_error"]
+def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
+    """``-g_i . mu_i`` and ``-(g_i . mu_j + g_j . mu_i)``: the gradients of diag ``[H, N]`` and off ``[H, E]``."""
+    return -torch.linalg.vecdot(g, mu), -edge_dot(graph, g, mu)
+
+
+__all__ = ["spmm", "edge_dot", "value_gradients", "neighbour_sum", "norm_inf", "backward_error"]

@@ -22,6 +22,11 @@ def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     return torch.linalg.vecdot(a[:, i], b[:, j]) + torch.linalg.vecdot(a[:, j], b[:, i])
 
 
+def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
+    """``-g_i . mu_i`` and ``-(g_i . mu_j + g_j . mu_i)``: the gradients of diag ``[H, N]`` and off ``[H, E]``."""
+    return -torch.linalg.vecdot(g, mu), -edge_dot(graph, g, mu)
+
+
 def neighbour_sum(graph: Graph, message: Tensor) -> Tensor:
     """Sum of the slots of each row: ``[H, 2E, ...]`` in CSR order -> ``[H, N, ...]``."""
     out = message.new_zeros(message.size(0), graph.num_nodes, *message.shape[2:])

@@ -87,15 +87,15 @@ class Prepared(ABC):
         self.J = J
         self.name = name
 
-    def __call__(self, h: Tensor) -> Solution:
+    def __call__(self, h: Tensor, direction: str = "forward") -> Solution:
         if h.dim() == 2 and self.J.heads == 1:
-            solution = self(h.unsqueeze(0))
+            solution = self(h.unsqueeze(0), direction)
             return replace(solution, value=solution.value.squeeze(0))
         check_h(self.J, h)
         if h.numel() == 0:
-            return Solution(torch.empty_like(h), Status.converged, 0, 0.0, self.name)
+            return Solution(torch.empty_like(h), Status.converged, 0, 0.0, self.name, direction)
         value, status, steps, residual = self.run(h)
-        return Solution(value, status, steps, residual, self.name)
+        return Solution(value, status, steps, residual, self.name, direction)
 
     @abstractmethod
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
