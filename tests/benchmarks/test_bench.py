@@ -261,7 +261,15 @@ def test_smoke_run_and_report(tmp_path, capsys):
     assert {r["contestant"] for r in held["records"]} == {"yardstick", "auto", "cg"}
     assert all(r["seconds"] > 0 and r["error_mu"] < 1e-4 for r in held["records"])
     assert "targets met" in capsys.readouterr().out.splitlines()[-1]
-    assert report.main(["--results", str(tmp_path), "--docs", str(tmp_path / "docs")]) == 0
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n")
+    arguments = ["--results", str(tmp_path), "--docs", str(tmp_path / "docs"), "--readme", str(readme)]
+    assert report.main(arguments) == 0
+    assert report.main(arguments) == 0  # a second time changes nothing
+    assert readme.read_text().startswith("before\n<!-- measured -->\n\n## How fast")
+    assert readme.read_text().endswith("<!-- /measured -->\nafter\n")
+    assert "| tiny (" in readme.read_text()
+    assert "old" not in readme.read_text()
     page = (tmp_path / "docs" / "benchmarks.md").read_text()
     assert "| tiny |" in page
     assert "targets met" in page
