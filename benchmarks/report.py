@@ -32,9 +32,10 @@ factorisation and two solves only.
 MARKS = ("<!-- measured -->", "<!-- /measured -->")
 README_INTRO = """## How fast
 
-Times faster than the paper's algorithm in plain torch, one forward and one backward pass with 64 columns, error at most a few
-1e-6 of a float64 solve. F and L: fixed and learned; PN, DD, Lap: pairwise normal, diagonally dominant, Laplacian. All of it, with
-other solvers and what fell short, in [docs/benchmarks.md](docs/benchmarks.md); `make bench` repeats it.
+Times faster than the paper's algorithm in plain torch: one forward and one backward pass with 64 columns, error at
+most a few 1e-6 of a float64 solve. F and L: fixed and learned; PN, DD, Lap: pairwise normal, diagonally dominant,
+Laplacian. All of it, with other solvers and what fell short, in [docs/benchmarks.md](docs/benchmarks.md);
+`make bench` repeats it.
 """
 
 
