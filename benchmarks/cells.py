@@ -20,9 +20,9 @@ class Effort:
     A yardstick that takes longer than its seconds in a single run is extrapolated.
     """
 
-    budget: float = 3.0
-    yardstick: float = 40.0
-    rounds: int = 15
+    budget: float = 1.0
+    yardstick: float = 8.0
+    rounds: int = 9
 
 
 COUNTED = 2  # columns on which the steps of an unaffordable yardstick are counted
