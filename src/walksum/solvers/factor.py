@@ -17,6 +17,7 @@ from walksum.kernels.parallel import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
+WIDEST = max(WIDTHS)
 FAILURE = {ldl.INDEFINITE: Status.not_positive_definite, ldl.NONFINITE: Status.nonfinite}
 
 
@@ -101,12 +102,14 @@ def as_numpy(tensor: Tensor) -> np.ndarray:
 
 def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number."""
-    threads = 1 if work < WORTH_A_THREAD else torch.get_num_threads()
+    if work < WORTH_A_THREAD:
+        return [kernel(0, units, *args)]
+    threads = torch.get_num_threads()
     return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)))
 
 
 def _blocks(h: np.ndarray) -> tuple[Any, int]:
     """The width of the blocks of columns, and how many there are in all heads."""
     heads, _, columns = h.shape
-    lanes = lanes_for(min(columns, max(WIDTHS)))
+    lanes = lanes_for(min(columns, WIDEST))
     return lanes, heads * -(-columns // (8 * lanes.itemsize))
