@@ -99,7 +99,7 @@ def spmm_rows(
     MODE: tl.constexpr, FUSED: tl.constexpr, LATE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     if FACTOR > 1:  # of F, so that rows are read in vectors
-        F = tl.multiple_of(F, FACTOR)
+        F = F // FACTOR * FACTOR
     head = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     if wanted(control, cols, F, MODE):
@@ -187,7 +187,7 @@ def spmm_pieces(
 ):  # fmt: skip
     """One piece of a hub row: its slots dealt to the lanes, their sum filed for :func:`spmm_hubs`."""
     if FACTOR > 1:
-        F = tl.multiple_of(F, FACTOR)
+        F = F // FACTOR * FACTOR
     head, piece = tl.program_id(2).to(tl.int64), tl.program_id(0)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     if wanted(control, cols, F, MODE):
