@@ -64,7 +64,7 @@ class Matrix:
     values: Tensor | None
     constant: Tensor | None = None
     hub: int = HUB
-    by_length: bool = False  # deal rows of similar length to a program
+    by_length: bool = False  # rows of similar length side by side, the longest first
     tile: Tile | None = None
     plan: RowPlan = field(init=False)
 

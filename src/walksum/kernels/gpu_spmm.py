@@ -122,7 +122,7 @@ def spmm_rows(
             rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
             here = rows < num_rows
             if ORDERED:
-                rows = tl.load(order + rows, mask=here, other=0)
+                rows = tl.load(order + num_rows - 1 - rows, mask=here, other=0)  # the longest first
             begin = tl.load(indptr + rows, mask=here, other=0)
             end = tl.load(indptr + rows + 1, mask=here, other=0)
             here = here & (end - begin <= hub)

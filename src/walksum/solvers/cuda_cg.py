@@ -181,7 +181,7 @@ class SmallLoop(Loop):
         self.lock = threading.Lock()
         self.diag = torch.ones(heads, num_nodes, device=graph.device)
         self.off = torch.zeros(heads, graph.num_edges, device=graph.device)
-        matrix = Matrix(graph, self.diag, slot_values(graph, self.off), tile=small_tile(columns))
+        matrix = Matrix(graph, self.diag, slot_values(graph, self.off), by_length=True, tile=small_tile(columns))
         h = torch.zeros(shape, device=graph.device)
         super().__init__(System(matrix, jacobi), h, storage, tol, aim, max_steps)
         self.old = torch.zeros_like(self.p)
