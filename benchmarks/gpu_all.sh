@@ -6,16 +6,16 @@ out=$1
 mkdir -p "$out"
 export PYTHONPATH=src:.:.carry/pytest${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 export WALKSUM_DATA=${WALKSUM_DATA:-.carry/data} WALKSUM_CACHE=${WALKSUM_CACHE:-/tmp/walksum}
-gpu_tests() { timeout 110 python3 -m pytest -q -m gpu -W default -p no:cacheprovider "$@"; }
+gpu_tests() { timeout 90 python3 -m pytest -q -m gpu -W default -p no:cacheprovider "$@"; }
 gpu_tests tests/kernels/test_gpu.py >"$out/test_kernels.log" 2>&1 &
 gpu_tests tests/solvers/test_cuda.py -k "cg or buffers" >"$out/test_cg.log" 2>&1 &
 gpu_tests tests/solvers/test_cuda.py -k "not (cg or buffers)" >"$out/test_gabp.log" 2>&1 &
 wait
 tail -n 2 "$out"/test_*.log
 if [ "${TUNE:-1}" != 0 ]; then
-  timeout 150 python3 -m benchmarks.gpu_tune --out "$out" --seconds 120 >"$out/gpu_tune.log" 2>&1
+  timeout 120 python3 -m benchmarks.gpu_tune --out "$out" --seconds 95 >"$out/gpu_tune.log" 2>&1
   grep -v "^  rows up to" "$out/gpu_tune.log" | tail -n 70
 fi
-timeout "${BENCH:-290}" python3 -m benchmarks.gpu --fresh --seconds $((${BENCH:-290} - 60)) --out "$out/gpu.json" \
+timeout "${BENCH:-270}" python3 -m benchmarks.gpu --fresh --seconds $((${BENCH:-270} - 60)) --out "$out/gpu.json" \
   >"$out/gpu_bench.log" 2>&1
 grep -v "^\s*$" "$out/gpu_bench.log" | tail -n 40
