@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Tests and measures the GPU path on a machine with a CUDA device: bash benchmarks/gpu_all.sh FOLDER
-# Tests run side by side with processes that only compile, so that the measurements after them need not.
+# Tests, tunes and measures the GPU path on a machine with a CUDA device: bash benchmarks/gpu_all.sh FOLDER
+# Every part has its own limit and leaves what it has found; TUNE=0 leaves out the sweeps.
 set -u
 out=$1
 mkdir -p "$out"
-export PYTHONPATH=src:.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
-gpu_tests() { python3 -m pytest -m gpu -W default -p no:cacheprovider "$@"; }
+export PYTHONPATH=src:.:.carry/pytest${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+export WALKSUM_DATA=${WALKSUM_DATA:-.carry/data} WALKSUM_CACHE=${WALKSUM_CACHE:-/tmp/walksum}
+gpu_tests() { timeout 90 python3 -m pytest -q -m gpu -W default -p no:cacheprovider "$@"; }
 gpu_tests tests/kernels/test_gpu.py >"$out/test_kernels.log" 2>&1 &
 gpu_tests tests/solvers/test_cuda.py -k "cg or buffers" >"$out/test_cg.log" 2>&1 &
 gpu_tests tests/solvers/test_cuda.py -k "not (cg or buffers)" >"$out/test_gabp.log" 2>&1 &
-for k in $(seq 0 10); do
-  python3 -m benchmarks.gpu_probe --warm "$k/11" --out "$out" >>"$out/warm.log" 2>&1 &
-done
 wait
-grep warmed "$out/warm.log" | sort | tail -n 3
-python3 -m benchmarks.gpu_probe --out "$out" --budget "${BUDGET:-330}" 2>&1 | tee "$out/gpu_probe.log"
-grep -c Error "$out/warm.log"
-tail -n 12 "$out"/test_*.log
+tail -n 2 "$out"/test_*.log
+if [ "${TUNE:-1}" != 0 ]; then
+  timeout 120 python3 -m benchmarks.gpu_tune --out "$out" --seconds 95 >"$out/gpu_tune.log" 2>&1
+  grep -v "^  rows up to" "$out/gpu_tune.log" | tail -n 70
+fi
+timeout "${BENCH:-270}" python3 -m benchmarks.gpu --fresh --seconds $((${BENCH:-270} - 60)) --out "$out/gpu.json" \
+  >"$out/gpu_bench.log" 2>&1
+grep -v "^\s*$" "$out/gpu_bench.log" | tail -n 40

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from walksum import Graph, Precision
 
+LARGE = ("power-law-1m", "wide-2.4m")  # 1M nodes, 20M directed edges, hubs of 19 thousand; 2.4M nodes, 121M
+
 
 def weighted_pairs(weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Endpoints drawn in proportion to ``weight``: expected degrees follow it (Chung and Lu)."""
@@ -56,3 +58,16 @@ def repulsive(graph: Graph, heads: int, seed: int) -> Precision:
     i, j = graph.edges
     diag = torch.full((heads, graph.num_nodes), 0.5, device=graph.device)
     return Precision(graph, diag.index_add_(1, i, off.abs()).index_add_(1, j, off.abs()), off)
+
+
+def large(name: str, device: str, share: float = 1.0) -> Graph:
+    """The graphs of the GPU targets; ``share`` shrinks them."""
+
+    def size(full: float) -> int:
+        return max(20, round(full * share))
+
+    if name == "power-law-1m":
+        return power_law(size(1e6), size(1.006e7), device, 1)
+    if name == "wide-2.4m":
+        return lognormal(size(2.4e6), size(6.06e7), device, 1)
+    raise ValueError(f"name={name!r}; known: {', '.join(LARGE)}")

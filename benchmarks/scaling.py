@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from rich.progress import Progress
 
-from benchmarks import contestants, problems, timing
+import walksum as ws
+from benchmarks import contestants, gpu_graphs, problems, timing
 from benchmarks.records import Record, Store
 
 # device and effort: (edges of the E sweep, edges of the F sweep), ten edges a node
@@ -26,9 +27,15 @@ def sweep(variable: str, device: str, quick: bool) -> Iterator[tuple[int, proble
     many, one = SIZES[device, quick]
     for size in many if variable == "E" else WIDTHS:
         edges, columns = (size, 64) if variable == "E" else (one, size)
-        graph = problems.power_law(edges // 10, edges, SKEW).to(device)
+        graph = _graph(edges, device)
         x = graph.degree.unsqueeze(1)  # the design below does not look at features
         yield size, problems.make("scaling", graph, x, "F-DD", 1, columns)
+
+
+def _graph(edges: int, device: str) -> ws.Graph:
+    if device == "cuda":  # drawn there: seconds instead of minutes
+        return gpu_graphs.power_law(edges // 10, edges, device, 1, SKEW)
+    return problems.power_law(edges // 10, edges, SKEW)
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:

@@ -13,6 +13,7 @@ import walksum
 from walksum import CG, GaBP, Precision, Status
 from walksum.graph import Graph
 from walksum.kernels import gpu_cg, gpu_matrix, gpu_messages
+from walksum.kernels.gpu_plan import Tile, feature_width
 from walksum.solvers import cuda_cg, cuda_gabp
 from walksum.solvers.cuda_cg import PreparedCudaCG
 from walksum.solvers.cuda_gabp import PreparedCudaGaBP
@@ -32,7 +33,13 @@ def device(request, monkeypatch):
     if request.param == "cpu":  # where a launch costs more than a look
         monkeypatch.setattr(cuda_cg, "STEPS_AHEAD", 4)
         monkeypatch.setattr(cuda_gabp, "ROUND", 4)
+        monkeypatch.setattr(gpu_matrix, "spmm_tile", many_rows)  # the interpreter takes its time for every program
+        monkeypatch.setattr(cuda_cg, "small_tile", many_rows)
     return request.param
+
+
+def many_rows(num_features):
+    return Tile(edges=8, rows=8, features=feature_width(num_features), warps=4)
 
 
 def dominant(device, num_nodes=12, num_pairs=30, heads=2, margin=0.3, seed=0):
@@ -79,7 +86,7 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(gpu_cg, "UPDATES", 2)
     monkeypatch.setattr(gpu_messages, "ONE_LAUNCH", -1)
     monkeypatch.setattr(gpu_matrix.Matrix.__init__, "__defaults__", (None, 5, True, None))
-    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), 32, None))
+    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), (32, 64), 2048, 8, None))
 
 
 @pytest.fixture(params=["captured", "captured with hubs", "in pieces"])

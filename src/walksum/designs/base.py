@@ -75,15 +75,25 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
 
 def degree_sum(graph: Graph, strength: Tensor) -> Tensor:
     """Sum of an edge quantity around each node: ``[H, E] -> [H, N]``."""
-    nothing = strength.new_zeros(strength.size(0), graph.num_nodes)
-    return spmm(graph, nothing, strength, torch.ones_like(nothing).unsqueeze(-1)).squeeze(-1)
+    nothing, ones = graph.derived(_constants, strength.size(0), strength.dtype)
+    return spmm(graph, nothing, strength, ones.unsqueeze(-1)).squeeze(-1)
+
+
+def _constants(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    zeros = torch.zeros(heads, graph.num_nodes, dtype=dtype, device=graph.device)
+    return zeros, torch.ones_like(zeros)
+
+
+def ends(graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Node values ``[H, N]`` at both ends of every edge; index_select, for the gradient of indexing sorts."""
+    i, j = graph.edges
+    return values.index_select(1, i), values.index_select(1, j)
 
 
 def normalise(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
     """``D^-1/2 J D^-1/2``; a node whose diagonal is 0 (no edges) gets 1."""
-    root = torch.where(diag > 0, diag, torch.ones_like(diag)).sqrt()
-    i, j = graph.edges
-    return Precision(graph, torch.ones_like(diag), off / root[:, i] / root[:, j])
+    root_i, root_j = ends(graph, torch.where(diag > 0, diag, 1.0).sqrt())
+    return Precision(graph, torch.ones_like(diag), off / root_i / root_j)
 
 
 def relative_weight(graph: Graph, dtype: torch.dtype) -> Tensor | None:

@@ -15,6 +15,7 @@ from walksum.designs.base import (
     Design,
     check_fraction,
     degree_sum,
+    ends,
     need,
     normalise,
     relative_weight,
@@ -119,7 +120,8 @@ class LearnedPairwiseNormal(Design):
         clipped = h.clamp(-LARGEST, LARGEST)
         # a linear map of a concatenation is a sum of two maps: no E x 2F tensor
         own, other = (clipped @ self.own).squeeze(-1) + self.bias, (clipped @ self.other).squeeze(-1)
-        a, c = _confidence(own[:, i] + other[:, j]), _confidence(own[:, j] + other[:, i])
+        (own_i, own_j), (other_i, other_j) = ends(graph, own), ends(graph, other)
+        a, c = _confidence(own_i + other_j), _confidence(own_j + other_i)
         off = self.sign * self.epsilon * (a * c).sqrt() * self.similarity.unit(graph, h)
         weight = relative_weight(graph, h.dtype)
         if weight is not None:

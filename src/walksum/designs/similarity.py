@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from walksum.designs.base import LARGEST
+from walksum.designs.base import LARGEST, ends
 from walksum.graph import Graph
 from walksum.operators import edge_dot
 
@@ -55,10 +55,9 @@ def cosine(graph: Graph, s: Tensor) -> Tensor:
 
 def gaussian(graph: Graph, s: Tensor) -> Tensor:
     """``exp(-|s_i - s_j|^2 / 2)``."""
-    i, j = graph.edges
     s = s.clamp(-LARGEST, LARGEST)
-    square = s.square().sum(-1)
-    distance = square[:, i] + square[:, j] - edge_dot(graph, s, s)
+    square_i, square_j = ends(graph, s.square().sum(-1))
+    distance = square_i + square_j - edge_dot(graph, s, s)
     return (-0.5 * distance).clamp(SMALLEST_EXPONENT, 0).exp()
 
 

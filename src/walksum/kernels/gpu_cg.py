@@ -10,12 +10,26 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walksum.kernels.gpu_finish import ALPHA, BETA, UPDATE, arrive, field, finish, magnitude, store_partial, wanted
+from walksum.kernels.gpu_finish import (
+    ALPHA,
+    BETA,
+    SCALE,
+    SIZES,
+    START,
+    UPDATE,
+    arrive,
+    field,
+    finish,
+    magnitude,
+    store_partial,
+    wanted,
+)
 from walksum.kernels.gpu_launch import launch
 from walksum.kernels.gpu_matrix import Control
 from walksum.kernels.gpu_plan import FEW, Tile, feature_width, sum_block
 
 UPDATES = 2048  # programs of the vector kernels at most
+FEWER = 256  # where as many rows do not fill them: their sums are then added up without another launch
 
 
 @triton.jit(do_not_specialize=["num_nodes", "turns", "count", "max_steps"])
@@ -28,9 +42,9 @@ def update_kernel(
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     if wanted(control, cols, F, UPDATE):
         alpha = tl.load(field(control, ALPHA, F) + cols, mask=cols < F, other=0.0)[None, :]
-        dot = tl.zeros([WIDTH], tl.float32)
-        r_max = tl.zeros([WIDTH], tl.float32)
-        mu_max = tl.zeros([WIDTH], tl.float32)
+        dot = tl.zeros([ROWS, WIDTH], tl.float32)
+        r_max = tl.zeros([ROWS, WIDTH], tl.float32)
+        mu_max = tl.zeros([ROWS, WIDTH], tl.float32)
         for turn in range(turns):
             rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
             mask = (rows < num_nodes)[:, None] & (cols < F)[None, :]
@@ -41,15 +55,63 @@ def update_kernel(
             z = new_r * tl.load(inverse + head * num_nodes + rows, mask=rows < num_nodes, other=0.0)[:, None]
             tl.store(mu + at, new_mu, mask=mask)
             tl.store(r + at, new_r, mask=mask)
-            dot += tl.sum(new_r * z, 0)
-            r_max = tl.maximum(r_max, tl.max(magnitude(new_r), 0))
-            mu_max = tl.maximum(mu_max, tl.max(magnitude(new_mu), 0))
-        store_partial(partial, 0, tl.program_id(0), dot, cols, F, count)
-        store_partial(partial, 1, tl.program_id(0), r_max, cols, F, count)
-        store_partial(partial, 2, tl.program_id(0), mu_max, cols, F, count)
+            dot += new_r * z
+            r_max = tl.maximum(r_max, magnitude(new_r))
+            mu_max = tl.maximum(mu_max, magnitude(new_mu))
+        store_partial(partial, 0, tl.program_id(0), tl.sum(dot, 0), cols, F, count)
+        store_partial(partial, 1, tl.program_id(0), tl.max(r_max, 0), cols, F, count)
+        store_partial(partial, 2, tl.program_id(0), tl.max(mu_max, 0), cols, F, count)
         if FINISH:  # noqa: SIM102
             if arrive(counter, count):
                 finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK, UPDATE)
+
+
+@triton.jit(do_not_specialize=["num_nodes", "turns", "count"])
+def sizes_kernel(
+    h, control, partial, counter, J_norm, num_nodes, F, turns, count,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, FINISH: tl.constexpr,
+):  # fmt: skip
+    """The largest entry of every column of h, and the scalars a solve begins with."""
+    head = tl.program_id(2).to(tl.int64)
+    cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    largest = tl.zeros([ROWS, WIDTH], tl.float32)
+    for turn in range(turns):
+        rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
+        mask = (rows < num_nodes)[:, None] & (cols < F)[None, :]
+        at = (head * num_nodes + rows)[:, None] * F + cols[None, :]
+        largest = tl.maximum(largest, magnitude(tl.load(h + at, mask=mask, other=0.0)))
+    store_partial(partial, 1, tl.program_id(0), tl.max(largest, 0), cols, F, count)
+    store_partial(partial, 2, tl.program_id(0), tl.zeros([WIDTH], tl.float32), cols, F, count)
+    if FINISH:  # noqa: SIM102
+        if arrive(counter, count):
+            finish(control, partial, J_norm, cols, F, count, 0.0, 0, BLOCK, SIZES)
+
+
+@triton.jit(do_not_specialize=["num_nodes", "turns", "count"])
+def start_kernel(
+    h, mu, r, p, inverse, control, partial, counter, J_norm, num_nodes, F, turns, count,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, FINISH: tl.constexpr,
+):  # fmt: skip
+    """mu = 0, r = h in units of its columns' sizes, p = z, and r . z."""
+    head = tl.program_id(2).to(tl.int64)
+    cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
+    scale = tl.load(field(control, SCALE, F) + cols, mask=cols < F, other=1.0)[None, :]
+    dot = tl.zeros([ROWS, WIDTH], tl.float32)
+    for turn in range(turns):
+        rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
+        mask = (rows < num_nodes)[:, None] & (cols < F)[None, :]
+        at = (head * num_nodes + rows)[:, None] * F + cols[None, :]
+        first_r = tl.load(h + at, mask=mask, other=0.0) / scale
+        z = first_r * tl.load(inverse + head * num_nodes + rows, mask=rows < num_nodes, other=0.0)[:, None]
+        tl.store(mu + at, tl.zeros_like(z), mask=mask)
+        tl.store(r + at, first_r, mask=mask)
+        tl.store(p + at, z.to(p.dtype.element_ty), mask=mask)
+        dot += first_r * z
+    store_partial(partial, 0, tl.program_id(0), tl.sum(dot, 0), cols, F, count)
+    if FINISH:  # noqa: SIM102
+        if arrive(counter, count):
+            finish(control, partial, J_norm, cols, F, count, 0.0, 0, BLOCK, START)
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
@@ -71,7 +133,7 @@ def direction_kernel(p, r, inverse, control, num_nodes, F, ROWS: tl.constexpr, W
 def update_programs(num_nodes: int, columns: int) -> tuple[int, int]:
     """Programs, and row groups that each of them takes in turn."""
     groups = -(-num_nodes // _tile(columns).rows)
-    turns = -(-groups // UPDATES)
+    turns = -(-groups // (UPDATES if groups > UPDATES else FEWER))
     return -(-groups // turns), turns
 
 
@@ -79,14 +141,30 @@ def update(control: Control, mu: Tensor, r: Tensor, p: Tensor, q: Tensor, invers
     heads, num_nodes, F = mu.shape
     tile = _tile(F)
     count, turns = update_programs(num_nodes, F)
-    inside = count <= FEW
+    inside = count <= FEW * sum_block(tile)
     launch(
         update_kernel, (count, -(-F // tile.features), heads), mu, mu, r, p, q, inverse, control.scalars,
-        control.partial, control.counter, control.J_norm, num_nodes, F, turns, count, control.tol, control.max_steps,
+        control.partial, control.counter, control.J_norm, num_nodes, F, turns, count, control.aim, control.max_steps,
         warps=tile.warps, ROWS=tile.rows, WIDTH=tile.features, BLOCK=sum_block(tile), FINISH=inside,
     )  # fmt: skip
     if not inside:
         control.finish(UPDATE.value, count, tile.features)
+
+
+def start(control: Control, h: Tensor, mu: Tensor, r: Tensor, p: Tensor, inverse: Tensor) -> None:
+    """Begin a solve of ``h``: the columns' scalars and vectors."""
+    heads, num_nodes, F = mu.shape
+    tile = _tile(F)
+    count, turns = update_programs(num_nodes, F)
+    grid, inside = (count, -(-F // tile.features), heads), count <= FEW * sum_block(tile)
+    shape = {"ROWS": tile.rows, "WIDTH": tile.features, "BLOCK": sum_block(tile), "FINISH": inside}
+    room = (control.scalars, control.partial, control.counter, control.J_norm, num_nodes, F, turns, count)
+    launch(sizes_kernel, grid, h, h, *room, warps=tile.warps, **shape)
+    if not inside:
+        control.finish(SIZES.value, count, tile.features)
+    launch(start_kernel, grid, h, h, mu, r, p, inverse, *room, warps=tile.warps, **shape)
+    if not inside:
+        control.finish(START.value, count, tile.features)
 
 
 def direction(control: Control, p: Tensor, r: Tensor, inverse: Tensor) -> None:

@@ -11,7 +11,7 @@ from walksum.graph import Graph
 from walksum.kernels.gpu_launch import launch
 from walksum.kernels.gpu_plan import feature_width
 
-DOT_EDGES, DOT_WARPS = 32, 4
+DOT_EDGES, DOT_WARPS = 32, 8
 SLOTS = 1024
 
 
@@ -67,7 +67,9 @@ def slot_values(graph: Graph, off: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["num_nodes", "num_slots"])
-def row_sums_kernel(indptr, start, message, out, num_nodes, num_slots, ROWS: tl.constexpr, EDGES: tl.constexpr):
+def row_sums_kernel(
+    indptr, start, message, out, num_nodes, num_slots, ROWS: tl.constexpr, EDGES: tl.constexpr, ABSOLUTE: tl.constexpr
+):
     head = tl.program_id(2).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = rows < num_nodes
@@ -77,18 +79,20 @@ def row_sums_kernel(indptr, start, message, out, num_nodes, num_slots, ROWS: tl.
     message += head * num_slots
     for first in range(0, tl.max(end - begin, 0), EDGES):
         slot = begin[:, None] + first + tl.arange(0, EDGES)[None, :]
-        acc += tl.sum(tl.load(message + slot, mask=slot < end[:, None], other=0.0), 1)
+        value = tl.load(message + slot, mask=slot < end[:, None], other=0.0)
+        acc += tl.sum(tl.abs(value) if ABSOLUTE else value, 1)
     at = head * num_nodes + rows
-    tl.store(out + at, tl.load(start + at, mask=here, other=0.0) + acc, mask=here)
+    first = tl.load(start + at, mask=here, other=0.0)
+    tl.store(out + at, (tl.abs(first) if ABSOLUTE else first) + acc, mask=here)
 
 
-def row_sums(graph: Graph, start: Tensor, message: Tensor, out: Tensor | None = None) -> Tensor:
-    """``start [H, N]`` plus the sum of each row's slots of ``message [H, 2 E]``."""
+def row_sums(graph: Graph, start: Tensor, message: Tensor, out: Tensor | None = None, absolute: bool = False) -> Tensor:
+    """``start [H, N]`` plus the sum of each row's slots of ``message [H, 2 E]``; ``absolute``: of magnitudes."""
     heads, num_nodes = start.shape
     out = torch.empty_like(start) if out is None else out
     grid = (-(-num_nodes // 8), 1, heads)
     launch(
         row_sums_kernel, grid, start, graph.csr.indptr, start, message, out, num_nodes, 2 * graph.num_edges,
-        ROWS=8, EDGES=64,
+        ROWS=8, EDGES=64, ABSOLUTE=absolute,
     )  # fmt: skip
     return out

@@ -39,6 +39,8 @@ CURVATURE = tl.constexpr(1)  # p . J p
 RESIDUAL = tl.constexpr(2)  # max |h - J mu| and max |mu|, nothing stored
 VERIFY = tl.constexpr(3)  # the same, and CG goes on from the true residual where it must
 UPDATE = tl.constexpr(4)
+SIZES = tl.constexpr(5)  # max |h|: a solve begins
+START = tl.constexpr(6)  # the first r . z
 
 
 @triton.jit
@@ -51,7 +53,7 @@ def field(control, which: tl.constexpr, F):
 def wanted(control, cols, F, MODE: tl.constexpr):
     """Whether this block of columns has work of this kind."""
     run = tl.program_id(0) >= 0
-    if MODE != PLAIN and MODE != RESIDUAL:
+    if MODE == CURVATURE or MODE == UPDATE or MODE == VERIFY:  # noqa: SIM109
         state = tl.load(field(control, STATE, F) + cols, mask=cols < F, other=2)
         run = tl.max((state == ACTIVE).to(tl.int32), 0) > 0
         if MODE == VERIFY:
@@ -85,16 +87,17 @@ def store_partial(partial, k: tl.constexpr, at, value, cols, F, count):
 
 
 @triton.jit
-def totals(partial, cols, F, count, BLOCK: tl.constexpr, SUM: tl.constexpr, LARGEST: tl.constexpr):
-    """Over all programs, always in the same order: the sum of the first number, the largest of the other two."""
+def totals(partial, cols, F, count, begin, end, BLOCK: tl.constexpr, SUM: tl.constexpr, LARGEST: tl.constexpr):
+    """Over programs begin to end of count, always in the same order: the sum of the first number, the largest of the
+    other two."""
     size = tl.num_programs(2).to(tl.int64) * count * F
     partial += tl.program_id(2).to(tl.int64) * count * F
     dot = tl.zeros_like(cols).to(tl.float32)
     r_max = tl.zeros_like(cols).to(tl.float32)
     mu_max = tl.zeros_like(cols).to(tl.float32)
-    for first in range(0, count, BLOCK):
+    for first in range(begin, end, BLOCK):
         row = first + tl.arange(0, BLOCK)
-        mask = (row < count)[:, None] & (cols < F)[None, :]
+        mask = (row < end)[:, None] & (cols < F)[None, :]
         at = partial + row[:, None] * F + cols[None, :]
         # past the first-level cache: other processors have just written these
         if SUM:
@@ -112,14 +115,33 @@ def finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK: tl.c
         finish_curvature(control, partial, cols, F, count, BLOCK)
     elif MODE == UPDATE:
         finish_update(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK)
+    elif MODE == SIZES:
+        finish_sizes(control, partial, cols, F, count, BLOCK)
+    elif MODE == START:
+        rho, _, _ = totals(partial, cols, F, count, 0, count, BLOCK, True, False)
+        tl.store(field(control, RHO, F) + cols, rho, mask=cols < F)
     else:
         finish_residual(control, partial, J_norm, cols, F, count, tol, BLOCK, MODE)
 
 
 @triton.jit
+def finish_sizes(control, partial, cols, F, count, BLOCK: tl.constexpr):
+    live = cols < F
+    _, largest, nothing = totals(partial, cols, F, count, 0, count, BLOCK, False, True)
+    tl.store(field(control, SCALE, F) + cols, tl.where(largest > 0, largest, 1.0), mask=live)
+    tl.store(field(control, SIZE, F) + cols, tl.where(largest > 0, 1.0, 0.0), mask=live)
+    tl.store(field(control, STATE, F) + cols, nothing, mask=live)  # ACTIVE
+    tl.store(field(control, BETA, F) + cols, nothing, mask=live)
+    tl.store(field(control, ERROR, F) + cols, nothing, mask=live)
+    tl.store(field(control, BEST, F) + cols, nothing + float("inf"), mask=live)
+    tl.store(field(control, STEPS, F) + cols, nothing, mask=live)
+    tl.store(field(control, CLOSED, F) + cols, nothing, mask=live)
+
+
+@triton.jit
 def finish_curvature(control, partial, cols, F, count, BLOCK: tl.constexpr):
     live = cols < F
-    curvature, _, _ = totals(partial, cols, F, count, BLOCK, True, False)
+    curvature, _, _ = totals(partial, cols, F, count, 0, count, BLOCK, True, False)
     rho = tl.load(field(control, RHO, F) + cols, mask=live, other=0.0)
     state = tl.load(field(control, STATE, F) + cols, mask=live, other=2)
     active = state == ACTIVE
@@ -133,7 +155,7 @@ def finish_curvature(control, partial, cols, F, count, BLOCK: tl.constexpr):
 @triton.jit
 def finish_update(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK: tl.constexpr):
     live = cols < F
-    rho_new, r_max, mu_max = totals(partial, cols, F, count, BLOCK, True, True)
+    rho_new, r_max, mu_max = totals(partial, cols, F, count, 0, count, BLOCK, True, True)
     rho = tl.load(field(control, RHO, F) + cols, mask=live, other=0.0)
     state = tl.load(field(control, STATE, F) + cols, mask=live, other=2)
     size = tl.load(field(control, SIZE, F) + cols, mask=live, other=0.0)
@@ -154,7 +176,7 @@ def finish_update(control, partial, J_norm, cols, F, count, tol, max_steps, BLOC
 @triton.jit
 def finish_residual(control, partial, J_norm, cols, F, count, tol, BLOCK: tl.constexpr, MODE: tl.constexpr):
     live = cols < F
-    rho, r_max, mu_max = totals(partial, cols, F, count, BLOCK, MODE == VERIFY, True)
+    rho, r_max, mu_max = totals(partial, cols, F, count, 0, count, BLOCK, MODE == VERIFY, True)
     size = tl.load(field(control, SIZE, F) + cols, mask=live, other=0.0)
     scale = tl.load(J_norm + tl.program_id(2)) * mu_max + size
     error = tl.where(r_max == 0, 0.0, r_max / tl.where(scale == 0, 1.0, scale))
@@ -179,10 +201,23 @@ def judge_claims(control, rho, error, cols, F, tol):
     tl.store(field(control, CLOSED, F) + cols, tl.zeros_like(state) + (1 - go_on), mask=live)
 
 
-@triton.jit(do_not_specialize=["count", "max_steps"])
+@triton.jit(do_not_specialize=["count", "share", "max_steps"])
 def finish_kernel(
-    control, partial, J_norm, F, count, tol, max_steps, BLOCK: tl.constexpr, WIDTH: tl.constexpr, MODE: tl.constexpr
-):
+    control, partial, sums, counter, J_norm, F, count, share, tol, max_steps,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, MODE: tl.constexpr,
+):  # fmt: skip
+    """Each program adds up its share of the partial results; the last one finishes what they found."""
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     if wanted(control, cols, F, MODE):
-        finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK, MODE)
+        part, parts = tl.program_id(0), tl.num_programs(0)
+        begin = part * share
+        end = tl.minimum(begin + share, count)
+        dot, r_max, mu_max = totals(
+            partial, cols, F, count, begin, end, BLOCK, MODE != RESIDUAL and MODE != SIZES,
+            MODE != CURVATURE and MODE != START,
+        )  # fmt: skip
+        store_partial(sums, 0, part, dot, cols, F, parts)
+        store_partial(sums, 1, part, r_max, cols, F, parts)
+        store_partial(sums, 2, part, mu_max, cols, F, parts)
+        if arrive(counter, parts):
+            finish(control, sums, J_norm, cols, F, parts, tol, max_steps, BLOCK, MODE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -9,10 +10,12 @@ from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.kernels.gpu_edges import row_sums, slot_values
-from walksum.kernels.gpu_finish import FIELDS, PLAIN, RESIDUAL, finish_kernel
+from walksum.kernels.gpu_finish import FIELDS, PLAIN, RESIDUAL, UPDATE, finish_kernel
 from walksum.kernels.gpu_launch import launch
 from walksum.kernels.gpu_plan import FEW, HUB, MANY, RowPlan, Tile, row_plan, spmm_tile, sum_block
 from walksum.kernels.gpu_spmm import spmm_hubs, spmm_pieces, spmm_rows
+
+SUMS = 128  # programs that add up partial sums
 
 
 @dataclass
@@ -21,27 +24,34 @@ class Control:
 
     scalars: Tensor  # [FIELDS, H, F]
     partial: Tensor  # [3, H, programs, F]
+    sums: Tensor  # [3, H, SUMS, F]
     counter: Tensor
     J_norm: Tensor  # [H]
-    tol: float
+    tol: float  # that the true residual must reach
     max_steps: int
+    aim: float  # that the recursion of a solver goes down to
 
     @classmethod
-    def for_shape(cls, shape: torch.Size, programs: int, J_norm: Tensor, tol: float, max_steps: int) -> Control:
+    def for_shape(
+        cls, shape: torch.Size, programs: int, J_norm: Tensor, tol: float, max_steps: int, aim: float | None = None
+    ) -> Control:
         heads, _, columns = shape
         scalars = J_norm.new_zeros(FIELDS, heads, columns)
         partial = J_norm.new_empty(3, heads, programs, columns)
+        sums = J_norm.new_empty(3, heads, min(SUMS, programs), columns)
         counter = torch.zeros(heads * columns, dtype=torch.int32, device=J_norm.device)
-        return cls(scalars, partial, counter, J_norm, tol, max_steps)
+        return cls(scalars, partial, sums, counter, J_norm, tol, max_steps, tol if aim is None else aim)
 
     def finish(self, mode: int, count: int, width: int) -> None:
         """Add up the partial sums in a kernel of its own, wide enough for thousands of them."""
         heads, columns = self.scalars.shape[1:]
-        block = max(16, min(256, 16384 // width))
-        grid = (1, -(-columns // width), heads)
+        block = max(16, min(256, 4096 // width))
+        share = -(-count // min(SUMS, -(-count // (2 * block))))
+        grid = (-(-count // share), -(-columns // width), heads)
+        tol = self.aim if mode == UPDATE.value else self.tol
         launch(
-            finish_kernel, grid, self.scalars, self.scalars, self.partial, self.J_norm, columns, count, self.tol,
-            self.max_steps, warps=8, BLOCK=block, WIDTH=width, MODE=mode,
+            finish_kernel, grid, self.scalars, self.scalars, self.partial, self.sums, self.counter, self.J_norm,
+            columns, count, share, tol, self.max_steps, warps=8, BLOCK=block, WIDTH=width, MODE=mode,
         )  # fmt: skip
 
 
@@ -54,7 +64,7 @@ class Matrix:
     values: Tensor | None
     constant: Tensor | None = None
     hub: int = HUB
-    by_length: bool = False  # deal rows of similar length to a program
+    by_length: bool = False  # rows of similar length side by side, the longest first
     tile: Tile | None = None
     plan: RowPlan = field(init=False)
 
@@ -70,14 +80,14 @@ class Matrix:
             return cls(graph, diag, None, off[:, 0].contiguous())
         return cls(graph, diag, slot_values(graph, off))
 
-    def norm_inf(self) -> Tensor:
+    def norm_inf(self, out: Tensor | None = None) -> Tensor:
         """``|J|_inf`` of each head, ``[H]``; NaN and infinity survive."""
         if self.values is not None:
-            rows = row_sums(self.graph, self.diag.abs(), self.values.abs())
+            rows = row_sums(self.graph, self.diag, self.values, absolute=True)
         else:
             assert self.constant is not None
             rows = self.diag.abs() + self.constant.abs().unsqueeze(1) * self.graph.degree
-        return rows.amax(1)
+        return torch.amax(rows, 1, out=out)
 
     def programs(self, columns: int) -> int:
         """How many partial sums :meth:`product` leaves in a counting mode."""
@@ -112,15 +122,17 @@ class Matrix:
         scalars, partial, counter, J_norm, tol, max_steps = _parts(control, x)
         programs, turns, num_rows = self._rows(F, counting)
         count = programs + plan.num_hubs
-        inside = counting and plan.num_hubs == 0 and count <= FEW
+        inside = counting and plan.num_hubs == 0 and count <= FEW * sum_block(tile)
         csr, weighted, num_slots = self.graph.csr, self.values is not None, 2 * self.graph.num_edges
         shape = {"WIDTH": tile.features, "WEIGHTED": weighted, "MODE": mode, "FUSED": fused}
+        by_edge = {"EDGES": tile.edges, "ROWS": tile.rows, "POLICY": tile.policy, "LATE": tile.late}
+        by_edge["FACTOR"] = math.gcd(F, 16) if F % 16 else 1  # Triton finds 16 itself
         if plan.num_hubs:  # first: they take longest
             pieces = x.new_empty(heads, plan.num_pieces, F, dtype=torch.float32)
             launch(
                 spmm_pieces, (plan.num_pieces, blocks, heads), x, csr.indices, values, x, inverse, old, scalars, pieces,
                 plan.piece_begin, plan.piece_end, num_nodes, num_slots, plan.num_pieces, F,
-                warps=tile.warps, EDGES=tile.edges, ROWS=tile.rows, POLICY=tile.policy, **shape,
+                warps=tile.warps, **by_edge, **shape,
             )  # fmt: skip
             launch(
                 spmm_hubs, (plan.num_hubs, blocks, heads), x, plan.hubs, plan.piece_start, pieces, constant, self.diag,
@@ -130,8 +142,8 @@ class Matrix:
         launch(
             spmm_rows, (programs, blocks, heads), x, csr.indptr, csr.indices, values, constant, self.diag, x, out, h,
             inverse, direction, old, scalars, partial, counter, J_norm, plan.order, num_rows, num_nodes, num_slots, F,
-            self.hub, turns, count, tol, max_steps, warps=tile.warps, EDGES=tile.edges, ROWS=tile.rows,
-            POLICY=tile.policy, BLOCK=sum_block(tile), ORDERED=self.by_length, FINISH=inside, **shape,
+            self.hub, turns, count, tol, max_steps, warps=tile.warps, BLOCK=sum_block(tile), ORDERED=self.by_length,
+            FINISH=inside, **by_edge, **shape,
         )  # fmt: skip
         if counting and not inside:
             assert control is not None
@@ -143,8 +155,8 @@ class Matrix:
         rows = (self.tile or spmm_tile(columns)).rows
         num_rows = self.plan.order.numel() if self.by_length else self.graph.num_nodes
         groups = -(-num_rows // rows)
-        turns = max(1, -(-groups // MANY)) if counting else 1
-        return -(-groups // turns), turns, num_rows
+        turns = -(-groups // max(1, MANY // self.diag.size(0))) if counting else 1
+        return -(-groups // max(1, turns)), turns, num_rows
 
 
 def _parts(control: Control | None, like: Tensor) -> tuple:

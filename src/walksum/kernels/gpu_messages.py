@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -15,7 +16,9 @@ from walksum.kernels.gpu_plan import RowPlan, Tile, feature_width, row_plan
 
 GROUPS = (16, 32, 64, 128, 256)  # row lengths that share a tile shape
 HELD = 512  # the longest row whose messages fit into the registers of one program
-NUMBERS = 32  # of them a thread holds
+NUMBERS = (32, 64)  # of them a thread holds: of rows up to SHORT, of longer ones
+SHORT = 64
+FEWEST, MOST = 2048, 8192  # numbers a program holds: short rows share one, long rows are dealt to several by columns
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 
@@ -28,7 +31,9 @@ class Stepper:
     columns: int
     held: int = HELD
     groups: tuple[int, ...] = GROUPS
-    numbers: int = NUMBERS
+    numbers: tuple[int, int] = NUMBERS
+    fewest: int = FEWEST
+    most: int = MOST
     split: bool | None = None  # by row length; None decides by size
     plan: RowPlan | None = field(init=False)
 
@@ -43,9 +48,13 @@ class Stepper:
         return feature_width(self.columns, 64)
 
     def tile(self, edges: int) -> Tile:
-        rows = max(1, 2048 // (edges * self.width))
-        numbers = edges * rows * self.width
-        return Tile(edges, rows, self.width, max(1, min(16, numbers // (32 * self.numbers))))
+        width = min(self.width, max(8, self.most // edges))
+        rows = max(1, self.fewest // (edges * width))
+        held = self.numbers[edges > SHORT]
+        return Tile(edges, rows, width, max(1, min(16, edges * rows * width // (32 * held))))
+
+    def grid(self, tile: Tile, num_rows: int) -> tuple[int, int, int]:
+        return -(-num_rows // tile.rows), -(-self.columns // tile.features), self.heads
 
     def step(
         self,
@@ -70,30 +79,30 @@ class Stepper:
         }
         alpha, mu, change, done = (h if t is None else t for t in (alpha, mu, change, done))
         csr, num_nodes, num_slots = self.graph.csr, self.graph.num_nodes, 2 * self.graph.num_edges
-        blocks, first_change = -(-self.columns // self.width), 0
+        first_change = 0
         if self.plan is not None and self.plan.num_hubs:
             self._hubs(self.plan, gain, h, eta, new_eta, damping, alpha, mu, change, done, send, flags)
-            first_change = self.plan.num_pieces * blocks * self.heads
+            first_change = self.plan.num_pieces * -(-self.columns // self.width) * self.heads
         order = csr.indices if self.plan is None else self.plan.order
         for first, last, longest in self._groups():
             tile = self.tile(longest)
-            grid = (-(-(last - first) // tile.rows), blocks, self.heads)
+            grid = self.grid(tile, last - first)
             launch(
                 gpu_gabp.messages_kernel, grid, h, csr.indptr, csr.reverse, gain, h, alpha, eta, new_eta, mu, change,
                 done, order, first, last - first, num_nodes, num_slots, self.columns, first_change, damping,
-                warps=tile.warps, EDGES=tile.edges, ROWS=tile.rows, WIDTH=self.width, ONE_TILE=self.plan is not None,
+                warps=tile.warps, EDGES=tile.edges, ROWS=tile.rows, WIDTH=tile.features, ONE_TILE=self.plan is not None,
                 ORDERED=self.plan is not None, SEND=send, **flags,
             )  # fmt: skip
-            first_change += grid[0] * blocks * self.heads
+            first_change += math.prod(grid)
 
     def _groups(self) -> tuple[tuple[int, int, int], ...]:
         return ((0, self.graph.num_nodes, 32),) if self.plan is None else self.plan.groups
 
     @property
     def num_changes(self) -> int:
-        planes = -(-self.columns // self.width) * self.heads
-        rows = sum(-(-(last - first) // self.tile(longest).rows) for first, last, longest in self._groups())
-        return planes * (rows + (self.plan.num_pieces if self.plan is not None else 0))
+        rows = sum(math.prod(self.grid(self.tile(longest), last - first)) for first, last, longest in self._groups())
+        pieces = 0 if self.plan is None else self.plan.num_pieces * -(-self.columns // self.width) * self.heads
+        return rows + pieces
 
     def _hubs(
         self, plan: RowPlan, gain: Tensor, h: Tensor, eta: Tensor, new_eta: Tensor, damping: float,

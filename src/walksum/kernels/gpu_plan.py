@@ -10,9 +10,9 @@ from torch import Tensor
 
 from walksum.graph import Graph
 
-HUB = 512  # a row with more neighbours is cut into pieces: one program would hold up the whole grid
-MANY = 4096  # programs that leave a partial sum each; more only lengthen the final sum
-FEW = 1024  # up to so many partial sums the last program adds them up itself, which saves a launch
+HUB = 256  # a row with more neighbours is cut into pieces: one program would hold up the whole grid
+MANY = 65536  # programs that leave a partial sum each; fewer would take too many rows in turn and end unevenly
+FEW = 4  # the last program adds up the partial sums itself, which saves a launch, if it takes so many turns at most
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,25 @@ class Tile:
     features: int
     warps: int
     policy: str = ""  # of the cache, for what is read once: indices and values
+    late: bool = False  # sum over edges once a row, not once a tile: more registers, less waiting among warps
 
 
 @lru_cache
 def spmm_tile(num_features: int) -> Tile:
-    """Rows fill the lanes that the features leave free, so that the sum over edges stays inside a thread."""
+    """One row and one warp a program: rows differ in length, and warps that share a tile wait for each other.
+
+    Narrow rows leave most of a warp idle and programs too short to start one for each, so there a warp takes four.
+    """
     width = feature_width(num_features)
-    rows = max(1, 4 * 32 * 4 // max(width, 4))  # four warps, four features (16 bytes) a lane
-    return Tile(edges=8, rows=min(rows, 64), features=width, warps=4)
+    if width <= 16:
+        return Tile(edges=16, rows=4, features=width, warps=1)
+    return Tile(edges=max(8, min(32, 1024 // width)), rows=1, features=width, warps=1)
 
 
 @lru_cache
 def small_tile(num_features: int) -> Tile:
-    """For graphs that a few hundred programs cover: many rows each, so that few partial sums are left to add up."""
-    width = feature_width(num_features)
-    return Tile(edges=8, rows=min(128, 2048 // max(width, 4)), features=width, warps=16)
+    """For graphs that hardly fill the device, where the longest row and the registers of a program decide."""
+    return spmm_tile(num_features)
 
 
 def sum_block(tile: Tile) -> int:

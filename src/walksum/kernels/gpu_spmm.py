@@ -24,13 +24,17 @@ from walksum.kernels.gpu_finish import (
 def weighted_sum(
     begin, end, stride, indices, values, x, inverse, old, beta, cols, F,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr, FUSED: tl.constexpr,
+    LATE: tl.constexpr,
 ):  # fmt: skip
     """Sum over the slots begin, begin + stride, ... < end of each of ROWS lanes: ``[ROWS, WIDTH]``.
 
     FUSED: of the new direction ``inverse x + beta old`` instead of x.
     """
     longest = tl.max(end - begin, 0)
-    acc = tl.zeros([ROWS, cols.shape[0]], tl.float32)
+    if LATE:  # noqa: SIM108
+        acc = tl.zeros([EDGES, ROWS, cols.shape[0]], tl.float32)
+    else:
+        acc = tl.zeros([ROWS, cols.shape[0]], tl.float32)
     for first in range(0, longest, EDGES * stride):
         slot = begin[None, :] + (first + tl.arange(0, EDGES) * stride)[:, None]
         here = slot < end[None, :]
@@ -44,7 +48,12 @@ def weighted_sum(
         if WEIGHTED:
             weight = tl.load(values + slot, mask=here, other=0.0, eviction_policy=POLICY)
             tile = tile * weight[:, :, None]
-        acc += tl.sum(tile, 0)
+        if LATE:
+            acc += tile
+        else:
+            acc += tl.sum(tile, 0)
+    if LATE:
+        acc = tl.sum(acc, 0)
     return acc
 
 
@@ -87,8 +96,10 @@ def spmm_rows(
     num_rows, num_nodes, num_slots, F, hub, turns, count, tol, max_steps,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     WEIGHTED: tl.constexpr, POLICY: tl.constexpr, ORDERED: tl.constexpr,
-    MODE: tl.constexpr, FUSED: tl.constexpr, FINISH: tl.constexpr,
+    MODE: tl.constexpr, FUSED: tl.constexpr, LATE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
+    if FACTOR > 1:  # of F, so that rows are read in vectors
+        F = F // FACTOR * FACTOR
     head = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     if wanted(control, cols, F, MODE):
@@ -111,13 +122,29 @@ def spmm_rows(
             rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
             here = rows < num_rows
             if ORDERED:
-                rows = tl.load(order + rows, mask=here, other=0)
+                rows = tl.load(order + num_rows - 1 - rows, mask=here, other=0)  # the longest first
             begin = tl.load(indptr + rows, mask=here, other=0)
             end = tl.load(indptr + rows + 1, mask=here, other=0)
             here = here & (end - begin <= hub)
             end = tl.where(here, end, begin)
             acc = weighted_sum(
-                begin, end, 1, indices, values, x, inverse, old, beta, cols, F, EDGES, ROWS, WEIGHTED, POLICY, FUSED
+                begin,
+                end,
+                1,
+                indices,
+                values,
+                x,
+                inverse,
+                old,
+                beta,
+                cols,
+                F,
+                EDGES,
+                ROWS,
+                WEIGHTED,
+                POLICY,
+                FUSED,
+                LATE,
             )
             a, b, c = deliver(
                 rows, here, acc, constant, diag, x, out, h, inverse, direction, old, beta, control, cols, F,
@@ -156,9 +183,11 @@ def report(
 def spmm_pieces(
     indices, values, x, inverse, old, control, pieces, piece_begin, piece_end, num_nodes, num_slots, num_pieces, F,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr,
-    MODE: tl.constexpr, FUSED: tl.constexpr,
+    MODE: tl.constexpr, FUSED: tl.constexpr, LATE: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     """One piece of a hub row: its slots dealt to the lanes, their sum filed for :func:`spmm_hubs`."""
+    if FACTOR > 1:
+        F = F // FACTOR * FACTOR
     head, piece = tl.program_id(2).to(tl.int64), tl.program_id(0)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     if wanted(control, cols, F, MODE):
@@ -171,7 +200,23 @@ def spmm_pieces(
             inverse += head * num_nodes
             old += head * num_nodes * F
         acc = weighted_sum(
-            begin, end, ROWS, indices, values, x, inverse, old, beta, cols, F, EDGES, ROWS, WEIGHTED, POLICY, FUSED
+            begin,
+            end,
+            ROWS,
+            indices,
+            values,
+            x,
+            inverse,
+            old,
+            beta,
+            cols,
+            F,
+            EDGES,
+            ROWS,
+            WEIGHTED,
+            POLICY,
+            FUSED,
+            LATE,
         )
         tl.store(pieces + (head * num_pieces + piece) * F + cols, tl.sum(acc, 0), mask=cols < F)
 

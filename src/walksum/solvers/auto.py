@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from walksum import kernels
 from walksum.graph import Graph
 from walksum.kernels import elimination
 from walksum.precision import Precision
@@ -32,7 +33,7 @@ KEPT = 0.02  # share of its preparation that a fixed J pays in each step
 
 TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
 TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial elimination is tried
-DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU
+DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU that has no kernels of ours
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ def choose(J: Precision, columns: int) -> Choice:
 
 
 def _on_gpu(J: Precision) -> Choice:
-    if J.num_nodes <= DENSE_ON_GPU:
-        return Choice(Dense(), f"{J.num_nodes} nodes: one batched Cholesky is quicker than launching iterations")
+    if not kernels.uses_triton(J.diag) and J.num_nodes <= DENSE_ON_GPU:
+        return Choice(Dense(), f"{J.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch")
     return Choice(CG(), "triangular sweeps are serial, so a GPU iterates")
 
 

@@ -36,7 +36,8 @@ class CG(Solver):
 
     Args:
         tol: backward error to reach; by default 16 machine epsilons, except for "dic" in float32: one epsilon (rounding
-            the exact mu may cost half of it), and steps go on while they improve, down to an eighth.
+            the exact mu may cost half of it), and steps go on while they improve, down to an eighth. On a GPU, too,
+            steps go on below the default, which is then only what the true residual must meet.
         max_steps: give up after this many steps.
         preconditioner: "dic" (diagonal incomplete Cholesky, two to three times fewer steps), "jacobi" or "none".
             DIC exists for every walk-summable J; for another J, and on devices without its sweeps, "dic" falls

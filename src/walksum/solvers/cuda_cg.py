@@ -12,6 +12,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,6 @@ from walksum.graph import Graph
 from walksum.kernels import gpu_cg
 from walksum.kernels.gpu_edges import slot_values
 from walksum.kernels.gpu_finish import (
-    BEST,
     CLOSED,
     CURVATURE,
     ERROR,
@@ -27,9 +27,7 @@ from walksum.kernels.gpu_finish import (
     INDEFINITE,
     LOWEST,
     NORM,
-    RHO,
     SCALE,
-    SIZE,
     STALLED,
     STATE,
     STEPS,
@@ -44,6 +42,7 @@ from walksum.solvers.cuda_replay import SMALL, Replay
 if TYPE_CHECKING:
     from walksum.solvers.cg import CG
 
+AIM = 2**-28  # a thirty-second of float32's epsilon: see PreparedCudaCG
 STEPS_AHEAD = 12  # between two looks of the host; even, so that two buffers in turn are back in place
 
 
@@ -55,6 +54,8 @@ class PreparedCudaCG(Prepared):
         self.solver = solver
         self.storage = storage
         self.tol = default_tol(solver.tol, J.dtype)
+        # a backward error of 16 epsilons may hide a forward error a hundred times larger; a few steps more do not
+        self.aim = self.tol if solver.tol is not None else AIM
         self.jacobi = solver.preconditioner != "none"  # triangular sweeps are serial: not for a GPU
         self._system: System | None = None
 
@@ -63,14 +64,17 @@ class PreparedCudaCG(Prepared):
         if 2 * self.J.graph.num_edges * h.size(0) * h.size(2) > SMALL:
             return self._large(h)
         # buffers and captured launches serve every J on this graph, whose values are copied in
-        loop = self.J.graph.derived(_small_loop, h.shape, self.storage, self.tol, self.solver.max_steps, self.jacobi)
+        knobs = (self.storage, self.tol, self.aim, self.solver.max_steps, self.jacobi)
+        loop = self.J.graph.derived(_small_loop, h.shape, *knobs)
         with loop.lock:
             return loop.solve_for(self.J, h)
 
     def _large(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if self._system is None:
             self._system = System(Matrix.of(self.J.graph, self.J.diag, self.J.off, look=True), self.jacobi)
-        return Loop(self._system, h, self.storage, self.tol, self.solver.max_steps).solve()
+        loop = Loop(self._system, h, self.storage, self.tol, self.aim, self.solver.max_steps)
+        loop.take_J()
+        return loop.solve()
 
 
 class System:
@@ -85,8 +89,8 @@ class System:
         self.refresh()
 
     def refresh(self) -> None:
-        self.J_norm.copy_(self.matrix.norm_inf())
-        self.lowest.copy_(self.matrix.diag.amin(1))
+        self.matrix.norm_inf(out=self.J_norm)
+        torch.amin(self.matrix.diag, 1, out=self.lowest)
         if self.jacobi:
             torch.reciprocal(self.matrix.diag, out=self.inverse)
 
@@ -94,29 +98,22 @@ class System:
 class Loop:
     """The iteration and its vectors for one shape of h."""
 
-    def __init__(self, system: System, h: Tensor, storage: torch.dtype, tol: float, max_steps: int):
+    def __init__(self, system: System, h: Tensor, storage: torch.dtype, tol: float, aim: float, max_steps: int):
         self.system, self.h = system, h
         matrix = system.matrix
         programs = max(matrix.programs(h.size(2)), gpu_cg.update_programs(h.size(1), h.size(2))[0])
-        self.control = Control.for_shape(h.shape, programs, system.J_norm, tol, max_steps)
+        self.control = Control.for_shape(h.shape, programs, system.J_norm, tol, max_steps, aim)
+        self.scale = self.control.scalars[SCALE.value].unsqueeze(1)
         self.mu, self.r, self.q = (torch.empty_like(h) for _ in range(3))
         self.p = torch.empty_like(h, dtype=storage)
 
+    def take_J(self) -> None:
+        """Put what the verdict needs to know of J beside the scalars, to be read back with them."""
+        self.control.scalars[NORM.value] = self.system.J_norm.unsqueeze(1)
+        self.control.scalars[LOWEST.value] = self.system.lowest.unsqueeze(1)
+
     def start(self) -> None:
-        field, inverse = self.control.scalars, self.system.inverse.unsqueeze(-1)
-        size = self.h.abs().amax(1)
-        # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
-        field.zero_()
-        field[SCALE.value] = torch.where(size > 0, size, 1.0)
-        field[SIZE.value] = (size > 0).to(size.dtype)
-        field[BEST.value] = math.inf
-        field[NORM.value] = self.system.J_norm.unsqueeze(1)
-        field[LOWEST.value] = self.system.lowest.unsqueeze(1)
-        self.mu.zero_()
-        torch.div(self.h, field[SCALE.value].unsqueeze(1), out=self.r)
-        torch.mul(self.r, inverse, out=self.q)
-        self.p.copy_(self.q)
-        field[RHO.value] = self.q.mul_(self.r).sum(1)
+        gpu_cg.start(self.control, self.h, self.mu, self.r, self.p, self.system.inverse)
         self.advance()
 
     def advance(self) -> None:
@@ -134,29 +131,32 @@ class Loop:
 
     def solve(self) -> tuple[Tensor, Status, int, float]:
         self.start()
-        known = self.control.scalars.cpu()
-        while not bool(known[CLOSED.value].all()):
+        known = self._look()
+        while not known[CLOSED.value].all():
             self.advance()
-            known = self.control.scalars.cpu()
+            known = self._look()
         return self._verdict(known)
 
-    def _verdict(self, known: Tensor) -> tuple[Tensor, Status, int, float]:
+    def _look(self) -> np.ndarray:
+        """The scalars, on the host: the one point where it waits."""
+        return self.control.scalars.cpu().numpy()
+
+    def _verdict(self, known: np.ndarray) -> tuple[Tensor, Status, int, float]:
         status, steps = self._failure(known), int(known[STEPS.value].max())
         if status is not None:
             return torch.full_like(self.mu, torch.nan), status, steps, math.nan
         residual, state = float(known[ERROR.value].max()), known[STATE.value]
-        stuck = bool((state == STALLED.value).any()) and not bool((state == EXHAUSTED.value).any())
+        stuck = (state == STALLED.value).any() and not (state == EXHAUSTED.value).any()
         otherwise = Status.stalled if stuck else Status.max_steps_reached
-        value = self.mu * self.control.scalars[SCALE.value].unsqueeze(1)
-        return value, judge(residual, self.control.tol, otherwise), steps, residual
+        return self.mu * self.scale, judge(residual, self.control.tol, otherwise), steps, residual
 
-    def _failure(self, known: Tensor) -> Status | None:
+    def _failure(self, known: np.ndarray) -> Status | None:
         refuted = bool((known[STATE.value] == INDEFINITE.value).any())
-        if not bool(torch.isfinite(known[NORM.value]).all()):
+        if not np.isfinite(known[NORM.value]).all():
             return Status.nonfinite
         if refuted and not bool(torch.isfinite(self.h).all()):
             return Status.nonfinite
-        if refuted or not bool((known[LOWEST.value] > 0).all()):
+        if refuted or not (known[LOWEST.value] > 0).all():
             return Status.not_positive_definite
         return None
 
@@ -167,13 +167,23 @@ class SmallLoop(Loop):
     A step is two launches: the product makes the new direction of every neighbour on its way.
     """
 
-    def __init__(self, graph: Graph, shape: torch.Size, storage: torch.dtype, tol: float, max_steps: int, jacobi: bool):
+    def __init__(
+        self,
+        graph: Graph,
+        shape: torch.Size,
+        storage: torch.dtype,
+        tol: float,
+        aim: float,
+        max_steps: int,
+        jacobi: bool,
+    ):
         heads, num_nodes, columns = shape
         self.lock = threading.Lock()
         self.diag = torch.ones(heads, num_nodes, device=graph.device)
         self.off = torch.zeros(heads, graph.num_edges, device=graph.device)
-        matrix = Matrix(graph, self.diag, slot_values(graph, self.off), tile=small_tile(columns))
-        super().__init__(System(matrix, jacobi), torch.zeros(shape, device=graph.device), storage, tol, max_steps)
+        matrix = Matrix(graph, self.diag, slot_values(graph, self.off), by_length=True, tile=small_tile(columns))
+        h = torch.zeros(shape, device=graph.device)
+        super().__init__(System(matrix, jacobi), h, storage, tol, aim, max_steps)
         self.old = torch.zeros_like(self.p)
         self.owner: weakref.ref[Precision] | None = None  # whose values are copied in
         self.begin_with_J = Replay(self._start_with_J, graph.device)
@@ -192,16 +202,17 @@ class SmallLoop(Loop):
             self.begin_with_J()
         for _ in range(self.rounds):  # solves resemble each other: look only when this one should be done
             self.go_on()
-        known = self.control.scalars.cpu()
-        while not bool(known[CLOSED.value].all()):
+        known = self._look()
+        while not known[CLOSED.value].all():
             self.go_on()
-            known = self.control.scalars.cpu()
+            known = self._look()
         self.rounds = max(0, math.ceil(float(known[STEPS.value].max()) / STEPS_AHEAD) - 1)
         return self._verdict(known)
 
     def _start_with_J(self) -> None:
         slot_values(self.system.matrix.graph, self.off, out=self.system.matrix.values)
         self.system.refresh()
+        self.take_J()
         self.start()
 
     def _step(self) -> None:

@@ -75,7 +75,7 @@ def settle_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP
     precisions = Precisions(graph, diag, coupling)
     for _ in range(0, solver.max_steps, ROUND):
         for _ in range(ROUND):
-            precisions.step(solver.damping)
+            precisions.step(float(solver.damping))
         change, size = torch.stack([precisions.change.max(), precisions.alpha.abs().max()]).tolist()
         if not change > 4 * torch.finfo(diag.dtype).eps * size:  # NaN ends it too
             break
@@ -89,6 +89,7 @@ class Loop:
         heads, num_nodes, columns = shape
         self.lock = threading.Lock()
         self.graph, self.solver, self.captured = graph, solver, captured
+        self.damping = float(solver.damping)  # "adaptive" is served elsewhere
         self.stepper = Stepper(graph, heads, columns)
         new = torch.empty(0, device=graph.device).new_empty
         self.h, self.mu = new(shape), new(shape)
@@ -123,9 +124,9 @@ class Loop:
     def _round(self) -> None:
         a, b = self.eta, self.new_eta
         for _ in range(ROUND - 1):
-            self.stepper.step(self.gain, self.h, a, b, self.solver.damping)
+            self.stepper.step(self.gain, self.h, a, b, self.damping)
             a, b = b, a
-        self.stepper.step(self.gain, self.h, a, b, self.solver.damping, alpha=self.alpha, mu=self.mu)
+        self.stepper.step(self.gain, self.h, a, b, self.damping, alpha=self.alpha, mu=self.mu)
         self._measure()
 
     def _measure(self) -> None:
@@ -167,10 +168,8 @@ class JointLoop(Loop):
     def _round(self) -> None:
         a, b = self.eta, self.new_eta
         for _ in range(ROUND):
-            self.precisions.step(self.solver.damping, self.done)
-            self.stepper.step(
-                self.precisions.gain, self.h, a, b, self.solver.damping, change=self.change, done=self.done
-            )
+            self.precisions.step(self.damping, self.done)
+            self.stepper.step(self.precisions.gain, self.h, a, b, self.damping, change=self.change, done=self.done)
             settle(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
             a, b = b, a
 
