@@ -129,6 +129,12 @@ def test_bad_input_says_what_to_do(arguments, message):
         ws.Graph.from_edge_index(*arguments)
 
 
+@pytest.mark.parametrize("edges", [[[1], [0]], [[0], [0]], [[1, 0], [2, 1]], [[0, 0], [1, 1]], [[0], [3]], [[-1], [0]]])
+def test_the_constructor_takes_canonical_edges_only(edges):
+    with pytest.raises(ValueError, match=r"use Graph.from_edge_index"):
+        ws.Graph(torch.tensor(edges), 3)
+
+
 def test_repr_is_short():
     assert repr(path(3)) == "Graph(num_nodes=3, num_edges=2)"
 

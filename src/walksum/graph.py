@@ -46,6 +46,7 @@ class Graph:
     """
 
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
+        _check_canonical(edges, int(num_nodes))
         self.edges = edges
         self.num_nodes = int(num_nodes)
         self.edge_weight = edge_weight
@@ -116,6 +117,18 @@ class Graph:
         weighted = "" if self.edge_weight is None else ", weighted"
         where = "" if self.device.type == "cpu" else f", device='{self.device}'"
         return f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}{weighted}{where})"
+
+
+def _check_canonical(edges: Tensor, num_nodes: int) -> None:
+    """Kernels index memory by these numbers, so wrong ones must not get past the door."""
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:
+        raise ValueError(f"edges has shape {tuple(edges.shape)} and dtype {edges.dtype}; expected int64 [2, E]")
+    if edges.is_meta or edges.size(1) == 0:
+        return
+    i, j = edges
+    key = i * num_nodes + j
+    if not bool((i < j).all() & (i >= 0).all() & (j < num_nodes).all() & (key[1:] > key[:-1]).all()):
+        raise ValueError("edges must be i < j, sorted and without duplicates; use Graph.from_edge_index")
 
 
 def index_dtype(largest: int) -> torch.dtype:
