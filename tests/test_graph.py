@@ -1,4 +1,6 @@
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -87,6 +89,19 @@ def test_structure_is_derived_once_and_moves_along():
     assert graph.to("meta") is moved
     assert graph.to("cpu") is graph
     assert moved.to("cpu") is graph
+
+
+def test_a_graph_nobody_needs_is_gone_at_once():
+    graph = path(5)
+    assert graph.csr is not None
+    assert graph.to("meta").csr is not None
+    alive = weakref.ref(graph)
+    gc.disable()  # no cycle that only the collector could break: GPU memory does not wake it
+    try:
+        del graph
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_a_model_call_reuses_the_graph_of_the_same_tensor_only():

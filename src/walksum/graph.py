@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -51,7 +52,8 @@ class Graph:
         self.num_nodes = int(num_nodes)
         self.edge_weight = edge_weight
         self._derived: dict[Hashable, Any] = {}
-        self._moved: dict[torch.device, Graph] = {edges.device: self}
+        self._moved: dict[torch.device, Graph] = {}  # copies on other devices, kept by the one they come from,
+        self._home: weakref.ref[Graph] = weakref.ref(self)  # which they know weakly: no cycle keeps both alive
         self._lock = threading.RLock()  # the autograd engine derives from its own threads
 
     @classmethod
@@ -101,14 +103,17 @@ class Graph:
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on ``device``, with what was derived so far; moving twice gives the same object."""
         device = torch.empty(0, device=device).device  # "cuda" -> "cuda:0"
-        with self._lock:
-            if device not in self._moved:
+        home = self._home() or self
+        if device in (self.device, home.device):
+            return self if device == self.device else home
+        with home._lock:
+            if device not in home._moved:
                 weight = None if self.edge_weight is None else self.edge_weight.to(device)
                 moved = Graph(self.edges.to(device), self.num_nodes, weight)
-                moved._moved = self._moved
-                self._moved[device] = moved  # before what is derived: a Precision asks for it while moving
+                moved._home = weakref.ref(home)
+                home._moved[device] = moved  # before what is derived: a Precision asks for it while moving
                 moved._derived.update((k, v.to(device)) for k, v in self._derived.items() if hasattr(v, "to"))
-            return self._moved[device]
+            return home._moved[device]
 
     def __reduce__(self) -> tuple:
         return Graph, (self.edges, self.num_nodes, self.edge_weight)  # what is derived can be derived again

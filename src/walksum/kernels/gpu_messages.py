@@ -18,7 +18,7 @@ GROUPS = (16, 32, 64, 128, 256)  # row lengths that share a tile shape
 HELD = 512  # the longest row whose messages fit into the registers of one program
 NUMBERS = (32, 64)  # of them a thread holds: of rows up to SHORT, of longer ones
 SHORT = 64
-FEWEST, MOST = 2048, 8192  # numbers a program holds: short rows share one, long rows are dealt to several by columns
+FEWEST, MOST = 2048, 16384  # numbers a program holds: short rows share one, long rows are dealt to several by columns
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 
