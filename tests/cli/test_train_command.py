@@ -53,7 +53,7 @@ def test_the_saved_model_gives_the_written_score_and_predictions(digits):
     assert float(hit) == pytest.approx(metrics["test"]["GLT"]["mean"])
     low, high = metrics["test"]["GLT"]["low"], metrics["test"]["GLT"]["high"]
     assert low < float(hit) < high
-    rows = list(csv.DictReader((run / "predictions.csv").open()))
+    rows = list(csv.DictReader((run / "predictions.csv").read_text().splitlines()))
     assert [row["prediction"] for row in rows] == [str(k) for k in probability.argmax(1).tolist()]
     written = [[float(row[f"probability_{k}"]) for k in range(10)] for row in rows]
     assert torch.allclose(torch.tensor(written), probability, atol=2e-6)
@@ -85,7 +85,7 @@ def test_a_table_of_strings_and_holes(colour_run):
     assert "note: 6 missing numbers in 'income': training medians were put in" in done.stdout
     assert "2 classes: blue 36, red 28" in done.stdout
     assert "8 are to be predicted" in done.stdout
-    rows = list(csv.DictReader((run / "predictions.csv").open()))
+    rows = list(csv.DictReader((run / "predictions.csv").read_text().splitlines()))
     assert [row["id"] for row in rows] == [f"c{k}" for k in range(72)]
     assert set(rows[0]) == {"id", "prediction", "probability_blue", "probability_red", "confidence"}
     metrics = json.loads((run / "metrics.json").read_text())
@@ -176,13 +176,14 @@ def test_a_pyg_file_trains_without_unpickling(walksum, tmp_path):
 
 def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):
     frame = pd.read_csv(shop / "nodes.csv", dtype=object)
-    frame["part"] = np.array(["train", "val", "test", ""])[np.arange(80) % 4]
+    frame["part"] = np.array(["train", "val", "test", ""])[np.arange(80) // 2 % 4]
     frame.to_csv(tmp_path / "nodes.csv", index=False)
     edges = pd.read_csv(shop / "edges.csv")
     edges["weight"] = np.linspace(0.1, 2, len(edges))
     edges.to_csv(tmp_path / "edges.csv", index=False)
     done = walksum("train", *TABLES, "--target", "colour", "--weight", "weight", "--split", "part",
-                   "--features", "income", "--solver", "cg", "--tensorboard", "--json", *QUICK, cwd=tmp_path)  # fmt: skip
+                   "--features", "income", "--solver", "cg", "--tensorboard", "--json", *QUICK,
+                   cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["data"]["weighted"]
@@ -196,7 +197,7 @@ def test_a_search_is_judged_on_validation(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
     done = walksum("train", *tables, "--search", "4", "--epochs", "8", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert done.stderr.replace("walksum: compiling kernels, once, about 10 s\n", "") == ""
     record = json.loads(done.stdout)
     trials = record["search"]["trials"]
     assert record["search"]["by"] == "TPE (Optuna)"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
-import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -76,10 +75,11 @@ class Reader:
                 skipinitialspace=True,
                 chunksize=rows,
             )
-            for chunk in chunks:
-                yield chunk if columns is None else chunk[list(columns)]
-                if self.on_read is not None and size >= LARGE:
-                    self.on_read(path.name, min(raw.tell(), size), size)
+            with chunks:
+                for chunk in chunks:
+                    yield chunk if columns is None else chunk[list(columns)]
+                    if self.on_read is not None and size >= LARGE:
+                        self.on_read(path.name, min(raw.tell(), size), size)
 
     def _parquet_pieces(self, path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         file, size, done = _parquet(path), path.stat().st_size, 0
@@ -169,7 +169,7 @@ def _separator(path: Path, encoding: str) -> str:
         return "\t"
     with path.open("rb") as raw:
         stream: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-        header = io.TextIOWrapper(stream, encoding, errors="replace").readline()
+        header = stream.readline().decode(encoding, "replace")
     return max(",;\t", key=header.count)
 
 
