@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ def check_model(name: str) -> None:
 
 def save_any(model: nn.Module, folder: Path, config: dict[str, Any]) -> None:
     """``config``: the arguments of :func:`make_baseline` for a model that is not a GLT."""
-    if isinstance(model, GLT):
-        model.save(folder)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: value.detach().contiguous() for name, value in model.state_dict().items()}, folder / WEIGHTS)
+    try:
+        if isinstance(model, GLT):
+            model.save(folder)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({name: value.detach().contiguous() for name, value in model.state_dict().items()}, folder / WEIGHTS)
+    except SafetensorError as error:  # a full disk, in safetensors' words
+        raise OSError(errno.EIO, str(error), str(folder)) from error
     (folder / CONFIG).write_text(json.dumps({"format": FORMAT, **config}, indent=2))
 
 

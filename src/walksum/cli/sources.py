@@ -27,17 +27,22 @@ def read_problem(
     from walksum.data.problem import from_data
     from walksum.data.tables import Reader
 
-    given = [name for name, value in (("--dataset", dataset), ("--nodes", nodes), ("--graph", graph)) if value]
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} were given; name the data in one way")
-    if (nodes is None) != (edges is None):
-        raise ValueError("--nodes and --edges belong together; give both tables")
+    check_sources(dataset, nodes, edges, graph)
     if graph is not None:
         return read_graph(graph, columns)
     if nodes is None or edges is None:
         name = dataset or "digits"
         return from_data(name, load(name, root))
     return read_tables(nodes, edges, columns, Reader(encoding, on_read))
+
+
+def check_sources(dataset: str | None, nodes: Path | None, edges: Path | None, graph: Path | None) -> None:
+    """Refuse data named twice or by halves."""
+    given = [name for name, value in (("--dataset", dataset), ("--nodes", nodes), ("--graph", graph)) if value]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} were given; name the data in one way")
+    if (nodes is None) != (edges is None):
+        raise ValueError("--nodes and --edges belong together; give both tables")
 
 
 def split_names_a_column(split: str | None) -> bool:

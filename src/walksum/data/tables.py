@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-CHUNK = 200_000  # rows
+CHUNK = 2_000_000  # cells a piece
+FEWEST = 1_000  # rows a piece at least
 LARGE = 16 * 2**20  # bytes from which reading reports progress
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
@@ -59,7 +60,7 @@ class Reader:
             yield from self._parquet_pieces(path, columns)
             return
         with _explained(path, self.encoding):
-            yield from self._chunks(path, columns, CHUNK)
+            yield from self._chunks(path, columns, _rows(columns))
 
     def _chunks(self, path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pd.DataFrame]:
         size = path.stat().st_size
@@ -83,7 +84,7 @@ class Reader:
 
     def _parquet_pieces(self, path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         file, size, done = _parquet(path), path.stat().st_size, 0
-        for batch in file.iter_batches(CHUNK, columns=list(columns)):
+        for batch in file.iter_batches(_rows(columns), columns=list(columns)):
             yield batch.to_pandas()[list(columns)].astype(object)
             done += batch.num_rows
             if self.on_read is not None and size >= LARGE:
@@ -144,6 +145,10 @@ def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.D
             raise _TurnedToText(name)
         made[name] = parsed
     return pd.DataFrame(made, columns=chunk.columns)
+
+
+def _rows(columns: Sequence[str]) -> int:
+    return max(FEWEST, CHUNK // max(1, len(columns)))
 
 
 def _is_parquet(path: Path) -> bool:
