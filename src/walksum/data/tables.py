@@ -69,7 +69,6 @@ class Reader:
             chunks = pd.read_csv(
                 stream,
                 sep=_separator(path, self.encoding),
-                usecols=None if columns is None else list(columns),
                 dtype=object,
                 keep_default_na=False,
                 encoding=self.encoding,
@@ -78,6 +77,8 @@ class Reader:
             )
             with chunks:
                 for chunk in chunks:
+                    if not isinstance(chunk.index, pd.RangeIndex):  # pandas took the first cells for row names
+                        raise ValueError(f"{path.name}: its rows have more cells than its header has names")
                     yield chunk if columns is None else chunk[list(columns)]
                     if self.on_read is not None and size >= LARGE:
                         self.on_read(path.name, min(raw.tell(), size), size)
