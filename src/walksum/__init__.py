@@ -1,5 +1,7 @@
 """walksum: graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
 
+from typing import TYPE_CHECKING, Any
+
 from walksum.designs import (
     Design,
     FixedDiagonallyDominant,
@@ -29,6 +31,9 @@ from walksum.solvers import (
     Unrolled,
 )
 
+if TYPE_CHECKING:
+    from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
+
 __version__ = "0.1.0"
 
 __all__ = ["Graph", "Precision", "solve", "explain_solver"]
@@ -37,3 +42,12 @@ __all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
 __all__ += ["Solver", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
 __all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["GLTConv", "GLTBlock", "GLT", "load"]
+__all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("GLTClassifier", "GLTRegressor", "TransductiveKFold"):
+        from walksum import estimators  # scikit-learn takes a second to import: only where it is used
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'walksum' has no attribute {name!r}")

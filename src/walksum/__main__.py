@@ -1,3 +1,3 @@
 from walksum.cli import app
 
-app()
+app(prog_name="walksum")

@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from walksum.data.splits import Split
+from walksum.solvers.base import check_choice
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted: decides the loss to descend and the score (the higher the better) to choose by."""
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    score: Callable[[Tensor, Tensor], float]
+
+
+def accuracy(output: Tensor, y: Tensor) -> float:
+    """The share of nodes whose largest output stands at their class."""
+    return (output.argmax(-1) == y).float().mean().item()
+
+
+def r_squared(output: Tensor, y: Tensor) -> float:
+    """1 - (mean squared error) / (variance of y): 1 is perfect, 0 as good as the mean."""
+    y, output = y.double(), output.squeeze(-1).double()
+    return float(1 - (output - y).square().sum() / (y - y.mean()).square().sum().clamp_min(1e-300))
+
+
+TASKS = {
+    "classification": Task(cross_entropy, accuracy),
+    "regression": Task(lambda output, y: mse_loss(output.squeeze(-1), y), r_squared),
+}
 
 
 @dataclass(frozen=True)
@@ -21,7 +48,7 @@ class Recipe:
 
     Args:
         lr, weight_decay: of Adam.
-        patience: stop after so many epochs without a better validation accuracy (ties: a lower loss).
+        patience: stop after so many epochs without a better validation score (ties: a lower loss).
         max_epochs: stop here in any case.
     """
 
@@ -33,13 +60,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch measured."""
+    """What one epoch measured. The score is the task's: accuracy or R^2; NaN without nodes to measure it on."""
 
     number: int
     train_loss: float
     val_loss: float
-    val_accuracy: float
-    test_accuracy: float
+    val_score: float
+    test_score: float
 
 
 @dataclass(frozen=True)
@@ -60,12 +87,16 @@ def train(
     split: Split,
     recipe: Recipe | None = None,
     on_epoch: Callable[[Epoch, Epoch], None] | None = None,
+    task: str = "classification",
 ) -> Outcome:
-    """Fit ``model(x, edges) -> logits`` on the training nodes; keep the weights that are best on validation.
+    """Fit ``model(x, edges) -> outputs`` on the training nodes; keep the weights that are best on validation.
 
+    A split without validation nodes trains for ``max_epochs`` and keeps the last weights.
     ``on_epoch(epoch, best)`` is called after each epoch. Ctrl-C ends the run early with the best weights so far.
     """
-    recipe = recipe or Recipe()
+    check_choice("task", task, tuple(TASKS))
+    recipe, loss_of = recipe or Recipe(), TASKS[task].loss
+    validated = split.val.numel() > 0
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     after_step = getattr(model, "after_step", lambda: None)  # some baselines project their weights back
     history: list[Epoch] = []
@@ -76,14 +107,18 @@ def train(
         for number in range(1, recipe.max_epochs + 1):
             model.train()
             optimiser.zero_grad()
-            loss = cross_entropy(model(x, edges)[split.train], y[split.train])
+            loss = loss_of(model(x, edges)[split.train], y[split.train])
             loss.backward()
             optimiser.step()
             after_step()
 
-            epoch = _evaluate(model, x, edges, y, split, number, loss.item())
+            epoch = Epoch(number, loss.item(), math.nan, math.nan, math.nan)
+            if validated:
+                epoch = _evaluate(model, x, edges, y, split, epoch, TASKS[task])
             history.append(epoch)
-            if best is None or _rank(epoch) > _rank(best):
+            if not validated:
+                best, weights = epoch, model.state_dict()
+            elif best is None or _rank(epoch) > _rank(best):
                 best, weights = epoch, copy.deepcopy(model.state_dict())
             if on_epoch is not None:
                 on_epoch(epoch, best)
@@ -100,20 +135,16 @@ def train(
 
 
 def _rank(epoch: Epoch) -> tuple[float, float]:
-    return epoch.val_accuracy, -epoch.val_loss
+    return epoch.val_score, -epoch.val_loss
 
 
 @torch.no_grad()
-def _evaluate(
-    model: nn.Module, x: Tensor, edges: Any, y: Tensor, split: Split, number: int, train_loss: float
-) -> Epoch:
+def _evaluate(model: nn.Module, x: Tensor, edges: Any, y: Tensor, split: Split, epoch: Epoch, task: Task) -> Epoch:
     model.eval()
-    logits = model(x, edges)
-    hit = logits.argmax(-1) == y
-    return Epoch(
-        number=number,
-        train_loss=train_loss,
-        val_loss=cross_entropy(logits[split.val], y[split.val]).item(),
-        val_accuracy=hit[split.val].float().mean().item(),
-        test_accuracy=hit[split.test].float().mean().item(),
+    output = model(x, edges)
+    return replace(
+        epoch,
+        val_loss=task.loss(output[split.val], y[split.val]).item(),
+        val_score=task.score(output[split.val], y[split.val]),
+        test_score=task.score(output[split.test], y[split.test]) if split.test.numel() else math.nan,
     )

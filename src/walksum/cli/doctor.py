@@ -1,0 +1,116 @@
+"""walksum doctor."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from walksum.cli.voice import Debug, Json, Voice, speak
+
+PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "scikit-learn", "pandas", "safetensors")
+EXTRAS = {"pyamg": "multigrid", "pyarrow": "parquet", "optuna": "search", "tensorboard": "tensorboard"}
+TOLERANCE = 1e-9
+
+
+def doctor(as_json: Json = False, debug: Debug = False) -> None:
+    """Say what is installed, what runs where, and whether solves are right.
+
+    Example: walksum doctor
+    """
+    voice = Voice(as_json, debug=debug)
+    speak(voice, lambda: _doctor(voice))
+
+
+def _doctor(voice: Voice) -> None:
+    import walksum
+
+    record: dict[str, Any] = {
+        "walksum": walksum.__version__,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "extras": {name: _version(name) for name in EXTRAS},
+        "device": _device(),
+        "kernels": _kernels(),
+        "data": _data(),
+    }
+    voice.say(f"walksum {record['walksum']}, Python {record['python']}, {record['platform']}")
+    voice.say("packages: " + ", ".join(f"{name} {found}" for name, found in record["packages"].items()))
+    for name, found in record["extras"].items():
+        voice.say(f"extra {name}: {found or f'not installed (pip install walksum[{EXTRAS[name]}])'}")
+    voice.say(f"device: {record['device']}")
+    voice.say(f"kernels: {record['kernels']}")
+    for line in record["data"].values():
+        voice.say(line)
+    record["self_test"] = checks = _self_test()
+    for check in checks:
+        voice.say(f"self-test {check['solver']}: {'ok' if check['ok'] else 'WRONG'}, error {check['error']:.1e}")
+    wrong = [check["solver"] for check in checks if not check["ok"]]
+    if wrong:
+        raise RuntimeError(f"{', '.join(wrong)} gave a wrong solution; reinstall, and report it if that does not help")
+    voice.say(f"all solves right, in {sum(check['seconds'] for check in checks):.1f} s")
+    voice.result(record)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _device() -> str:
+    import torch
+
+    cpu = f"CPU, {torch.get_num_threads()} threads"
+    return f"{torch.cuda.get_device_name()} and {cpu}" if torch.cuda.is_available() else f"{cpu}; no CUDA device"
+
+
+def _kernels() -> str:
+    import numba
+
+    from walksum import kernels
+
+    folder = Path(str(numba.config.CACHE_DIR)) if numba.config.CACHE_DIR else Path(str(kernels.__file__)).parent
+    count = len(list(folder.rglob("*.nbi")))
+    if count:
+        return f"{count} compiled, under {folder}"
+    return "not compiled yet; the first solve compiles them, about 10 s"
+
+
+def _data() -> dict[str, str]:
+    from walksum.data.cache import cache_root, data_root
+    from walksum.data.sources import SOURCES
+
+    root, cache = data_root(), cache_root()
+    present = [name for name, source in SOURCES.items() if source.present(root) or source.present(cache / "raw")]
+    return {
+        "root": f"data root: {root} ({'exists' if root.is_dir() else 'does not exist'}; set WALKSUM_DATA to change it)",
+        "cache": f"cache: {cache}",
+        "present": f"datasets without a download: {', '.join([*present, 'digits'])}",
+    }
+
+
+def _self_test() -> list[dict[str, Any]]:
+    """Solves on a small random graph against numpy's dense one."""
+    import torch
+
+    from walksum import CG, Direct, FixedLaplacian, GaBP, Graph, Hybrid
+
+    draw = torch.Generator().manual_seed(0)
+    graph = Graph.from_edge_index(torch.randint(300, (2, 600), generator=draw), 300)
+    J = FixedLaplacian(scale=0.9)(graph).to(torch.float64)
+    h = torch.randn(300, 4, generator=draw, dtype=torch.float64)
+    truth = torch.linalg.solve(J.to_dense()[0], h)
+    found = []
+    for solver in (Direct(), Hybrid(), CG(), GaBP(damping=1.0, tol=1e-12)):
+        started = time.perf_counter()
+        error = float((solver.prepare(J)(h).value - truth).abs().max())
+        found.append(
+            {"solver": solver.name, "ok": error < TOLERANCE, "error": error, "seconds": time.perf_counter() - started}
+        )
+    return found

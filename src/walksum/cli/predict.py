@@ -1,0 +1,137 @@
+"""walksum predict."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+
+if TYPE_CHECKING:
+    from walksum.data.problem import Problem
+    from walksum.runs import Run
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A folder written by 'walksum train'.")],
+    nodes: Annotated[Path | None, typer.Option(help="Nodes, with the columns of the training table.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="Edges between them.")] = None,
+    graph: Annotated[Path | None, typer.Option(help="The graph as one file: GraphML, or a PyG Data as .pt.")] = None,
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
+    drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
+    encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Predict with a trained run, on its own graph or a new one.
+
+    The columns are found and encoded as in training. Categories that training did not see count as none.
+
+    Example: walksum predict my-run --nodes nodes.csv --edges edges.csv --out predictions.csv
+    """
+    voice = Voice(as_json, quiet, debug)
+    speak(voice, lambda: _predict(voice, run, nodes, edges, graph, out, drop_unknown, encoding))
+
+
+def _predict(
+    voice: Voice,
+    folder: Path,
+    nodes: Path | None,
+    edges: Path | None,
+    graph: Path | None,
+    out: Path,
+    drop_unknown: bool,
+    encoding: str,
+) -> None:
+    from walksum.job import predict as forward
+    from walksum.judge import marginal_variance
+    from walksum.nn import GLT
+    from walksum.runs import read_run, write_predictions
+
+    run = read_run(folder)
+    problem = _problem(voice, run, nodes, edges, graph, drop_unknown, encoding)
+    model = run.model()
+    _refuse_other_size(run, problem)
+    notes = [*problem.notes, *run.encoding.notes(problem.features)]
+    for note in notes:
+        voice.say(f"note: {note}")
+    x = run.encoding.encode(problem.features)
+    output = forward(model, x, problem, run.encoding)
+    variance, by = marginal_variance(model.precisions(x, problem.graph)[-1]) if isinstance(model, GLT) else (None, None)
+    _whole_file(out, lambda path: write_predictions(path, problem, output, variance))
+    voice.say(f"{problem.num_nodes} predictions of {problem.target} written to {out}", always=True)
+    voice.result({"predictions": str(out), "nodes": problem.num_nodes, "confidence": by, "notes": notes})
+
+
+def _problem(
+    voice: Voice,
+    run: Run,
+    nodes: Path | None,
+    edges: Path | None,
+    graph: Path | None,
+    drop_unknown: bool,
+    encoding: str,
+) -> Problem:
+    """The graph as the run's table columns describe it; its target column is neither needed nor read."""
+    from dataclasses import replace
+
+    from torch import Tensor
+
+    from walksum.cli.show import reading
+    from walksum.cli.sources import read_problem
+    from walksum.data.edges import EdgeColumns
+    from walksum.data.own import DEGREE, Columns
+
+    stored, wanted = run.config["columns"], run.encoding
+    features = tuple(name for name in wanted.columns if name != DEGREE)
+    columns = Columns(
+        id=stored.get("id"),
+        edges=EdgeColumns(stored.get("source"), stored.get("destination"), stored.get("weight")),
+        features=features,
+        numeric=frozenset(wanted.columns if wanted.width is not None else wanted.numeric),
+        text=frozenset(wanted.categories),
+        task=run.config["task"],
+        drop_unknown=drop_unknown,
+    )
+    if nodes is None and graph is None:
+        if stored:
+            raise ValueError("--nodes and --edges are missing; name the tables to predict for")
+        problem = read_problem(run.config["name"], None, None, None, None, columns, encoding, None)
+    else:
+        problem = read_problem(None, nodes, edges, graph, None, columns, encoding, reading(voice))
+    if isinstance(problem.features, Tensor) and problem.features.size(1) != wanted.num_features:
+        raise ValueError(
+            f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"
+        )
+    return replace(problem, classes=run.config["classes"], task=run.config["task"], target=run.config["target"])
+
+
+def _refuse_other_size(run: Run, problem: Problem) -> None:
+    from walksum.baselines import BASELINES
+
+    name, trained = run.config["job"]["model"], run.metrics["data"]["nodes"]
+    if name in BASELINES and BASELINES[name].per_node and trained != problem.num_nodes:
+        raise ValueError(f"model {name} has parameters for each of its {trained} nodes and cannot read another graph")
+
+
+def _whole_file(path: Path, write: Any) -> None:
+    """Written beside its place, then moved there: never half a file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written ({error.strerror}); choose another place by --out") from error
+    os.close(handle)
+    scratch = Path(name)
+    try:
+        write(scratch)
+        scratch.chmod(0o644)
+        os.replace(scratch, path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,112 @@
+"""Edges from a table: names of nodes -> numbers, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from walksum.data.tables import Reader, check_columns, check_file, numbers
+
+END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """Which column plays which part; None: found by its usual name, else the first two columns."""
+
+    source: str | None = None
+    destination: str | None = None
+    weight: str | None = None
+
+
+@dataclass(frozen=True)
+class Edges:
+    index: Tensor
+    weight: Tensor | None
+    columns: EdgeColumns
+    notes: list[str]
+
+
+def read_edges(path: Path, ids: pd.Index, columns: EdgeColumns, reader: Reader, drop_unknown: bool) -> Edges:
+    """The edges of a table between nodes with these ids."""
+    check_file(path)
+    present = reader.columns(path)
+    columns = _found(path, present, columns)
+    ends = [str(columns.source), str(columns.destination)]
+    found = _Collected(ids)
+    for piece in reader.pieces(path, [*ends, columns.weight] if columns.weight else ends):
+        weight = None
+        if columns.weight:
+            weight = numbers(path, piece[columns.weight], columns.weight, found.rows + 2, missing=False)
+        found.add(piece[ends[0]], piece[ends[1]], weight)
+    notes = _on_strangers(path, found, drop_unknown)
+    if not columns.weight and "weight" in present:
+        notes.append(f"{path.name} has a column 'weight' that is not used; pass --weight weight to use it")
+    return Edges(found.edge_index(), found.edge_weight(), columns, notes)
+
+
+def first(names: Sequence[Any], most: int = 5) -> str:
+    names = list(names)
+    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _found(path: Path, present: list[str], columns: EdgeColumns) -> EdgeColumns:
+    if columns.source is None and columns.destination is None:
+        pair = next((pair for pair in END_NAMES if set(pair) <= set(present)), None)
+        if pair is None and len(present) < 2:
+            raise ValueError(f"{path.name} has the single column {present[0]!r}; edges need a source and a destination")
+        columns = replace(columns, source=(pair or present)[0], destination=(pair or present)[1])
+    columns = replace(columns, source=columns.source or "source", destination=columns.destination or "target")
+    check_columns(path, present, [name for name in (columns.source, columns.destination, columns.weight) if name])
+    return columns
+
+
+def _on_strangers(path: Path, found: _Collected, drop_unknown: bool) -> list[str]:
+    if not found.unknown:
+        return []
+    message = f"{found.unknown} of {found.rows} rows of {path.name} name unknown nodes: {first(found.strangers)}"
+    if not drop_unknown:
+        raise ValueError(f"{message}; add them to the nodes, or pass --drop-unknown to leave those edges out")
+    return [f"{message}; those edges were left out"]
+
+
+class _Collected:
+    """Edges as numbers; the names of a chunk are forgotten with it."""
+
+    def __init__(self, ids: pd.Index):
+        self.ids = ids
+        self.rows = self.unknown = 0
+        self.strangers: list[str] = []
+        self.pairs: list[np.ndarray] = []
+        self.weights: list[np.ndarray] = []
+
+    def add(self, source: pd.Series, destination: pd.Series, weight: np.ndarray | None) -> None:
+        ends = [self._numbers_of(side) for side in (source, destination)]
+        known = (ends[0] >= 0) & (ends[1] >= 0)
+        self.rows, self.unknown = self.rows + len(known), self.unknown + int((~known).sum())
+        small = np.int32 if len(self.ids) < 2**31 else np.int64
+        self.pairs.append(np.stack(ends).astype(small)[:, known])
+        if weight is not None:
+            self.weights.append(weight[known].astype(np.float32))
+
+    def _numbers_of(self, side: pd.Series) -> np.ndarray:
+        codes, names = pd.factorize(side)  # a chunk repeats its names: each is looked up once
+        texts = [name if isinstance(name, str) else str(name) for name in names]
+        number = np.append(self.ids.get_indexer(pd.Index(texts, dtype=object)), -1)  # the last for empty cells
+        if len(self.strangers) < 6:
+            strange = (text for text, found in zip(texts, number, strict=False) if found < 0)
+            self.strangers += [text for text in strange if text not in self.strangers][:6]
+        return number[codes]
+
+    def edge_index(self) -> Tensor:
+        return torch.from_numpy(np.concatenate(self.pairs, 1) if self.pairs else np.zeros((2, 0), np.int32)).long()
+
+    def edge_weight(self) -> Tensor | None:
+        return torch.from_numpy(np.concatenate(self.weights)) if self.weights else None

@@ -1,0 +1,146 @@
+"""Encoding: table columns -> features, fitted on the training nodes alone and kept as JSON.
+
+Numbers are standardised, and clipped at ten standard deviations. Two kinds of columns keep their zeros instead: one of
+zeros and ones, which already says yes and no, stays as it is; one that is mostly zero (counts, tf-idf) is divided by
+the size of its other values, for the mean and deviation of so few say nothing. A missing number becomes the training
+median. Text becomes one column a category; a category not seen in training becomes zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+FARTHEST = 10.0  # standard deviations
+MOST_CATEGORIES = 256  # a column; rarer ones become zeros
+NAMELIKE = 20  # distinct values from which a column where most differ is a name, not a category
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What was learned from the training nodes about the columns. ``width``: features as given, none encoded."""
+
+    numeric: list[str] = field(default_factory=list)
+    fill: list[float] = field(default_factory=list)
+    mean: list[float] = field(default_factory=list)
+    scale: list[float] = field(default_factory=list)
+    categories: dict[str, list[str]] = field(default_factory=dict)
+    width: int | None = None
+    target_mean: float = 0.0
+    target_scale: float = 1.0
+
+    @property
+    def columns(self) -> list[str]:
+        """The table columns this needs."""
+        if self.width is not None:
+            return [f"x{k}" for k in range(self.width)]
+        return [*self.numeric, *self.categories]
+
+    @property
+    def num_features(self) -> int:
+        return self.width if self.width is not None else len(self.numeric) + sum(map(len, self.categories.values()))
+
+    def encode(self, features: Any) -> Tensor:
+        """Features ``[N, F]`` of a frame with these columns, or of a tensor as it is."""
+        if isinstance(features, Tensor):
+            return features
+        if self.width is not None:
+            return _tensor(features[self.columns].to_numpy())
+        values = features[self.numeric].to_numpy(np.float64)
+        values = np.where(np.isnan(values), np.asarray(self.fill), values)
+        blocks = [np.clip((values - np.asarray(self.mean)) / np.asarray(self.scale), -FARTHEST, FARTHEST)]
+        blocks += [_one_hot(features[name], known) for name, known in self.categories.items()]
+        return _tensor(np.concatenate(blocks, 1))
+
+    def notes(self, features: Any) -> list[str]:
+        """What a reader should know about encoding these rows: missing values, unknown categories."""
+        if isinstance(features, Tensor) or self.width is not None:
+            return []
+        found = []
+        missing = features[self.numeric].isna().sum()
+        if missing.sum():
+            names = [name for name in self.numeric if missing[name]]
+            found.append(f"{int(missing.sum())} missing numbers in {_listed(names)}: training medians were put in")
+        for name, known in self.categories.items():
+            values = features[name].dropna()
+            strange = values[~values.isin(known)]
+            if len(strange):
+                found.append(
+                    f"{len(strange)} rows of {name!r} hold categories not kept from the training nodes "
+                    f"({_listed(strange.unique().tolist())}): zeros were put in"
+                )
+            if (empty := len(features) - len(values)) > 0:
+                found.append(f"{empty} rows without {name!r}: zeros were put in")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def fit(features: Any, train: Tensor) -> tuple[Encoding, list[str]]:
+    """The encoding of these columns as the training nodes show them, and notes on what was left out."""
+    if isinstance(features, Tensor):
+        return Encoding(width=features.size(1)), []
+    rows = features.iloc[train.numpy()]
+    numbers = [name for name in features.columns if features[name].dtype == np.float64]
+    categories, notes = _fit_text(rows.drop(columns=numbers))
+    flat = [name for name in numbers if rows[name].nunique() == 1 and rows[name].max() not in (0, 1)]
+    flat += [name for name in numbers if rows[name].isna().all()]
+    if flat:
+        notes.append(f"left out: {_listed(flat)} say the same of every training node")
+    used = [name for name in numbers if name not in set(flat)]
+    return Encoding(**_fit_numbers(rows[used]), categories=categories), notes
+
+
+def _fit_numbers(rows: pd.DataFrame) -> dict[str, Any]:
+    values = rows.to_numpy(np.float64)
+    seen = ~np.isnan(values)
+    count = np.maximum(seen.sum(0), 1)
+    fill = np.nan_to_num(rows.median().to_numpy(np.float64))
+    filled = np.where(seen, values, fill)
+    yes_no = np.isin(filled, (0.0, 1.0)).all(0)
+    others = np.maximum((seen & (values != 0)).sum(0), 1)
+    sparse = ~yes_no & (others < count / 2)
+    mean = np.where(sparse, 0.0, np.where(seen, values, 0.0).sum(0) / count)
+    scale = np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(0) / np.where(sparse, others, count))
+    return {
+        "numeric": list(rows.columns),
+        "fill": fill.tolist(),
+        "mean": np.where(yes_no, 0.0, mean).tolist(),
+        "scale": np.where(yes_no | (scale == 0), 1.0, scale).tolist(),
+    }
+
+
+def _fit_text(rows: pd.DataFrame) -> tuple[dict[str, list[str]], list[str]]:
+    categories, notes = {}, []
+    for name in rows.columns:
+        counts = rows[name].value_counts()
+        if len(counts) > NAMELIKE and len(counts) > len(rows) / 2:
+            notes.append(f"column {name!r} is left out: nearly every row has its own value ({counts.index[0]!r}, ...)")
+            continue
+        if len(counts) > MOST_CATEGORIES:
+            notes.append(f"column {name!r} has {len(counts)} categories; the {MOST_CATEGORIES} most frequent are kept")
+        categories[name] = sorted(counts.index[:MOST_CATEGORIES])
+    return categories, notes
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    # row by row in memory: the order of the columns decides how products are summed, so the last bits of a training
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+
+
+def _one_hot(values: pd.Series, known: list[str]) -> np.ndarray:
+    code = pd.Index(known, dtype=object).get_indexer(values.astype(object))
+    hot = np.zeros((len(values), len(known)))
+    rows = np.nonzero(code >= 0)[0]
+    hot[rows, code[rows]] = 1
+    return hot
+
+
+def _listed(names: list[Any], most: int = 5) -> str:
+    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")

@@ -1,0 +1,183 @@
+"""The user's own graph: a table of nodes and one of edges, a GraphML file or a PyG .pt -> Problem."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from walksum.data.edges import EdgeColumns, Edges, first, read_edges
+from walksum.data.files import load_pt, read_graphml
+from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
+from walksum.data.tables import Reader, check_columns, check_file, is_missing, numbers
+
+ID_NAMES = ("id", "node", "node_id", "name")
+MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
+PARTS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+DEGREE = "degree"  # the one feature of nodes that have none
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column plays which part; None: found by its usual name."""
+
+    target: str | None = None
+    id: str | None = None
+    edges: EdgeColumns = field(default_factory=EdgeColumns)
+    features: tuple[str, ...] | None = None
+    split: str | None = None
+    task: str | None = None
+    drop_unknown: bool = False
+    numeric: frozenset[str] = field(default_factory=frozenset)  # must be numbers: they were in training
+    text: frozenset[str] = field(default_factory=frozenset)  # must stay text
+
+
+def read_tables(nodes: Path, edges: Path, columns: Columns, reader: Reader | None = None) -> Problem:
+    """Nodes and edges from CSV, TSV or Parquet files."""
+    reader = reader or Reader()
+    frame, columns = _read_nodes(nodes, columns, reader)
+    ids, frame = _take_ids(nodes.name, frame, columns.id)
+    index = pd.Index(ids, dtype=object)
+    found = read_edges(edges, index, columns.edges, reader, columns.drop_unknown)
+    notes = found.notes
+    if columns.id is None:
+        notes = [f"{nodes.name} has no id column ({', '.join(ID_NAMES)}); nodes are numbered from 0", *notes]
+    return _problem(nodes.name, frame, ids, found, columns, notes)
+
+
+def read_graph(path: Path, columns: Columns) -> Problem:
+    """One file that holds it all: GraphML, or PyG's Data saved by torch.save."""
+    check_file(path)
+    if path.suffix == ".pt":
+        return from_data(path.stem, load_pt(path))
+    if path.suffix != ".graphml":
+        raise ValueError(f"{path} is neither .graphml nor .pt; give tables by --nodes and --edges")
+    texts = frozenset(name for name in (columns.target, columns.split) if name is not None) | columns.text
+    frame, ends = read_graphml(path, texts)
+    ids, frame = _take_ids(path.name, frame, "id")
+    check_columns(path, list(frame.columns), [*texts, *(columns.features or ())])
+    return _problem(
+        path.name, frame, ids, _graphml_edges(path, ends, ids, columns.edges), replace(columns, id="id"), []
+    )
+
+
+def _read_nodes(path: Path, columns: Columns, reader: Reader) -> tuple[pd.DataFrame, Columns]:
+    check_file(path)
+    present = reader.columns(path)
+    named = [name for name in (columns.target, columns.id, columns.split) if name is not None]
+    check_columns(path, present, [*named, *(columns.features or ())])
+    identity = columns.id or next((name for name in present if name.lower() in ID_NAMES), None)
+    columns = replace(columns, id=identity)
+    used = [name for name in (identity, columns.target, columns.split) if name is not None]
+    features = columns.features if columns.features is not None else [name for name in present if name not in used]
+    wanted = [*used, *(name for name in features if name not in used)]
+    frame = reader.frame(path, wanted, text=[*used, *columns.text], verbatim=identity)
+    if not len(frame):
+        raise ValueError(f"{path.name} has a header but no rows; expected one row a node")
+    for name in columns.numeric & set(frame.columns):
+        if frame[name].dtype != np.float64:
+            frame[name] = numbers(path, frame[name], name)  # says which row is not a number
+    _refuse_infinity(path, frame)
+    return frame, columns
+
+
+def _refuse_infinity(path: Path, frame: pd.DataFrame) -> None:
+    values = frame.select_dtypes(np.float64)
+    bad = np.isinf(values.to_numpy())
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        raise ValueError(f"{path.name}, line {row + 2}: {values.columns[column]} is infinite; expected a finite number")
+
+
+def _take_ids(file: str, frame: pd.DataFrame, name: str | None) -> tuple[np.ndarray, pd.DataFrame]:
+    if name is None:
+        return np.arange(len(frame)).astype(str).astype(object), frame
+    ids = frame[name]
+    if bool(ids.isna().any()):
+        raise ValueError(f"{file}, line {int(ids.isna().argmax()) + 2}: {name} is empty; every node needs an id")
+    twice = ids[ids.duplicated()]
+    if len(twice):
+        raise ValueError(f"{file}: {len(twice)} rows repeat an id: {first(twice.unique())}; ids must be unique")
+    return ids.to_numpy(dtype=object), frame.drop(columns=name)
+
+
+def _problem(
+    file: str, frame: pd.DataFrame, ids: np.ndarray, edges: Edges, columns: Columns, notes: list[str]
+) -> Problem:
+    if columns.target is not None:
+        check_columns(Path(file), list(frame.columns), [columns.target])
+    target = frame.pop(columns.target) if columns.target is not None else pd.Series([None] * len(ids), dtype=object)
+    parts = _parts(file, frame.pop(columns.split)) if columns.split else None
+    if columns.features is not None:
+        frame = frame[list(columns.features)]
+    y, classes, task = _read_target(target, columns.task)
+    if not len(frame.columns):
+        frame = pd.DataFrame({DEGREE: _log_degree(edges.index, len(ids))})
+        notes = [*notes, "no feature columns: the logarithm of a node's degree is used"]
+    return Problem(
+        name=Path(file).name.split(".")[0],
+        ids=ids,
+        features=frame,
+        edge_index=edges.index,
+        edge_weight=edges.weight,
+        y=y,
+        task=task,
+        classes=classes,
+        target=columns.target or "prediction",
+        columns={"id": columns.id, **asdict(edges.columns)},
+        parts=parts,
+        notes=notes,
+    )
+
+
+def _graphml_edges(path: Path, ends: pd.DataFrame, ids: np.ndarray, columns: EdgeColumns) -> Edges:
+    index = pd.Index(ids, dtype=object)
+    pairs = np.stack([index.get_indexer(ends[end].astype(object)) for end in ("source", "target")])
+    name = columns.weight or ("weight" if "weight" in ends else None)
+    if name is None:
+        return Edges(torch.from_numpy(pairs).long(), None, EdgeColumns("source", "target"), [])
+    check_columns(path, list(ends.columns), [name])
+    weight = numbers(path, ends[name], name, missing=False).astype(np.float32)
+    return Edges(torch.from_numpy(pairs).long(), torch.from_numpy(weight), EdgeColumns("source", "target", name), [])
+
+
+def _read_target(values: pd.Series, task: str | None) -> tuple[Tensor, list[str], str]:
+    """Classes, in the order of numbers where all are numbers; or quantities."""
+    known = values[~is_missing(values)].astype(str)
+    as_number = pd.to_numeric(known, errors="coerce")
+    if task is None:
+        task = REGRESSION if len(known) and _looks_like_a_quantity(as_number) else CLASSIFICATION
+    if task == REGRESSION:
+        if bool(as_number.isna().any()) or bool(np.isinf(as_number).any()):
+            at = (as_number.isna() | np.isinf(as_number)).idxmax()
+            raise ValueError(f"line {int(at) + 2}: the target is {known[at]!r}; regression needs finite numbers")
+        y = np.full(len(values), np.nan, np.float32)
+        y[known.index] = as_number.to_numpy(np.float32)
+        return torch.from_numpy(y), [], REGRESSION
+    order = known.unique()
+    classes = sorted(order) if bool(as_number.isna().any()) else sorted(order, key=float)
+    codes = np.full(len(values), -1, np.int64)
+    codes[known.index] = pd.Index(classes, dtype=object).get_indexer(known.astype(object))
+    return torch.from_numpy(codes), list(classes), CLASSIFICATION
+
+
+def _looks_like_a_quantity(numbers: pd.Series) -> bool:
+    if bool(numbers.isna().any()):
+        return False
+    return bool((numbers % 1 != 0).any()) or numbers.nunique() > MANY_VALUES
+
+
+def _parts(file: str, values: pd.Series) -> np.ndarray:
+    words = values.map(lambda word: None if word is None else PARTS.get(str(word).strip().lower(), word))
+    strange = [word for word in words.dropna().unique() if word not in PARTS.values()]
+    if strange:
+        raise ValueError(f"{file}: the split column holds {first(strange)}; expected train, val, test or nothing")
+    return words.to_numpy(dtype=object)
+
+
+def _log_degree(edge_index: Tensor, num_nodes: int) -> np.ndarray:
+    return np.log1p(torch.bincount(edge_index.flatten(), minlength=num_nodes).numpy().astype(np.float64))

@@ -1,0 +1,57 @@
+"""Rows of X as nodes of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from walksum.graph import Graph
+
+
+def knn_graph(X: np.ndarray, n_neighbors: int) -> Graph:
+    """Each row joined to its nearest others; undirected, unweighted."""
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors={n_neighbors}; expected at least 1")
+    if len(X) < 2:
+        return Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), len(X))
+    nearest = NearestNeighbors(n_neighbors=min(n_neighbors, len(X) - 1)).fit(X).kneighbors_graph().tocoo()
+    return Graph.from_edge_index(torch.from_numpy(np.stack(nearest.coords).astype(np.int64)), len(X))
+
+
+def as_graph_of(graph: Any, num_rows: int) -> Graph:
+    """A Graph of so many nodes from an adjacency matrix, an edge list or a Graph."""
+    if isinstance(graph, Graph | Tensor):
+        found = Graph.from_edge_index(graph, None if isinstance(graph, Graph) else num_rows)
+    elif sp.issparse(graph) or np.shape(graph) == (num_rows, num_rows):
+        matrix = sp.coo_matrix(graph)
+        if matrix.shape != (num_rows, num_rows):
+            raise ValueError(f"graph has shape {matrix.shape}; an adjacency matrix of {num_rows} rows is square")
+        weight = torch.from_numpy(matrix.data.astype(np.float32))
+        pairs = torch.from_numpy(np.stack(matrix.coords).astype(np.int64))
+        found = Graph.from_edge_index(pairs, num_rows, None if bool((weight == 1).all()) else weight)
+    else:
+        found = Graph.from_edge_index(torch.from_numpy(_pairs(graph)), num_rows)
+    if found.num_nodes != num_rows:
+        raise ValueError(f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree")
+    return found
+
+
+def as_features(X: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+
+
+def _pairs(graph: Any) -> np.ndarray:
+    pairs = np.asarray(graph)
+    if pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.shape[0] != 2:
+        pairs = pairs.T
+    if pairs.ndim != 2 or pairs.shape[0] != 2 or pairs.dtype.kind not in "iu":
+        raise ValueError(
+            f"graph has shape {pairs.shape} and dtype {pairs.dtype}; expected an adjacency matrix [N, N], "
+            "an integer edge list [2, M] or [M, 2], or a walksum.Graph"
+        )
+    return pairs.astype(np.int64)

@@ -1,0 +1,80 @@
+import json
+
+import pandas as pd
+import pytest
+import torch
+
+from conftest import Shop
+from walksum.data.own import Columns, read_tables
+from walksum.job import predict
+from walksum.runs import read_run
+
+
+@pytest.fixture(scope="module")
+def predicted(colour_run, shop, walksum, tmp_path_factory):
+    """The run that learned from 72 customers, asked about all 80."""
+    run, _ = colour_run
+    folder = tmp_path_factory.mktemp("asked")
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv")
+    done = walksum("predict", run, *tables, "--out", "new/predictions.csv", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return run, folder / "new" / "predictions.csv", json.loads(done.stdout)
+
+
+def test_new_nodes_get_what_a_full_forward_gives(predicted, shop):
+    run, file, record = predicted
+    assert record["nodes"] == 80
+    stored = read_run(run)
+    problem = read_tables(
+        shop / "nodes.csv", shop / "edges.csv", Columns("colour", features=tuple(stored.encoding.columns))
+    )
+    output = predict(stored.model(), stored.encoding.encode(problem.features), problem, stored.encoding)
+    frame = pd.read_csv(file)
+    written = torch.tensor(frame[["probability_blue", "probability_red"]].to_numpy())
+    assert torch.allclose(written, output.double(), atol=2e-6)
+    assert frame["id"].tolist() == [f"c{k}" for k in range(80)]
+    new = frame["prediction"].to_numpy()[72:] == Shop().colour[72:]
+    assert new.mean() > 0.5
+
+
+def test_the_same_graph_gives_the_predictions_of_training(colour_run, walksum, tmp_path):
+    run, _ = colour_run
+    tables = ("--nodes", run.parent / "nodes.csv", "--edges", run.parent / "edges.csv")
+    done = walksum("predict", run, *tables, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "predictions.csv").read_bytes() == (run / "predictions.csv").read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["predictions.csv"]
+
+
+def _ask(run, folder, nodes, edges="source,target\na,b\n"):
+    from typer.testing import CliRunner
+
+    from walksum.cli import app
+
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    tables = ["--nodes", str(folder / "nodes.csv"), "--edges", str(folder / "edges.csv")]
+    return CliRunner().invoke(app, ["predict", str(run), *tables, "--out", str(folder / "out.csv")])
+
+
+def test_a_town_never_seen_counts_as_none_with_a_note(colour_run, tmp_path):
+    done = _ask(colour_run[0], tmp_path, "id,income,town\na,1000,Lima\nb,,Rome\n")
+    assert done.exit_code == 0, done.output
+    assert "note: 1 rows of 'town' hold categories not kept from the training nodes ('Lima'): zeros" in done.output
+    assert "note: 1 missing numbers in 'income'" in done.output
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("id,incme,town\na,1,Rome\nb,2,Rome\n", "nodes.csv has no column 'income'; did you mean 'incme'?"),
+        ("id,income,town\na,rich,Rome\nb,2,Rome\n", "nodes.csv, line 2: income is 'rich'; expected a finite number"),
+        ("id,income,town\na,1,Rome\nc,2,Rome\n", "name unknown nodes: 'b'"),
+    ],
+)
+def test_tables_that_do_not_fit_the_run_are_refused(nodes, message, colour_run, tmp_path):
+    done = _ask(colour_run[0], tmp_path, nodes)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not (tmp_path / "out.csv").exists()

@@ -1,0 +1,281 @@
+import csv
+import gzip
+import json
+import signal
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import walksum as ws
+from conftest import QUICK, Shop, start, write
+from walksum.data import load
+from walksum.data.parts import split_problem
+from walksum.data.problem import from_data
+
+WHOLE = ["config.json", "metrics.json", "model", "picture.png", "predictions.csv", "report.html"]
+TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
+
+
+def test_digits_from_a_strangers_folder(walksum, tmp_path):
+    """One run, looked at from all sides: a fixture would train once for each process of the tests."""
+    done = walksum("train", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs" / "digits"
+    _learned_from_ten_labels_a_class(run, done)
+    _saved_model_gives_the_written_score_and_predictions(run)
+    _report_needs_nothing_else(run)
+    _info_says_it_again(run, walksum("info", run, cwd=tmp_path))
+
+
+def _learned_from_ten_labels_a_class(run, done):
+    assert sorted(p.name for p in run.iterdir()) == WHOLE
+    metrics = json.loads((run / "metrics.json").read_text())
+    test = {name: record["mean"] for name, record in metrics["test"].items()}
+    assert test["GLT"] > 0.95
+    assert test["GLT"] > max(test["MLP"], test["LabelSpreading"], test["majority class"])
+    assert metrics["split"] == {"train": 100, "val": 200, "test": 1497}
+    assert metrics["seconds"] < 90
+    assert f"{100 * test['GLT']:.1f} %" in done.stdout
+    for word in ("1797 nodes", " edges, ", "homophily", "solver: ", "residual", "95 % interval", "report.html"):
+        assert word in done.stdout
+    assert "s left unless it improves" in done.stderr
+
+
+def _saved_model_gives_the_written_score_and_predictions(run):
+    problem = from_data("digits", load("digits"))
+    probability = ws.load(run / "model")(problem.features, problem.edge_index).softmax(-1)
+    split = split_problem(problem, None, 0)
+    hit = (probability.argmax(1) == problem.y)[split.test].double().mean()
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert float(hit) == pytest.approx(metrics["test"]["GLT"]["mean"])
+    low, high = metrics["test"]["GLT"]["low"], metrics["test"]["GLT"]["high"]
+    assert low < float(hit) < high
+    rows = list(csv.DictReader((run / "predictions.csv").read_text().splitlines()))
+    assert [row["prediction"] for row in rows] == [str(k) for k in probability.argmax(1).tolist()]
+    written = [[float(row[f"probability_{k}"]) for k in range(10)] for row in rows]
+    assert torch.allclose(torch.tensor(written), probability, atol=2e-6)
+    J = ws.load(run / "model").precisions(problem.features, problem.graph)[-1]
+    variance = torch.linalg.inv(J.to_dense()[0].double()).diagonal()
+    assert torch.tensor([float(row["confidence"]) for row in rows]) == pytest.approx((1 / variance).float(), rel=1e-4)
+    assert metrics["confidence"] == "exact (Direct)"
+
+
+def _report_needs_nothing_else(run):
+    page = (run / "report.html").read_text()
+    assert len(page) < 5_000_000
+    assert "data:image/png;base64," in page
+    assert not any(word in page for word in ("http://", "https://", "<script", "<link"))
+    assert (run / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _info_says_it_again(run, done):
+    assert done.returncode == 0
+    assert "1797 nodes" in done.stdout
+    assert "LabelSpreading" in done.stdout
+
+
+def test_a_table_of_strings_and_holes(colour_run):
+    run, done = colour_run
+    assert sorted(p.name for p in run.iterdir()) == WHOLE
+    assert "note: 6 missing numbers in 'income': training medians were put in" in done.stdout
+    assert "2 classes: blue 36, red 28" in done.stdout
+    assert "8 are to be predicted" in done.stdout
+    rows = list(csv.DictReader((run / "predictions.csv").read_text().splitlines()))
+    assert [row["id"] for row in rows] == [f"c{k}" for k in range(72)]
+    assert set(rows[0]) == {"id", "prediction", "probability_blue", "probability_red", "confidence"}
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["test"]["GLT"]["mean"] > metrics["test"]["majority class"]["mean"]
+
+
+def test_the_encoding_knows_the_training_nodes_only(colour_run):
+    run, _ = colour_run
+    config = json.loads((run / "config.json").read_text())
+    frame = pd.read_csv(run.parent / "nodes.csv")
+    from walksum.data.own import Columns, read_tables
+
+    problem = read_tables(run.parent / "nodes.csv", run.parent / "edges.csv", Columns("colour"))
+    train = split_problem(problem, None, 0).train.numpy()
+    income = frame["income"].to_numpy()[train]
+    assert config["encoding"]["mean"] == pytest.approx([np.nanmean(income)])
+    assert config["encoding"]["scale"] == pytest.approx([np.nanstd(income)])
+    assert config["encoding"]["fill"] == pytest.approx([np.nanmedian(income)])
+    assert config["encoding"]["categories"] == {"town": ["Bern", "Oslo", "Rome"]}
+
+
+def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "spent")
+    done = walksum("train", *tables, "--seeds", "2", "--json", "--features", "income", "--lr", "0.02",
+                   "--epochs", "300", "--dropout", "0.1", "--out", "run", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)  # one object and nothing else
+    assert record["task"] == "regression"
+    assert record["seeds"] == [0, 1]
+    assert len(record["test"]["GLT"]["values"]) == 2
+    assert record["test"]["GLT"]["mean"] > 0.3 > record["test"]["mean"]["mean"]
+    assert record["test"]["MLP"]["mean_absolute_error"] < record["test"]["mean"]["mean_absolute_error"]
+    assert "loss" in done.stderr
+    frame = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    truth = pd.read_csv(shop / "nodes.csv")["spent"]
+    known = truth.notna()
+    assert abs(frame["prediction"][known].mean() - truth[known].mean()) < truth[known].std()
+
+
+def _other_shapes(shop, folder):
+    """The shop as TSV, gzip, Parquet, GraphML: the same graph each time."""
+    import networkx as nx
+
+    nodes, edges = (pd.read_csv(shop / name, dtype=object) for name in ("nodes.csv", "edges.csv"))
+    nodes.to_csv(folder / "nodes.tsv", sep="\t", index=False)
+    edges.to_parquet(folder / "edges.parquet")
+    with gzip.open(folder / "nodes.csv.gz", "wt") as file:
+        nodes.to_csv(file, index=False)
+    edges.to_csv(folder / "edges.csv", sep=";", index=False)
+    graph = nx.MultiGraph()
+    for row in nodes.to_dict("records"):
+        graph.add_node(row.pop("id"), **{name: value for name, value in row.items() if isinstance(value, str)})
+    graph.add_edges_from(edges.itertuples(index=False, name=None))
+    nx.write_graphml(graph, folder / "shop.graphml")
+
+
+def test_every_format_gives_the_same_problem(shop, tmp_path):
+    from walksum.data.own import Columns, read_graph, read_tables
+    from walksum.job import Job, material_of
+
+    _other_shapes(shop, tmp_path)
+    columns = Columns("colour", features=("income", "town"))
+    expected = material_of(Job(), read_tables(shop / "nodes.csv", shop / "edges.csv", columns))
+    others = [
+        read_tables(tmp_path / "nodes.tsv", tmp_path / "edges.parquet", columns),
+        read_tables(tmp_path / "nodes.csv.gz", tmp_path / "edges.csv", columns),
+        read_graph(tmp_path / "shop.graphml", columns),
+    ]
+    for problem in others:
+        material = material_of(Job(), problem)
+        assert torch.equal(material.x, expected.x)
+        assert torch.equal(material.y, expected.y)
+        assert torch.equal(problem.graph.edges, expected.problem.graph.edges)
+
+
+def test_a_pyg_file_trains_without_unpickling(walksum, tmp_path):
+    y = torch.arange(60) % 3
+    index = torch.cat([torch.stack([torch.arange(57), torch.arange(57) + 3])], 1)
+    torch.save(Data(x=torch.randn(60, 4), edge_index=index, y=y), tmp_path / "graph.pt")
+    done = walksum("train", "--graph", "graph.pt", "--model", "gcn", "--epochs", "5", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs" / "graph"
+    assert sorted(p.name for p in run.iterdir()) == WHOLE
+    again = walksum("predict", run, "--graph", "graph.pt", "--out", "p.csv", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "p.csv").read_bytes() == (run / "predictions.csv").read_bytes()
+
+
+def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):
+    frame = pd.read_csv(shop / "nodes.csv", dtype=object)
+    frame["part"] = np.array(["train", "val", "test", ""])[np.arange(80) // 2 % 4]
+    frame.to_csv(tmp_path / "nodes.csv", index=False)
+    edges = pd.read_csv(shop / "edges.csv")
+    edges["weight"] = np.linspace(0.1, 2, len(edges))
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    done = walksum("train", *TABLES, "--target", "colour", "--weight", "weight", "--split", "part",
+                   "--features", "income", "--solver", "cg", "--tensorboard", "--json", *QUICK,
+                   cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["data"]["weighted"]
+    assert record["solver"]["name"] == "CG"
+    labelled = frame["colour"].notna()
+    assert record["split"]["train"] == int((labelled & (frame["part"] == "train")).sum())
+    assert list((tmp_path / "runs" / "nodes" / "tensorboard").rglob("events.out.tfevents*"))
+
+
+def test_a_search_is_judged_on_validation(shop, walksum, tmp_path):
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
+    done = walksum("train", *tables, "--search", "4", "--epochs", "8", "--json", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.replace("walksum: compiling kernels, once, about 10 s\n", "") == ""
+    record = json.loads(done.stdout)
+    trials = record["search"]["trials"]
+    assert record["search"]["by"] == "TPE (Optuna)"
+    assert len(trials) == 4
+    assert record["best_epoch"]["val_score"] == max(trial["val_score"] for trial in trials)
+    assert not any("test" in name for name in trials[0])
+
+
+def test_ctrl_c_keeps_the_best_weights_so_far(tmp_path):
+    process = start("train", "--epochs", "100000", "--patience", "100000", cwd=tmp_path)
+    assert "epoch 1:" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "interrupted: these are the best weights so far" in err
+    run = tmp_path / "runs" / "digits"
+    assert sorted(p.name for p in run.iterdir()) == WHOLE
+    assert json.loads((run / "metrics.json").read_text())["interrupted"]
+    assert "written to" in out
+    ws.load(run / "model")
+
+
+def test_a_large_file_is_streamed_with_progress(shop, walksum, tmp_path):
+    body = (shop / "edges.csv").read_bytes().split(b"\n", 1)[1].replace(b"\r", b"")
+    with (tmp_path / "edges.csv").open("wb") as file:
+        file.write(b"source,target\n" + body * (17 * 2**20 // len(body)))
+    done = walksum("train", "--nodes", shop / "nodes.csv", "--edges", "edges.csv", "--target", "colour",
+                   "--model", "mlp", "--epochs", "2", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "reading edges.csv: " in done.stderr
+    assert " of 17 MB" in done.stderr
+
+
+@pytest.mark.data
+def test_texas_from_tables_is_texas_to_the_last_bit(walksum, tmp_path):
+    data = load("texas")
+    words = [f"w{k}" for k in range(data.num_features)]
+    rows = (
+        [f"n{k}", *map(int, x), label]
+        for k, (x, label) in enumerate(zip(data.x.tolist(), data.y.tolist(), strict=True))
+    )
+    write(tmp_path / "nodes.csv", ["id", *words, "label"], rows)
+    write(tmp_path / "edges.csv", ["source", "target"], [(f"n{i}", f"n{j}") for i, j in data.edge_index.t().tolist()])
+    same = ("--learned", "--seed", "3", "--epochs", "40", "-q", "--json")
+    named = walksum("train", "--dataset", "texas", "--out", "named", *same, cwd=tmp_path)
+    own = walksum("train", *TABLES, "--target", "label", "--split", "87,59,37", "--keep-rare", "--out", "own", *same,
+                  cwd=tmp_path)  # fmt: skip
+    assert named.returncode == own.returncode == 0, named.stderr + own.stderr
+    assert json.loads(named.stdout)["test"] == json.loads(own.stdout)["test"]
+    weights = [(tmp_path / run / "model" / "model.safetensors").read_bytes() for run in ("named", "own")]
+    assert weights[0] == weights[1]
+
+
+def test_the_shell_completes(tmp_path):
+    import os
+    import subprocess
+
+    for words, expected in (("walksum tr", "train"), ("walksum train --design lap", "laplacian")):
+        asked = {"_WALKSUM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        environment = {**os.environ, "PYTHONPATH": str(ws.__path__[0]) + "/..", **asked}
+        done = subprocess.run(
+            [sys.executable, "-m", "walksum"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == [expected], done.stderr
+
+
+def test_help_has_an_example_for_each_command():
+    from typer.testing import CliRunner
+
+    from walksum.cli import app
+
+    runner = CliRunner()
+    commands = ("train", "predict", "info", "datasets", "solve", "doctor")
+    listed = runner.invoke(app, ["--help"]).output
+    for command in commands:
+        assert command in listed
+        assert f"walksum {command}" in runner.invoke(app, [command, "--help"]).output
+    assert "cora" in runner.invoke(app, ["datasets"]).output.split()
+
+
+def test_shop_is_what_the_tests_think():
+    assert len(Shop().edges) > 200

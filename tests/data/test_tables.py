@@ -1,0 +1,155 @@
+"""Reading one's own tables, and turning columns into features."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from walksum.data import encoding, tables
+from walksum.data.own import Columns, read_tables
+from walksum.data.parts import check_labels, split_problem
+from walksum.data.tables import Reader
+
+
+def put(folder, name, text):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def frame_of(path, verbatim=None):
+    reader = Reader()
+    return reader.frame(path, reader.columns(path), [verbatim] if verbatim else [], verbatim)
+
+
+def test_a_column_turns_to_text_however_late_a_word_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK", 4)
+    monkeypatch.setattr(tables, "FEWEST", 2)
+    path = put(tmp_path, "t.csv", "a,b\n1,1.0\n2,\n3,2\n4,NA\n5,3\nsix,4\n")
+    frame = frame_of(path)
+    assert frame["a"].tolist() == ["1", "2", "3", "4", "5", "six"]
+    assert frame["b"].isna().tolist() == [False, True, False, True, False, False]
+    assert frame["b"].dtype == np.float64
+
+
+def test_a_node_may_be_called_na(tmp_path):
+    path = put(tmp_path, "t.csv", "id,x\nNA,1\nnull,NA\n007,2\n")
+    frame = frame_of(path, verbatim="id")
+    assert frame["id"].tolist() == ["NA", "null", "007"]
+
+
+def test_the_separator_is_seen_in_the_header(tmp_path):
+    assert Reader().columns(put(tmp_path, "a.csv", "a;b;c\n1;2,5;3\n")) == ["a", "b", "c"]
+    assert Reader().columns(put(tmp_path, "b.tsv", "a,b\tc\n1\t2\n")) == ["a,b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"a,b\n1,2\n3,4,5,6\n", "t.csv is not a readable table"),
+        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "t.csv: its rows have more cells than its header has names"),
+        ("t.csv.gz", b"not gzip at all", "t.csv.gz is not a readable table"),
+        ("t.parquet", b"not parquet", "t.parquet is not a readable Parquet file"),
+        ("t.csv", b"", "t.csv is empty"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        frame_of(tmp_path / name)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"pip install 'walksum\[parquet\]'"):
+        Reader().columns(put(tmp_path, "t.parquet", "x"))
+
+
+def test_columns_are_encoded_by_what_the_training_rows_show():
+    frame = pd.DataFrame(
+        {
+            "size": [1.0, 3.0, np.nan, 1e9],
+            "yes": [0.0, 1.0, 1.0, 0.0],
+            "words": [0.0, 0.0, 0.5, 7.0],
+            "same": [4.0, 4.0, 4.0, 5.0],
+            "town": ["Rome", "Oslo", None, "Lima"],
+        }
+    )
+    frame["town"] = frame["town"].astype(object)
+    found, notes = encoding.fit(frame, torch.tensor([0, 1, 2]))
+    x = found.encode(frame)
+    assert found.columns == ["size", "yes", "words", "town"]
+    assert x[:, 0].tolist() == [-1, 1, 0, 10]  # standardised; the median put in; clipped
+    assert x[:, 1].tolist() == [0, 1, 1, 0]
+    assert x[:, 2].tolist() == [0, 0, 1, 10]  # zeros stay zeros
+    assert x[:, 3:].tolist() == [[0, 1], [1, 0], [0, 0], [0, 0]]  # Oslo, Rome; never seen: zeros
+    assert notes == ["left out: 'same' say the same of every training node"]
+    assert len(found.notes(frame)) == 3
+    again = encoding.Encoding(**found.to_json())
+    assert torch.equal(again.encode(frame), x)
+
+
+def test_names_are_left_out():
+    frame = pd.DataFrame({"name": [f"p{k}" for k in range(50)], "x": np.arange(50.0)})
+    found, notes = encoding.fit(frame, torch.arange(50))
+    assert found.columns == ["x"]
+    assert "column 'name' is left out: nearly every row has its own value" in notes[0]
+
+
+def own(folder, nodes, edges="source,target\n1,2\n", **columns):
+    return read_tables(put(folder, "n.csv", nodes), put(folder, "e.csv", edges), Columns("y", **columns))
+
+
+def test_whole_numbers_are_classes_and_fractions_quantities(tmp_path):
+    few = own(tmp_path, "id,y\n" + "".join(f"{k},{k % 11}\n" for k in range(44)))
+    assert few.classes == [str(k) for k in range(11)]  # 2 before 10
+    many = own(tmp_path, "id,y\n" + "".join(f"{k},{k}\n" for k in range(44)))
+    assert many.regression
+    assert own(tmp_path, "id,y\n1,1.5\n2,2\n").regression
+    assert own(tmp_path, "id,y\n1,1.5\n2,2\n", task="classification").classes == ["1.5", "2"]
+    with pytest.raises(ValueError, match="line 3: the target is 'b'; regression needs finite numbers"):
+        own(tmp_path, "id,y\n1,1.5\n2,b\n", task="regression")
+
+
+def test_without_features_the_degree_is_used(tmp_path):
+    problem = own(tmp_path, "id,y\n1,a\n2,b\n3,a\n")
+    assert problem.features["degree"].tolist() == pytest.approx([np.log(2), np.log(2), 0])
+    assert "no feature columns: the logarithm of a node's degree is used" in problem.notes
+
+
+def test_every_class_is_trained_and_tested(tmp_path):
+    rows = "".join(f"{k},{'ab'[k % 2] if k > 1 else 'c'},{k}\n" for k in range(40))
+    problem = own(tmp_path, "id,y,x\n" + rows)
+    check_labels(problem)
+    for seed in range(5):
+        split = split_problem(problem, None, seed)
+        assert set(problem.y[split.train].tolist()) == set(problem.y[split.test].tolist()) == {0, 1, 2}
+        assert sum(split.counts) == 40
+    assert split_problem(problem, "10,10,20", 0).counts == (10, 10, 20)
+    assert split_problem(problem, "0.5,0.25,0.25", 0).counts == (20, 10, 10)
+    with pytest.raises(ValueError, match="do not fit 40 nodes"):
+        split_problem(problem, "30,10,10", 0)
+
+
+def test_too_few_labels_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="3 nodes have a value in 'y'; at least 6"):
+        check_labels(own(tmp_path, "id,y\n1,a\n2,b\n3,a\n4,\n"))
+    with pytest.raises(ValueError, match="every 'y' is the same number"):
+        check_labels(own(tmp_path, "id,y\n" + "".join(f"{k},1.5\n" for k in range(9))))
+
+
+def test_a_pickle_that_would_run_code_is_not_opened(tmp_path):
+    import pickle
+    from pathlib import Path
+
+    from walksum.data.own import read_graph
+
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "fired",)
+
+    torch.save({"x": Bomb()}, tmp_path / "graph.pt", pickle_module=pickle)
+    with pytest.raises(ValueError, match=r"graph.pt"):
+        read_graph(tmp_path / "graph.pt", Columns())
+    assert not (tmp_path / "fired").exists()
