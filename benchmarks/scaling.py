@@ -55,6 +55,7 @@ def run(store: Store, progress: Progress, device: str, quick: bool) -> None:
 def _fit(variable: str, device: str, quick: bool) -> Record:
     points = []
     for size, problem in sweep(variable, device, quick):
+        timing.tidy(device)
         run_once = contestants.ours("auto")(problem)
         outcome = run_once()
         peak = timing.peak_bytes(run_once, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import statistics
 import time
@@ -29,6 +30,13 @@ def seconds(run: Callable[[], object], device: str = "cpu", calls: int = 1) -> f
     end.record()
     torch.cuda.synchronize()
     return begin.elapsed_time(end) / 1e3 / calls
+
+
+def tidy(device: str) -> None:
+    """Let go of what the last problem left in cycles: the collector does not know that a GPU is full."""
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.empty_cache()
 
 
 def sampler(run: Callable[[], object], device: str, at_least: float = 0.01) -> Sample:
