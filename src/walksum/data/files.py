@@ -21,6 +21,8 @@ def load_pt(path: Path) -> Data:
     from torch_geometric.data.storage import EdgeStorage, GlobalStorage, NodeStorage
 
     allowed = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, NodeStorage, EdgeStorage]
+    # on leaving, safe_globals takes away all it was given: also what PyG has allowed for itself
+    allowed = [kind for kind in allowed if kind not in torch.serialization.get_safe_globals()]
     try:
         with torch.serialization.safe_globals(allowed):
             found = torch.load(path, weights_only=True, map_location="cpu")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -97,7 +96,13 @@ class Loop:
         self.alpha, self.gain = new(heads, num_nodes), new(heads, 2 * graph.num_edges)
         self.matrix = Matrix(graph, new(heads, num_nodes), new(heads, 2 * graph.num_edges))
         self.control = Control.for_shape(shape, self.matrix.programs(columns), new(heads), solver.tol, solver.max_steps)
-        self.advance: Callable[[], None] = Replay(self._round, graph.device) if captured else self._round
+        self.replay = Replay(self._round, graph.device) if captured else None
+
+    def advance(self) -> None:
+        if self.replay is None:
+            self._round()
+        else:
+            self.replay()
 
     def take(self, prepared: PreparedCudaGaBP, h: Tensor) -> None:
         """Copy J and h in; columns of h are scaled to one, so that no size of h overflows or underflows."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -13,14 +15,20 @@ class Replay:
     """Call ``body``; from the second call on as a CUDA graph, where there is a GPU.
 
     The body works on the same tensors every time and never waits for the device. The first call runs it as it
-    is (kernels compile there), so a body that is called once is never captured.
+    is (kernels compile there), so a body that is called once is never captured. The body is a method of the object
+    that owns the Replay and is known weakly: a cycle would keep gigabytes of the GPU until Python's collector comes by.
     """
 
-    def __init__(self, body: Callable[[], None], device: torch.device):
-        self.body = body
+    def __init__(self, body: Callable[..., Any], device: torch.device):
+        self._body = weakref.WeakMethod(body)
         self.device = device
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
+
+    def body(self) -> None:
+        body = self._body()
+        assert body is not None, "a Replay outlived the object whose method it replays"
+        body()
 
     def __call__(self) -> None:
         self.calls += 1
