@@ -44,8 +44,8 @@ def zeros_if_none(tangent: Tensor | None, like: Tensor) -> Tensor:
 class Function(torch.autograd.Function):
     """``torch.autograd.Function`` whose ``apply`` takes positional arguments only.
 
-    torch's own inspects the signature of forward to bind defaults, 60 microseconds a call: on a small graph more
-    than the solve. Under function transforms (vmap, grad, ...) everything is left to torch.
+    torch's own inspects the signature of forward to bind defaults, which on a small graph takes longer than
+    the solve. Under function transforms (vmap, grad, ...) everything is left to torch.
     """
 
     @classmethod

@@ -13,7 +13,7 @@ LANES = 65536
 
 
 class Dropout(nn.Dropout):
-    """``torch.nn.Dropout``; on a CPU about ten times faster, with a mask that is recomputed instead of stored.
+    """``torch.nn.Dropout``; on a CPU several times faster, with a mask that is recomputed instead of stored.
 
     Repeatable under ``torch.manual_seed``; under vmap it follows the ``randomness`` asked for.
     """

@@ -49,8 +49,6 @@ class Unrolled(Solver):
 
 
 class PreparedUnrolled(Prepared):
-    differentiable = True  # solve() then leaves the derivative to autograd
-
     def __init__(self, J: Precision, solver: Unrolled):
         super().__init__(J, solver.name)
         self.solver = solver
