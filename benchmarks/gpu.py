@@ -109,6 +109,8 @@ def _gabp_step(problem: problems.Problem, bandwidth: float, device: str) -> Reco
     if counts[1] <= counts[0]:
         return found | {"failure": f"took {counts} steps where 4 and 24 were asked"}
     step = (times[1] - times[0]) / (counts[1] - counts[0])
+    if step <= 0:
+        return found | {"failure": f"the clock's noise is larger than the work: {times} seconds for {counts} steps"}
     share = floors.gabp_bytes(problem.graph, 1, COLUMNS) / bandwidth / step
     return found | {"seconds": step, "floor_share": share}
 
