@@ -231,3 +231,19 @@ def test_texas_and_cornell_differ_in_edges_only():
     assert torch.equal(texas.x, cornell.x)
     assert torch.equal(texas.y, cornell.y)
     assert texas.num_edges != cornell.num_edges
+
+
+def test_chameleon_is_the_filtered_one(tmp_path):
+    raw = tmp_path / "HeterophilousGraphDataset" / "chameleon_filtered" / "raw"
+    raw.mkdir(parents=True)
+    masks = {f"{part}_masks": np.eye(3, dtype=bool)[[i] * 10] for i, part in enumerate(("train", "val", "test"))}
+    np.savez(
+        raw / "chameleon_filtered.npz",
+        node_features=np.eye(3, dtype=np.float32),
+        node_labels=np.array([0, 1, 1]),
+        edges=np.array([[0, 1], [1, 2]]),
+        **masks,
+    )
+    data = load("chameleon", tmp_path)
+    assert (data.num_nodes, data.num_edges) == (3, 4)
+    assert data.train_mask.shape == (3, 10)
