@@ -15,6 +15,7 @@ from walksum.baselines import make_baseline
 from walksum.data.datasets import load
 from walksum.data.splits import Split, make_split
 from walksum.experiments.rows import row_of
+from walksum.experiments.sparse_input import use_sparse_input
 from walksum.experiments.spec import RunSpec
 from walksum.graph import Graph
 from walksum.nn import GLT
@@ -48,7 +49,8 @@ class Workbench:
     def model(self, seed: int) -> nn.Module:
         """The model with the initial weights of this seed, which are the same on every device."""
         torch.manual_seed(seed)
-        return make_model(self.cell, self.x.size(1), self.num_classes, self.x.size(0)).to(self.device)
+        model = make_model(self.cell, self.x.size(1), self.num_classes, self.x.size(0)).to(self.device)
+        return use_sparse_input(model, self.x)
 
 
 def workbench(specs: Sequence[RunSpec], device: str | torch.device, root: str | os.PathLike[str] | None) -> Workbench:
