@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum.kernels.lanes import WIDTHS
 from walksum.nn import GLT
 from walksum.nn.dropout import LANES
 from walksum.operators import Function
@@ -25,23 +26,21 @@ DENSEST = 0.25  # share of entries up to which the sparse way pays
 
 @dataclass(frozen=True)
 class Sparse:
-    """Features as CSR and CSC; ``place`` is the position in CSR of each entry of the CSC."""
+    """Features by rows and by columns: row pointers, indices, values, and the number of each entry by rows."""
 
     shape: tuple[int, int]
-    by_row: tuple[np.ndarray, np.ndarray, np.ndarray]
-    by_column: tuple[np.ndarray, np.ndarray, np.ndarray]
-    place: np.ndarray
+    by_row: tuple[np.ndarray, ...]
+    by_column: tuple[np.ndarray, ...]
 
     @classmethod
     def of(cls, x: Tensor) -> Sparse:
         rows = sp.csr_matrix(x.numpy())
-        columns = sp.csr_matrix((np.arange(rows.nnz), rows.indices, rows.indptr), rows.shape).tocsc()
-        place = columns.data
+        numbered = sp.csr_matrix((np.arange(rows.nnz), rows.indices, rows.indptr), rows.shape)
+        columns = numbered.tocsc()
         return cls(
             rows.shape,
-            (rows.indptr, rows.indices, rows.data),
-            (columns.indptr, columns.indices, rows.data[place]),
-            place,
+            (rows.indptr, rows.indices, rows.data, numbered.data),
+            (columns.indptr, columns.indices, rows.data[columns.data], columns.data),
         )
 
 
@@ -63,11 +62,7 @@ class SparseInput(nn.Module):
 class _Product(Function):
     @staticmethod
     def forward(weight: Tensor, seed: Tensor, features: Sparse, p: float) -> Tensor:
-        from walksum.kernels.cpu_sparse_input import product
-
-        out = weight.new_empty(weight.size(0), features.shape[0], weight.size(2))
-        _over_members(product, weight, out, seed, features, p, *features.by_row)
-        return out
+        return _multiply(weight, features.shape[0], seed, p, features.by_row)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -76,12 +71,8 @@ class _Product(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:
-        from walksum.kernels.cpu_sparse_input import gradient
-
-        grad, features = grads[0], ctx.features
-        out = grad.new_empty(grad.size(0), features.shape[1], grad.size(2))
-        _over_members(gradient, grad, out, ctx.saved_tensors[0], features, ctx.p, *features.by_column, features.place)
-        return out, None, None, None
+        (seed,), features = ctx.saved_tensors, ctx.features
+        return _multiply(grads[0], features.shape[1], seed, ctx.p, features.by_column), None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, weight: Tensor, seed: Tensor, features: Sparse, p: float) -> tuple:
@@ -93,11 +84,16 @@ class _Product(Function):
         return out.unflatten(0, (info.batch_size, -1)), 0
 
 
-def _over_members(kernel: Any, given: Tensor, out: Tensor, seed: Tensor, features: Sparse, p: float, *X: Any) -> None:
+def _multiply(given: Tensor, rows: int, seed: Tensor, p: float, X: tuple[np.ndarray, ...]) -> Tensor:
+    from walksum.kernels.cpu_sparse_input import product
+
     numbers = given.detach().contiguous().numpy()
-    work = given.size(0) * given.size(2) * len(features.place)
-    scale = numbers.dtype.type(1 / (1 - p))
-    in_groups(kernel, len(numbers), work, numbers, out.numpy(), seed.numpy(), round(p * LANES), scale, *X)
+    members, _, channels = numbers.shape
+    out, step = given.new_empty(members, rows, channels), min(32, channels // 2)
+    units, work = members * channels // (2 * step), members * channels * len(X[1])
+    knobs = (seed.numpy(), round(p * LANES), numbers.dtype.type(1 / (1 - p)))
+    in_groups(product, units, work, WIDTHS[step], numbers, out.numpy(), *knobs, *X)
+    return out
 
 
 _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -109,7 +105,8 @@ def use_sparse_input(model: nn.Module, x: Tensor) -> nn.Module:
         return model
     if x not in _known:
         _known[x] = Sparse.of(x) if float((x != 0).float().mean()) <= DENSEST else None
-    if _known[x] is not None:
+    channels = model.embed.out_features
+    if _known[x] is not None and (channels in (16, 32) or channels % 64 == 0):
         model.embed = SparseInput(_known[x], model.embed, model.dropout.p)
         model.dropout = nn.Identity()
     return model

@@ -6,40 +6,34 @@ import numpy as np
 
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu_dropout import _bits, _hash
+from walksum.kernels.lanes import at, fma, load, splat, store, width
 
 
 @jit
-def product(start, stop, weight, out, seeds, threshold, scale, indptr, columns, values):
-    """``out[s] = drop(X) weight[s]`` for members start to stop: weight [S, K, C], out [S, N, C], X in CSR."""
-    width = weight.shape[2]
-    for s in range(start, stop):
-        W = weight[s]
+def product(start, stop, lanes, given, out, seeds, threshold, scale, indptr, indices, values, place):
+    """``out[s] = drop(X) given[s]`` for given ``[S, K, C]``, out ``[S, N, C]``, X ``[N, K]`` by rows.
+
+    ``place[p]`` numbers entry p for its mask, so that X by rows and by columns drop the same entries. A unit of work is
+    one member and two neighbouring blocks of lanes: both share the mask.
+    """
+    step = width(lanes)
+    pairs, zero = given.shape[2] // (2 * step), scale * 0
+    for unit in range(start, stop):
+        s, first = unit // pairs, 2 * step * (unit % pairs)
+        left, right = given[s, :, first : first + step], given[s, :, first + step : first + 2 * step]
+        to_left, to_right = out[s, :, first : first + step], out[s, :, first + step : first + 2 * step]
+        seed = seeds[s]
         for row in range(len(indptr) - 1):
-            acc = out[s, row]
-            acc[:] = 0
-            for p in range(indptr[row], indptr[row + 1]):
-                if _kept(seeds[s], p, threshold):
-                    value, line = values[p] * scale, W[columns[p]]
-                    for c in range(width):
-                        acc[c] += value * line[c]
-
-
-@jit
-def gradient(start, stop, grad, out, seeds, threshold, scale, indptr, rows, values, place):
-    """``out[s] = drop(X)^T grad[s]``: X in CSC, ``place`` the position of each entry in CSR, whose mask it has."""
-    width = grad.shape[2]
-    for s in range(start, stop):
-        g = grad[s]
-        for column in range(len(indptr) - 1):
-            acc = out[s, column]
-            acc[:] = 0
-            for p in range(indptr[column], indptr[column + 1]):
-                if _kept(seeds[s], place[p], threshold):
-                    value, line = values[p] * scale, g[rows[p]]
-                    for c in range(width):
-                        acc[c] += value * line[c]
+            a, b = splat(lanes, zero), splat(lanes, zero)
+            for p in range(at(indptr, row), at(indptr, row + 1)):
+                # a product with zero, not a branch: no processor can foresee dropout
+                value = at(values, p) * (scale if _kept(seed, at(place, p), threshold) else zero)
+                k = at(indices, p)
+                a, b = fma(value, load(lanes, left, k), a), fma(value, load(lanes, right, k), b)
+            store(to_left, row, a)
+            store(to_right, row, b)
 
 
 @jit
 def _kept(seed, position, threshold):
-    return _bits(_hash(seed, position // 4), position % 4) >= np.uint64(threshold)
+    return _bits(_hash(seed, position >> 2), position & 3) >= np.uint64(threshold)
