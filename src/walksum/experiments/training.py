@@ -19,7 +19,7 @@ from walksum.experiments.workbench import Workbench, forget, workbench
 __all__ = ["train_runs", "Progress"]
 
 Event = RunRecord | Progress
-ON_CPU = 10  # runs a batch on a CPU, beyond which its caches overflow
+ROWS_ON_CPU = 6000  # nodes times runs of a batch on a CPU: beyond, it leaves the caches and is slower than run by run
 
 
 def train_runs(
@@ -83,7 +83,9 @@ def _batch_size(bench: Workbench, batched: bool | None, runs: int) -> int:
         return 1
     if batched or bench.device.type != "cpu":
         return runs
-    return 1 if row_of(bench.cell.model).baseline else min(runs, ON_CPU)
+    if row_of(bench.cell.model).baseline:
+        return 1  # their time goes into dense products and scatters, which gain nothing from a batch on a CPU
+    return min(runs, max(1, ROWS_ON_CPU // bench.x.size(0)))
 
 
 def _attempt(bench: Workbench, specs: list[RunSpec], stacked: bool, note: str = "") -> Iterator[Event]:
