@@ -66,7 +66,7 @@ class _Product(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        weight, seed, ctx.features, ctx.p = inputs
+        _, seed, ctx.features, ctx.p = inputs
         ctx.save_for_backward(seed)
 
     @staticmethod
@@ -101,12 +101,13 @@ _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 def use_sparse_input(model: nn.Module, x: Tensor) -> nn.Module:
     """Give a GLT on a CPU a sparse first layer if ``x`` is sparse; it then takes no other features than ``x``."""
-    if not isinstance(model, GLT) or x.device.type != "cpu" or x.dtype != torch.float32:
+    if not isinstance(model, GLT) or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         return model
     if x not in _known:
         _known[x] = Sparse.of(x) if float((x != 0).float().mean()) <= DENSEST else None
     channels = model.embed.out_features
     if _known[x] is not None and (channels in (16, 32) or channels % 64 == 0):
-        model.embed = SparseInput(_known[x], model.embed, model.dropout.p)
-        model.dropout = nn.Identity()
+        sparse = SparseInput(_known[x], model.embed, model.dropout.p)
+        model.add_module("embed", sparse)
+        model.add_module("dropout", nn.Identity())
     return model

@@ -1,8 +1,8 @@
 """Models that train together: the parameters of all seeds stacked, one forward for them all.
 
 Adam, weight decay and every layer act on each seed alone, so a stack trains exactly as its members would one after
-another; only the masks of dropout are drawn in another order. ``walksum.solve`` takes the seeds as heads of one J (learned)
-or as columns (fixed), so a solve of thirty seeds costs little more than one.
+another; only the masks of dropout are drawn in another order. ``walksum.solve`` takes the seeds as heads of one J
+(learned) or as columns (fixed), so a solve of thirty seeds costs little more than one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ class Team(Protocol):
         """Go on with these members alone."""
 
 
+def after_step(model: nn.Module) -> None:
+    """Some baselines project their weights back."""
+    project = getattr(model, "after_step", None)
+    if callable(project):
+        project()
+
+
 class Alone:
     """A team of one, without any transform."""
 
@@ -49,8 +56,7 @@ class Alone:
     def step(self) -> None:
         self.optimiser.step()
         self.optimiser.zero_grad()
-        if hasattr(self.model, "after_step"):
-            self.model.after_step()
+        after_step(self.model)
 
     def keep(self, members: Tensor) -> None:
         pass
@@ -78,7 +84,7 @@ class Stack:
         self.optimiser.zero_grad()
         if hasattr(self.model, "after_step"):
             with torch.no_grad():
-                self._vmapped(self.model.after_step)
+                self._vmapped(lambda: after_step(self.model))
 
     def _vmapped(self, call: Callable[[], Tensor | None]) -> Tensor:
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
@@ -102,7 +108,7 @@ class Stack:
 @contextmanager
 def _inside(model: nn.Module, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Iterator[None]:
     """``torch.func.functional_call`` in short: its search for tied weights takes longer than a small model."""
-    homes = {path: module for path, module in model.named_modules()}
+    homes = dict(model.named_modules())
     places: list[tuple[dict[str, Any], str, Tensor]] = []
     for values, which in ((parameters, "_parameters"), (buffers, "_buffers")):
         for name, value in values.items():
