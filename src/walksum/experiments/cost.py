@@ -8,7 +8,15 @@ from walksum.experiments.rows import row_of
 from walksum.experiments.spec import RunSpec
 
 # relative to a fixed GLT on Texas; only the order matters, and that a cell which takes minutes does not come last
-_DATASETS = {"texas": 1.0, "cornell": 1.0, "wisconsin": 1.3, "digits": 4.0, "cora": 6.0, "citeseer": 8.0, "pubmed": 30.0}
+_DATASETS = {
+    "texas": 1.0,
+    "cornell": 1.0,
+    "wisconsin": 1.3,
+    "digits": 4.0,
+    "cora": 6.0,
+    "citeseer": 8.0,
+    "pubmed": 30.0,
+}
 _MODELS = {"sat": 12.0, "graphormer": 12.0, "graphormer-1e-3": 12.0, "gde": 6.0, "cgnn": 6.0, "cgnn-weights": 6.0}
 _LARGE, _LEARNED = 60.0, 2.5  # a dataset that is not in the table; a J that changes in every step
 

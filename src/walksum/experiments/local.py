@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING
 
 from walksum.experiments.locks import Claims
 from walksum.experiments.store import CLAIMS, Store
 from walksum.experiments.sweep import Ended, Group
-from walksum.experiments.work import Job, work_on
+from walksum.experiments.work import Job, in_words, work_on
+
+if TYPE_CHECKING:
+    from walksum.experiments.training import Progress
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 EVERY = 0.5  # seconds between two reports of a worker
@@ -79,7 +82,7 @@ class LocalEngine:
         busy = {worker.pipe: worker for worker in self._pool if worker.group is not None}
         if not busy:
             time.sleep(seconds)
-        return [end for pipe in wait(list(busy), seconds) if (end := self._hear(busy[pipe]))]  # type: ignore[index, list-item]
+        return [end for pipe in wait(list(busy), seconds) if (end := self._hear(busy[pipe]))]  # type: ignore[index]
 
     def doing(self) -> list[str]:
         return [f"{worker.group.title} {worker.at}".strip() for worker in self._pool if worker.group is not None]
@@ -135,14 +138,14 @@ def _serve(pipe: Connection, job: Job) -> None:
             pipe.send(("broken", error))
 
 
-def _teller(pipe: Connection) -> Callable[..., None]:
+def _teller(pipe: Connection) -> Callable[[Progress], None]:
     last = 0.0
 
-    def tell(*news: Any) -> None:
+    def tell(progress: Progress) -> None:
         nonlocal last
         if time.monotonic() - last >= EVERY:
             last = time.monotonic()
-            pipe.send(("at", " ".join(map(str, news))))
+            pipe.send(("at", in_words(progress)))
 
     return tell
 

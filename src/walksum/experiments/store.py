@@ -166,8 +166,8 @@ def _parse(line: bytes, path: Path, number: int) -> RunRecord:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(
-            f"{path}, line {number} is not a record that this walksum can read ({reason}); if a newer walksum wrote it, "
-            "use that one, else take the line out: its run is then done again"
+            f"{path}, line {number} is not a record that this walksum can read ({reason}); if a newer walksum wrote "
+            "it, use that one, else take the line out: its run is then done again"
         ) from error
 
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Protocol
 
 from walksum.experiments.cost import total
@@ -81,7 +81,7 @@ def _cut(cell: tuple[RunSpec, ...], parts: int) -> list[tuple[RunSpec, ...]]:
     """Into parts of nearly equal size."""
     parts = min(parts, len(cell))
     ends = [round(k * len(cell) / parts) for k in range(parts + 1)]
-    return [cell[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [cell[a:b] for a, b in pairwise(ends)]
 
 
 class Sweep:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from walksum.experiments.locks import Claims
 from walksum.experiments.record import RunRecord
 from walksum.experiments.spec import RunSpec
 from walksum.experiments.store import AlreadyRecorded, Store
+
+if TYPE_CHECKING:
+    from walksum.experiments.training import Progress
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Job:
         self,
         specs: Sequence[RunSpec],
         on_record: Callable[[RunRecord], None],
-        on_progress: Callable[..., None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Train them; what ends without a record gets one that says so."""
         recorded: set[str] = set()
@@ -62,7 +65,11 @@ def _train_runs() -> Callable[..., None]:
 
 
 def work_on(
-    specs: Sequence[RunSpec], job: Job, store: Store, claims: Claims, on_progress: Callable[..., None] | None = None
+    specs: Sequence[RunSpec],
+    job: Job,
+    store: Store,
+    claims: Claims,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> tuple[RunSpec, ...]:
     """Train what is missing and free; returns the runs that another process is working on."""
     ours = claims.take(spec.key for spec in specs)
@@ -86,6 +93,11 @@ def work_on(
     finally:
         claims.free(ours)
     return tuple(spec for spec in specs if spec.key not in ours)
+
+
+def in_words(progress: Progress) -> str:
+    runs = f"{progress.done} of {progress.done + progress.running} runs done, "
+    return f"({runs}epoch {progress.epoch}, best validation accuracy {progress.best:.3f})"
 
 
 def failed(spec: RunSpec, message: str, device: str = "") -> RunRecord:
