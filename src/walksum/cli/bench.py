@@ -92,13 +92,14 @@ def table1(
         if dry_run:
             _say_plan(voice, specs, found, since)
             return
+        trained = 0
         if found.missing(specs, since):
             found.make()
             _check_data(specs, root)
             where = _device(device)
             job = _job(found, where, root, False if no_batch else None, since)
-            _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
-        _say_end(voice, specs, found, since)
+            trained = _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
+        _say_end(voice, specs, found, since, trained)
 
     speak(voice, action)
 
@@ -149,7 +150,8 @@ def _check_data(specs: list[RunSpec], root: Path | None) -> None:
 
 def _sweep(
     voice: Voice, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
-) -> None:
+) -> int:
+    """Returns how many runs were trained here."""
     from walksum.cli.bench_show import Screen
     from walksum.experiments.sweep import Sweep
 
@@ -169,6 +171,7 @@ def _sweep(
     except KeyboardInterrupt:
         _say_interrupted(voice, sweep)
         raise Interrupted from None
+    return sweep.trained
 
 
 def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
@@ -195,7 +198,7 @@ def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> N
     voice.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
 
 
-def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
+def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int, trained: int) -> None:
     from walksum.cli.bench_show import cell_json, filled, trouble
     from walksum.experiments.cells import cells_of
 
@@ -207,7 +210,7 @@ def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> No
     if left:
         voice.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
     voice.say(f"records: {store.path}", always=True)
-    record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "left": left}
+    record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "trained": trained, "left": left}
     voice.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
     if any("failed" in cell.outcomes for cell in cells.values()):
         raise typer.Exit(UNEXPECTED)

@@ -67,6 +67,7 @@ class Store:
             if self.is_done(record.key, since):
                 raise AlreadyRecorded(f"{self.path} already holds run {record.key}")
             _write(file, line)
+            self.refresh()
 
     def refresh(self) -> None:
         """Read what was appended since the last time, by whomever."""
