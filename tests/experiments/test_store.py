@@ -139,7 +139,9 @@ def test_records_of_a_newer_version_are_named(store):
     values = json.loads(record().to_line())
     values["spec"]["temperature"] = 1
     store.path.write_text(json.dumps(values) + "\n")
-    with pytest.raises(StoreError, match=r"line 1 .*unknown fields \['temperature'\]; it was written by a newer walksum"):
+    with pytest.raises(
+        StoreError, match=r"line 1 .*unknown fields \['temperature'\]; it was written by a newer walksum"
+    ):
         store.refresh()
 
 

@@ -13,7 +13,7 @@ from walksum.experiments.sweep import Ended, Group
 from walksum.experiments.work import Job, in_words
 
 
-def _ray() -> Any:
+def find_ray() -> Any:
     try:
         import ray
     except ImportError as error:
@@ -39,7 +39,7 @@ class RayEngine:
 
     def __init__(self, job: Job, workers: int, store: Store):
         self.job, self.workers, self.store = job, workers, store
-        self._ray = _ray()
+        self._ray = find_ray()
         if not self._ray.is_initialized():
             self._ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
         from ray.util.queue import Queue
