@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,6 +168,7 @@ def _sweep(
     from walksum.experiments.sweep import Sweep
 
     screen = Screen(voice)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends batch jobs is to end like Ctrl-C
     sweep = Sweep(
         specs,
         store,
@@ -186,8 +188,12 @@ def _sweep(
 
 
 def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
+    from walksum.cli.bench_show import filled
+    from walksum.experiments.cells import cells_of
+
     sweep.store.refresh()
     left = len(sweep.left())
+    voice.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
     voice.err.print(
         f"interrupted: {len(sweep.specs) - left} of {len(sweep.specs)} runs are in {sweep.store.path}; "
         "the same command goes on from there",

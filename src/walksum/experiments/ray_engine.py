@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +68,11 @@ class RayEngine:
 
     def poll(self, seconds: float) -> list[Ended]:
         ended, self._idle = self._idle, []
-        done, _ = self._ray.wait(list(self._flying), timeout=0 if ended else seconds) if self._flying else ([], [])
+        done: list[Any] = []
+        if self._flying:
+            done, _ = self._ray.wait(list(self._flying), timeout=0 if ended else seconds)
+        elif not ended:
+            time.sleep(seconds)
         self._read_mail()
         return ended + [self._land(task) for task in done]
 
