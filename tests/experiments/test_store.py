@@ -194,6 +194,7 @@ def test_kills_lose_at_most_the_record_in_flight(fights):
     assert set(heard["said"]) <= set(seeds)
     # a kill between writing and saying leaves a run that nobody spoke of
     assert len(seeds) <= len(heard["said"]) + heard["kills"]
+    assert len((folder / "torn").read_bytes().splitlines()) >= 10
     assert len(folder.joinpath("records.jsonl").read_bytes().splitlines()) == len(records)
 
 
