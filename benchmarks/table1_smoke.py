@@ -13,6 +13,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def _epoch(team: Stack | Alone, train: Part, cuda: bool) -> tuple[list[float], t
     with torch.no_grad():
         team.outputs(training=False)
     marks.append(_now(cuda))
-    return [1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)], loss.detach()
+    return [1e3 * (b - a) for a, b in pairwise(marks)], loss.detach()
 
 
 def _now(cuda: bool) -> float:

@@ -107,8 +107,9 @@ class _Call:
         before, solves = self.memo.get("solves", (None, 0))
         solves = solves + 1 if before == stamp else 1
         self.memo["solves"] = (stamp, solves)
-        kept = kept_solver(self.graph, diag.size(0), columns, diag.dtype) if solves > OFTEN else None
-        return kept or self.solver
+        if solves <= OFTEN:
+            return self.solver
+        return self.graph.derived(kept_solver, diag.size(0), columns, diag.dtype) or self.solver
 
     def report(self, solution: Solution) -> Solution:
         if self.observe is not None:  # detached: whoever keeps the report must not keep the autograd graph

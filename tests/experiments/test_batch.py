@@ -5,6 +5,7 @@ import pytest
 import torch
 from toy_cell import bench_of, cell
 
+import walksum.experiments.loop as loop
 import walksum.experiments.training as training
 from walksum.experiments.loop import Contaminated, Progress, train_team
 from walksum.experiments.record import RunRecord
@@ -53,6 +54,13 @@ def test_runs_leave_the_batch_as_they_finish(toy):
     assert epochs == sorted(epochs)
     assert len(set(epochs)) > 2
     assert_same_runs({record.spec.seed: record for record in arrived}, run(specs, batched=False))
+
+
+def test_looking_seldom_and_shrinking_in_steps_changes_nothing(toy, monkeypatch):
+    specs = cell("glt-diagonally-dominant-fixed", runs=7, max_epochs=47, patience=6, lr=3e-3, dropout=0.0)
+    apart = run(specs, batched=False)
+    monkeypatch.setattr(loop, "rhythm", lambda device, runs: (loop.LOOK, loop.SIZES))  # as on a GPU
+    assert_same_runs(run(specs, batched=True), apart)
 
 
 def test_dropout_differs_between_members_and_learns_as_well(toy):

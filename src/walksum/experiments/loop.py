@@ -22,8 +22,8 @@ from walksum.experiments.workbench import Workbench
 from walksum.nn import GLTConv
 from walksum.solvers import Solution
 
-LOOK = {"cpu": 1, "cuda": 10}  # epochs between two looks of the host
-SIZES = {"cpu": range(1, 1000), "cuda": (1, 3, 6, 12, 20)}  # to which a team shrinks: a GPU's solver prepares for each
+LOOK = 10  # epochs between two looks of the host; on a CPU it looks at every one
+SIZES = (1, 3, 6, 12, 20)  # to which a team shrinks, as solvers on a GPU prepare for each; on a CPU to any
 PULSE = 0.25  # seconds between two signs of life
 
 
@@ -92,6 +92,7 @@ def train_team(bench: Workbench, specs: Sequence[RunSpec], stacked: bool) -> Ite
     members, parameters = list(journals), sum(p.numel() for p in team.model.parameters())
     measured: list[Tensor] = []
     pulse, epoch = 0.0, 0
+    look, sizes = rhythm(bench.device, len(specs))
 
     while not all(journal.done for journal in journals):
         epoch += 1
@@ -102,7 +103,7 @@ def train_team(bench: Workbench, specs: Sequence[RunSpec], stacked: bool) -> Ite
         with torch.no_grad():
             outputs = team.outputs(training=False)
             measured.append(torch.stack([loss, val.losses(outputs), val.scores(outputs), test.scores(outputs)], 1))
-        if epoch % LOOK[bench.device.type] and epoch < bench.cell.max_epochs:
+        if epoch % look and epoch < bench.cell.max_epochs:
             continue
 
         running = [journal for journal in members if not journal.done]
@@ -117,13 +118,18 @@ def train_team(bench: Workbench, specs: Sequence[RunSpec], stacked: bool) -> Ite
         if clock - pulse >= PULSE:
             pulse = clock
             yield _progress(journals, epoch)
-        kept = _worth_keeping(members, SIZES[bench.device.type])
+        kept = _worth_keeping(members, sizes)
         if len(kept) < len(members):
             at = torch.tensor(kept, device=bench.device)
             team.keep(at)
             train, val, test = (part.of_members(at) for part in (train, val, test))
             members = [members[k] for k in kept]
     yield _progress(journals, epoch)
+
+
+def rhythm(device: torch.device, runs: int) -> tuple[int, Sequence[int]]:
+    """Epochs between two looks, and the sizes a team may shrink to."""
+    return (1, range(1, runs)) if device.type == "cpu" else (LOOK, SIZES)
 
 
 def _note(members: Sequence[Journal], epochs: list[list[list[float]]]) -> None:
