@@ -130,7 +130,7 @@ def small(name: str, device: str) -> Iterator[tuple[str, float, float]]:
         J = gpu_graphs.dominant(graph)
         J = ws.Precision(graph, J.diag.expand(heads, -1).contiguous(), J.off.expand(heads, -1).contiguous())
         h = torch.randn(heads, graph.num_nodes, columns, device=device)
-        default, where = small_tile(columns), f"{name} {heads} x {columns}"
+        default, where = small_tile(columns, heads * graph.num_nodes), f"{name} {heads} x {columns}"
         for edges, rows, warps, late in SMALL[: None if name != "tiny" else 1]:
             tile = Tile(edges, rows, default.features, warps, late=late)
             ms = step_ms(small_loop(J, h, tile), cuda_cg.SmallLoop._step, device)
@@ -150,7 +150,7 @@ def both_passes(J: ws.Precision, h: torch.Tensor) -> None:
 
 
 def small_loop(J: ws.Precision, h: torch.Tensor, tile: Tile) -> cuda_cg.SmallLoop:
-    cuda_cg.small_tile = lambda columns: tile  # type: ignore[assignment]
+    cuda_cg.small_tile = lambda columns, num_rows: tile  # type: ignore[assignment]
     loop = cuda_cg.SmallLoop(J.graph, h.shape, torch.float32, 2e-6, cuda_cg.AIM, 1000, True)
     cuda_cg.small_tile = small_tile
     for held, given in ((loop.h, h), (loop.diag, J.diag), (loop.off, J.off)):

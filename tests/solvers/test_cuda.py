@@ -38,7 +38,7 @@ def device(request, monkeypatch):
     return request.param
 
 
-def many_rows(num_features):
+def many_rows(num_features, num_rows=0):
     return Tile(edges=8, rows=8, features=feature_width(num_features), warps=4)
 
 

@@ -15,7 +15,7 @@ import torch
 from walksum.experiments.record import RunRecord, Solves
 from walksum.experiments.spec import RunSpec
 
-ROWS = 100  # of a thinned curve
+ROWS = 40  # of a thinned curve
 
 # steps, residual and status of every layer's solve in one pass, forward or backward
 Pass = tuple[tuple[int, float, str], ...]

@@ -38,7 +38,7 @@ class RunRecord:
         batch: how many runs were trained together (1: alone).
         peak_memory: bytes; of the whole batch where there is one; None where it was not measured.
         curve: epoch number, training loss, validation loss, validation and test accuracy of some epochs, thinned
-            to at most about 100 rows (the chosen epoch is among them).
+            to at most about 40 rows (the chosen epoch is among them).
         steps_by_epoch: epoch number, most forward and most backward steps, of the same epochs.
         versions, device, split: of walksum, torch and Python; the machine's; SHA-256 of the split.
     """
@@ -72,9 +72,9 @@ class RunRecord:
         return self.spec.key
 
     def to_line(self) -> str:
-        """One line of JSON; NaN becomes null."""
-        values = {"key": self.key, **asdict(self), "spec": self.spec.to_json()}
-        return json.dumps(_no_nan(values), separators=(",", ":"))
+        """One line of JSON; NaN becomes null, and measured numbers keep six digits."""
+        values = {"key": self.key, **_short(asdict(self)), "spec": self.spec.to_json()}
+        return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def from_line(cls, line: str) -> RunRecord:
@@ -92,11 +92,11 @@ class RunRecord:
         return cls(spec=spec, **values)
 
 
-def _no_nan(value: Any) -> Any:
+def _short(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _no_nan(item) for name, item in value.items()}
+        return {name: _short(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_no_nan(item) for item in value]
+        return [_short(item) for item in value]
     return value
