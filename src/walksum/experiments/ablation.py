@@ -190,6 +190,8 @@ def runs_of(name: str, model: str, dataset: str, runs: int) -> list[RunSpec]:
 
 
 def train_variant(name: str, specs: list[RunSpec], device: str = "cpu") -> Iterator[RunRecord]:
+    if not specs:
+        return
     variant, plain = VARIANTS[name], workbench(specs, device, None)
     bench = VariantBench(**{**vars(plain), "x": variant.features(plain.x), "variant": variant})
     stacked = bench.device.type != "cpu" and len(specs) > 1

@@ -7,7 +7,7 @@ another; only the masks of dropout are drawn in another order. ``walksum.solve``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -72,6 +72,7 @@ class Stack:
         self.model = models[0].requires_grad_(False)
         self.parameters = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         self.buffers = buffers
+        self.places = _places(self.model, "_parameters", parameters) + _places(self.model, "_buffers", buffers)
         self.optimiser = _adam(list(self.parameters.values()), bench.cell)
         torch.manual_seed(seeds[0])  # of the dropout of all
 
@@ -87,12 +88,12 @@ class Stack:
                 self._vmapped(lambda: after_step(self.model))
 
     def _vmapped(self, call: Callable[[], Tensor | None]) -> Tensor:
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
-            with _inside(self.model, parameters, buffers):
+        def one(values: list[Tensor]) -> Tensor:
+            with _filled(self.places, values):
                 out = call()
             return torch.zeros(()) if out is None else out  # vmap wants a tensor
 
-        return vmap(one, randomness="different")(self.parameters, self.buffers)
+        return vmap(one, randomness="different")([*self.parameters.values(), *self.buffers.values()])
 
     def keep(self, members: Tensor) -> None:
         kept = {name: value.detach()[members].requires_grad_() for name, value in self.parameters.items()}
@@ -105,22 +106,25 @@ class Stack:
         self.buffers = {name: value[members] for name, value in self.buffers.items()}
 
 
+Place = tuple[dict[str, Any], str]  # where a module keeps one of its tensors
+
+
+def _places(model: nn.Module, kind: str, names: Iterable[str]) -> list[Place]:
+    modules = dict(model.named_modules())
+    paths = [name.rpartition(".") for name in names]
+    return [(getattr(modules[path], kind), key) for path, _, key in paths]
+
+
 @contextmanager
-def _inside(model: nn.Module, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Iterator[None]:
+def _filled(places: list[Place], values: list[Tensor]) -> Iterator[None]:
     """``torch.func.functional_call`` in short: its search for tied weights takes longer than a small model."""
-    homes = dict(model.named_modules())
-    places: list[tuple[dict[str, Any], str, Tensor]] = []
-    for values, which in ((parameters, "_parameters"), (buffers, "_buffers")):
-        for name, value in values.items():
-            path, _, key = name.rpartition(".")
-            places.append((getattr(homes[path], which), key, value))
-    own = [(home, key, home[key]) for home, key, _ in places]
+    own = [home[key] for home, key in places]
     try:
-        for home, key, value in places:
+        for (home, key), value in zip(places, values, strict=True):
             home[key] = value
         yield
     finally:
-        for home, key, value in own:
+        for (home, key), value in zip(places, own, strict=True):
             home[key] = value
 
 
