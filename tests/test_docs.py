@@ -30,6 +30,6 @@ def test_exported_names_are_the_contract():
     assert set(ws.__all__) >= {
         *("Graph", "Precision", "solve", "explain_solver", "Solution", "Status", "SolveError", "SolveWarning"),
         *("FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant", "LearnedDiagonallyDominant"),
-        *("FixedLaplacian", "LearnedLaplacian", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid"),
-        *("Unrolled", "GLTConv", "GLTBlock", "GLT", "load"),
+        *("FixedLaplacian", "LearnedLaplacian", "GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Chebyshev"),
+        *("Multigrid", "Unrolled", "GLTConv", "GLTBlock", "GLT", "load"),
     }

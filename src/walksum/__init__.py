@@ -22,6 +22,7 @@ from walksum.solvers import (
     Direct,
     GaBP,
     Hybrid,
+    Inverse,
     Multigrid,
     Solution,
     SolveError,
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 __all__ = ["Graph", "Precision", "solve", "explain_solver"]
 __all__ += ["Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant"]
 __all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
-__all__ += ["Solver", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
+__all__ += ["Solver", "GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
 __all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["GLTConv", "GLTBlock", "GLT", "load"]
 __all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]

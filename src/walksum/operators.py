@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import _add_batch_dim, _unwrap_batched, unwrap_if_dead
+from torch._functorch.autograd_function import VmapInfo
+from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
 
 from walksum import kernels
 from walksum.graph import Graph
@@ -45,14 +48,31 @@ class Function(torch.autograd.Function):
     """``torch.autograd.Function`` whose ``apply`` takes positional arguments only.
 
     torch's own inspects the signature of forward to bind defaults, which on a small graph takes longer than
-    the solve. Under function transforms (vmap, grad, ...) everything is left to torch.
+    the solve. Under vmap it takes ten times as long; there the rule is called directly. Under other function
+    transforms (grad, ...) everything is left to torch.
     """
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        if transforms_active():
-            return super().apply(*args)
-        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
+        if not transforms_active():
+            return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
+        interpreter = retrieve_current_functorch_interpreter()
+        if isinstance(interpreter, VmapInterpreter):
+            return cls._apply_under_vmap(interpreter, args)
+        return super().apply(*args)
+
+    @classmethod
+    def _apply_under_vmap(cls, interpreter: Any, args: tuple) -> Any:
+        level = interpreter.level()
+        args = tuple(unwrap_if_dead(a) if isinstance(a, Tensor) else a for a in args)
+        pairs = [_unwrap_batched(a, level) if isinstance(a, Tensor) else (a, None) for a in args]
+        in_dims = tuple(dim for _, dim in pairs)
+        with interpreter.lower():
+            if all(dim is None for dim in in_dims):
+                return cls.apply(*args)
+            info = VmapInfo(interpreter.batch_size(), interpreter.randomness())
+            out, dim = cls.vmap(info, in_dims, *(value for value, _ in pairs))
+        return _add_batch_dim(out, dim, level)
 
 
 def transforms_active() -> bool:

@@ -15,6 +15,7 @@ from walksum.graph import Graph
 from walksum.operators import Function, edge_dot, fold_heads, spmm, transforms_active, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Unrolled, choose, resolve
+from walksum.solvers.auto import OFTEN, kept_solver
 from walksum.solvers.base import check_choice, check_h
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
@@ -49,7 +50,8 @@ def solve(
     elif h.dim() == 2 and J.heads == 1:
         h = h.unsqueeze(0)
     check_h(J, h)
-    call = _Call(J.graph, resolve(solver, J, h.size(-1)), J.prepared, observe, on_nonconverged)
+    free = solver == "auto" and J.device.type != "cpu"
+    call = _Call(J.graph, resolve(solver, J, h.size(-1)), J.prepared, observe, on_nonconverged, free)
     if isinstance(call.solver, Unrolled):
         mu = call.report(call.solver.prepare(J)(h)).value
     else:
@@ -82,22 +84,31 @@ class _Call:
 
     graph: Graph
     solver: Solver
-    memo: dict[Any, tuple[Any, Prepared]]
+    memo: dict[Any, Any]
     observe: Callable[[Solution], None] | None
     on_nonconverged: str
+    free: bool = False  # to take another solver for a J that stays
     direction: str = "forward"
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
-        return self.report(self.prepared(diag, off)(h.detach(), self.direction)).value
+        return self.report(self.prepared(diag, off, h.size(-1))(h.detach(), self.direction)).value
 
-    def prepared(self, diag: Tensor, off: Tensor) -> Prepared:
+    def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         stamp = (*_identity(diag), *_identity(off))
-        known = self.memo.get(self.solver)
+        solver = self._for_a_J_that_stays(stamp, diag, columns) if self.free else self.solver
+        known = self.memo.get(solver)
         if known is None or known[0] != stamp:
             J = Precision(self.graph, diag.detach(), off.detach())
-            known = (stamp, self.solver.prepare(J))  # holds J, so the addresses in the stamp stay taken
-            self.memo[self.solver] = known
+            known = (stamp, solver.prepare(J))  # holds J, so the addresses in the stamp stay taken
+            self.memo[solver] = known
         return known[1]
+
+    def _for_a_J_that_stays(self, stamp: tuple, diag: Tensor, columns: int) -> Solver:
+        before, solves = self.memo.get("solves", (None, 0))
+        solves = solves + 1 if before == stamp else 1
+        self.memo["solves"] = (stamp, solves)
+        kept = kept_solver(self.graph, diag.size(0), columns, diag.dtype) if solves > OFTEN else None
+        return kept or self.solver
 
     def report(self, solution: Solution) -> Solution:
         if self.observe is not None:  # detached: whoever keeps the report must not keep the autograd graph

@@ -16,6 +16,8 @@ TIGHT = {
     "cg jacobi": ws.CG(preconditioner="jacobi"),
     "cg none": ws.CG(preconditioner="none"),
     "dense": ws.Dense(),
+    "inverse": ws.Inverse(),
+    "inverse half": ws.Inverse("half"),
     "direct": ws.Direct(),
     "hybrid": ws.Hybrid(max_degree=2),  # leaves a core on most of the gallery
     "chebyshev": ws.Chebyshev(),

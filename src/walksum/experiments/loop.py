@@ -23,7 +23,7 @@ from walksum.nn import GLTConv
 from walksum.solvers import Solution
 
 LOOK = {"cpu": 1, "cuda": 10}  # epochs between two looks of the host
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 20, 25)  # a team shrinks to these alone: a GPU's solver prepares for each size anew
+SIZES = {"cpu": range(1, 1000), "cuda": (1, 3, 6, 12, 20)}  # to which a team shrinks: a GPU's solver prepares for each
 PULSE = 0.25  # seconds between two signs of life
 
 
@@ -117,7 +117,7 @@ def train_team(bench: Workbench, specs: Sequence[RunSpec], stacked: bool) -> Ite
         if clock - pulse >= PULSE:
             pulse = clock
             yield _progress(journals, epoch)
-        kept = _worth_keeping(members)
+        kept = _worth_keeping(members, SIZES[bench.device.type])
         if len(kept) < len(members):
             at = torch.tensor(kept, device=bench.device)
             team.keep(at)
@@ -139,10 +139,10 @@ def _note(members: Sequence[Journal], epochs: list[list[list[float]]]) -> None:
         raise Contaminated
 
 
-def _worth_keeping(members: Sequence[Journal]) -> list[int]:
-    """The runs that go on, filled up with finished ones to a size of SIZES."""
+def _worth_keeping(members: Sequence[Journal], sizes: Sequence[int]) -> list[int]:
+    """The runs that go on, filled up with finished ones to one of the sizes."""
     running = [k for k, journal in enumerate(members) if not journal.done]
-    size = next((size for size in SIZES if size >= len(running)), len(members))
+    size = next((size for size in sizes if size >= len(running)), len(members))
     if not running or size >= len(members):
         return list(range(len(members)))
     finished = [k for k, journal in enumerate(members) if journal.done]

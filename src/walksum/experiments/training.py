@@ -46,7 +46,8 @@ def train_runs(
     caller; runs in flight leave no record.
     """
     _check(specs)
-    with torch.random.fork_rng():
+    where = torch.empty(0, device=device).device
+    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         for event in _train(list(specs), device, root, batched):
             if isinstance(event, RunRecord):
                 on_record(event)

@@ -11,6 +11,7 @@ from walksum.solvers.dense import Dense
 from walksum.solvers.direct import Direct
 from walksum.solvers.gabp import GaBP
 from walksum.solvers.hybrid import Hybrid
+from walksum.solvers.inverse import Inverse
 from walksum.solvers.multigrid import Multigrid
 from walksum.solvers.unrolled import Unrolled
 
@@ -18,6 +19,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "gabp": GaBP,
     "cg": CG,
     "dense": Dense,
+    "inverse": Inverse,
     "direct": Direct,
     "hybrid": Hybrid,
     "chebyshev": Chebyshev,
@@ -44,5 +46,5 @@ def resolve(solver: Solver | str, J: Precision, columns: int) -> Solver:
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]
-__all__ += ["GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
+__all__ += ["GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
 __all__ += ["SOLVERS", "Choice", "choose", "resolve", "resolve_name"]

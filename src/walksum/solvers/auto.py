@@ -3,6 +3,9 @@
 Costs are predicted seconds of one preparation and two solves (forward and backward) on one CPU thread. The rates
 below were measured once on a server CPU with AVX-512; only their ratios matter. A J that learns nothing is prepared
 once for a whole training, so its preparation counts little.
+
+A GPU multiplies matrices faster than it does anything else: a J that has proven to stay (see :func:`kept_solver`) is
+inverted there once, and its solves are dense products.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from walksum.solvers.cg import CG
 from walksum.solvers.dense import Dense
 from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
+from walksum.solvers.inverse import Inverse
 
 # multiply-adds a second
 FACTORISING = 1.5e9  # sparse elimination of one head
@@ -34,6 +38,11 @@ KEPT = 0.02  # share of its preparation that a fixed J pays in each step
 TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
 TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial elimination is tried
 DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU that has no kernels of ours
+
+OFTEN = 6  # solves with one J on a GPU after which it is inverted: a learned J sees two, forward and backward
+INVERT = 4096  # nodes up to which that pays for any width
+INVERT_WIDE = (24_000, 512)  # nodes and columns: further up, in half precision, if the product is wide enough
+ROOM = 6 * 8  # bytes an entry that inverting takes at its peak
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,18 @@ def _on_gpu(J: Precision) -> Choice:
     if not kernels.uses_triton(J.diag) and J.num_nodes <= DENSE_ON_GPU:
         return Choice(Dense(), f"{J.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch")
     return Choice(CG(), "triangular sweeps are serial, so a GPU iterates")
+
+
+def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> Solver | None:
+    """For a J on a GPU that is solved again and again: its inverse, or None where iterating stays cheaper."""
+    nodes, (most, wide) = graph.num_nodes, INVERT_WIDE
+    if graph.device.type == "cpu" or heads > 1 or dtype != torch.float32:
+        return None
+    if nodes > INVERT and (nodes > most or columns < wide):
+        return None
+    if graph.device.type == "cuda" and torch.cuda.mem_get_info(graph.device)[0] < ROOM * nodes**2:
+        return None
+    return Inverse("full" if nodes <= INVERT else "half")
 
 
 def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> Choice:

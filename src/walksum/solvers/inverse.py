@@ -1,0 +1,95 @@
+"""Inverse: J^-1 as a dense matrix, kept. For a J that is solved again and again, on a device that multiplies fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from walksum import kernels
+from walksum.precision import Precision
+from walksum.solvers.base import (
+    Prepared,
+    Solver,
+    Status,
+    backward_error,
+    check_choice,
+    check_positive,
+    default_tol,
+    judge,
+    norm_inf,
+    worst,
+)
+
+STORAGES = ("full", "half")
+
+
+@dataclass(frozen=True)
+class Inverse(Solver):
+    """The explicit inverse, made once in float64: a solve is one matrix product and a look at its residual.
+
+    O(N^3) once, O(N^2) memory. Where the residual is not at rounding level, the product is repeated on the residual.
+
+    Args:
+        storage: "full" keeps the inverse in the dtype of J; "half" in float16, which a GPU multiplies ten times
+            faster, for two to four products more.
+        tol: backward error up to which a solve counts as converged; by default 16 machine epsilons, and products go
+            on while they improve, down to one.
+        max_steps: products at most.
+    """
+
+    storage: str = "full"
+    tol: float | None = None
+    max_steps: int = 20
+
+    def __post_init__(self) -> None:
+        check_choice("storage", self.storage, STORAGES)
+        check_positive(max_steps=self.max_steps, **({} if self.tol is None else {"tol": self.tol}))
+
+    def prepare(self, J: Precision) -> PreparedInverse:
+        return PreparedInverse(J, self)
+
+
+class PreparedInverse(Prepared):
+    def __init__(self, J: Precision, solver: Inverse):
+        super().__init__(J, solver.name)
+        self.J_norm = norm_inf(J)
+        self.max_steps = solver.max_steps
+        self.tol = default_tol(solver.tol, J.dtype)
+        self.aim = self.tol if solver.tol is not None else torch.finfo(J.dtype).eps
+        factor, info = torch.linalg.cholesky_ex(J.to_dense().double())
+        self.failed = bool((info != 0).any())
+        self.finite = bool(torch.isfinite(self.J_norm).all())
+        inverse = torch.cholesky_inverse(factor) if not self.failed else factor
+        # entries of at most 1 times columns of at most 1: a product of half precision cannot overflow
+        self.size = inverse.abs().amax((1, 2), keepdim=True).to(J.dtype)
+        self.half = solver.storage == "half"
+        self.inverse = (inverse / self.size).to(torch.float16 if self.half else J.dtype)
+
+    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if self.failed:
+            status = Status.not_positive_definite if self.finite else Status.nonfinite
+            return torch.full_like(h, torch.nan), status, 0, torch.nan
+        mu = self._product(h)
+        residual, steps = self._error(mu, h), 1
+        while residual > self.aim and steps < self.max_steps:
+            better = mu + self._product(h - kernels.backend(h).spmm(self.J.graph, self.J.diag, self.J.off, mu))
+            error, steps = self._error(better, h), steps + 1
+            if not error < residual:
+                break
+            stuck = error > residual / 2
+            mu, residual = better, error
+            if stuck and residual <= self.tol:  # rounding is all that is left
+                break
+        return mu, judge(residual, self.tol, Status.stalled), steps, residual
+
+    def _product(self, r: Tensor) -> Tensor:
+        if not self.half:
+            return (self.inverse @ r) * self.size
+        scale = r.abs().amax(1, keepdim=True)
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        return (self.inverse @ (r / scale).to(torch.float16)).to(r.dtype) * (scale * self.size)
+
+    def _error(self, mu: Tensor, h: Tensor) -> float:
+        return worst(backward_error(self.J, mu, h, self.J_norm))
