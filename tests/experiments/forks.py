@@ -6,6 +6,7 @@ Usage: python forks.py FOLDER SEED; prints one JSON object.
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -68,6 +69,7 @@ def kill_writers(folder, draw):
             os.waitpid(child(lambda: (tear(draw.random()), write_on(folder, said, 1000))), 0)
         writer = child(lambda: write_on(folder, said, draw.choice([100, 100_000])))
         if draw.random() < 0.8:  # else it may be killed in its first line, or before
+            assert select.select([listen], [], [], 60)[0], "the writer is silent"
             heard += os.read(listen, 1 << 16)
         time.sleep(draw.uniform(0.0, 0.02))
         os.kill(writer, signal.SIGKILL)
@@ -77,13 +79,22 @@ def kill_writers(folder, draw):
         return sorted(map(int, (heard + file.read()).split()))
 
 
-def hammer(folder, processes, seed):
-    """Everyone wants to write every run, each in an order of their own."""
+def hammer(folder, processes):
+    """Everyone wants to write every run, all at the same moment."""
     Store(folder).make()
 
     def write():
         store = Store(folder)
-        for number in random.Random(os.getpid() + seed).sample(range(RUNS), RUNS):
+        look = store.is_done
+
+        def look_and_linger(*arguments):
+            """Time for the others between looking and writing, if nothing keeps them out."""
+            found = look(*arguments)
+            time.sleep(0.002)
+            return found
+
+        store.is_done = look_and_linger
+        for number in range(RUNS):
             try:
                 store.append(record(number, 5000))
             except AlreadyRecorded:
@@ -117,7 +128,7 @@ def main():
     folder, seed = Path(sys.argv[1]), int(sys.argv[2])
     said = kill_writers(folder / "killed", random.Random(seed))
     for processes in (2, 4):
-        hammer(folder / f"hammered-{processes}", processes, seed)
+        hammer(folder / f"hammered-{processes}", processes)
     print(json.dumps({"said": said, "kills": KILLS, "claims": claims(folder)}))
 
 
