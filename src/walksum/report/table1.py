@@ -1,0 +1,193 @@
+"""Table 1 as a document: accuracies beside the paper's, tests, runs that were lost, other settings, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from walksum.experiments.paper import HOMOPHILY
+from walksum.experiments.rows import ROWS
+from walksum.report import compare, notes
+from walksum.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words, cells
+from walksum.report.sections import CellRuns, Section
+
+GROUPS = {
+    "baseline": "The paper's baselines",
+    "glt": "The paper's six graph linear transformations",
+    "sign": "The other sign of the coupling",
+    "extra": "Rows the paper lacks",
+}
+TITLES = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
+SHORT = {"oom": "OOM"}
+
+
+def document(sections: list[Section], source: str, pictures: Iterable[Picture] = ()) -> Document:
+    """``source``: how the page was made, for its first paragraph."""
+    plain = {section.protocol: section for section in sections if not section.changes}
+    blocks: list[Block] = [Words(source), Words(_overview(sections))]
+    for section in sections:
+        blocks += _other(section, plain.get(section.protocol)) if section.changes else _main(section)
+    if drawn := [picture for picture in pictures if picture.svg or picture.link]:
+        blocks += [Title("Plots"), *drawn]
+    blocks += [Title("Notes"), Bullets(tuple(notes.of(sections)))]
+    return Document("Table 1: test accuracy", tuple(blocks))
+
+
+def dataset_title(name: str) -> str:
+    return TITLES.get(name, name.capitalize())
+
+
+def _overview(sections: list[Section]) -> str:
+    held = [cell for section in sections for cell in section.cells.values()]
+    lost: dict[str, int] = {}
+    for cell in held:
+        for outcome, count in cell.lost.items():
+            lost[outcome] = lost.get(outcome, 0) + count
+    tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
+    return f"{sum(len(cell.records) for cell in held)} runs in {len(held)} cells{tail}."
+
+
+def _main(section: Section) -> list[Block]:
+    blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS[section.protocol])]
+    blocks += [_table(section, _against_paper, notes.caption(section)), Words(_verdict(section))]
+    tests = _tests(section)
+    if tests is not None:
+        blocks += [Title(f"Paired tests ({section.protocol})", 3), Words(notes.TESTS), tests]
+        blocks += [_matrix(section, dataset) for dataset in section.datasets if len(section.of(dataset)) > 2]
+    if any(cell.lost or cell.runs != section.usual_runs for cell in section.cells.values()):
+        blocks += [Title(f"Runs ({section.protocol})", 3), _runs(section)]
+    return blocks
+
+
+def _other(section: Section, plain: Section | None) -> list[Block]:
+    def beside(cell: CellRuns) -> str:
+        main = plain.cells.get((cell.model, cell.dataset)) if plain else None
+        if main is None or main.mean is None or cell.mean is None:
+            return ""
+        test = compare.paired(cell, main)
+        p = "" if test.p is None else f", p {_p(test.p)}"
+        return f"{main.mean:.1f} {_signed(cell.mean - main.mean)}{p}"
+
+    caption = (
+        f"Test accuracy in %, protocol {section.protocol}, with {section.name} in place of the paper's settings. "
+        "Below each: the same row with the paper's settings, the difference, and p of the paired test, uncorrected. "
+        + notes.counted(section)
+    )
+    return [Title(f"Other settings: {section.name} ({section.protocol})"), _table(section, beside, caption)]
+
+
+def _table(section: Section, beside, caption: str) -> Grid:  # type: ignore[no-untyped-def]
+    marks = {dataset: compare.ranks(section, dataset) for dataset in section.datasets}
+    rows: list[tuple[Cell, ...] | str] = []
+    if any(dataset in HOMOPHILY for dataset in section.datasets):
+        known = (f"{HOMOPHILY[d]:.2f}" if d in HOMOPHILY else "" for d in section.datasets)
+        rows.append(cells("Homophily", *known))
+    for group, heading in GROUPS.items():
+        members = [model for model in section.models if ROWS[model].group == group]
+        if members:
+            rows.append(heading)
+        for model in members:
+            row = [Cell(ROWS[model].title)]
+            for dataset in section.datasets:
+                cell = section.cells.get((model, dataset))
+                best, second = marks[dataset]
+                row.append(
+                    Cell("–")
+                    if cell is None
+                    else Cell(score(cell, section), beside(cell), model in best, model in second)
+                )
+            rows.append(tuple(row))
+    return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
+
+
+def score(cell: CellRuns, section: Section) -> str:
+    """mean ± std as printed; how the runs ended where none of them counts."""
+    if cell.mean is None:
+        return ", ".join(SHORT.get(outcome, outcome) for outcome in sorted(cell.lost))
+    spread = "" if cell.std is None else f" ± {cell.std:.1f}"
+    return f"{cell.mean:.1f}{spread}" + ("" if cell.runs == section.usual_runs else f" [{cell.runs}]")
+
+
+def _against_paper(cell: CellRuns) -> str:
+    paper, gap = compare.paper_cell(cell.model, cell.dataset), compare.from_paper(cell)
+    if paper is None:
+        return "OOM" if cell.model in compare.TABLE1 and cell.dataset in HOMOPHILY else ""
+    text = f"{paper[0]:.1f} ± {paper[1]:.1f}"
+    return text if gap is None else f"{text}, {_signed(gap.value)}{'*' if gap.within is False else ''}"
+
+
+def _verdict(section: Section) -> str:
+    gaps = [gap for cell in section.cells.values() if (gap := compare.from_paper(cell)) and gap.error is not None]
+    if not gaps:
+        return "No cell can be compared with the paper yet: that takes two runs of a row the paper has."
+    above = sum(gap.within is False and gap.value > 0 for gap in gaps)
+    below = sum(gap.within is False and gap.value < 0 for gap in gaps)
+    return (
+        f"Of {len(gaps)} cells that the paper has too, {len(gaps) - above - below} are within two standard errors of "
+        f"its value, {above} above and {below} below. Every cell shares its splits with its column, so these counts "
+        "are not independent."
+    )
+
+
+def _tests(section: Section) -> Grid | None:
+    found = {dataset: compare.against_best(section, dataset) for dataset in section.datasets}
+    if not any(found.values()):
+        return None
+    best = {dataset: compare.best_glt(section, dataset) for dataset in section.datasets}
+    rows: list[tuple[Cell, ...] | str] = [
+        (Cell("best GLT row"), *(Cell("–" if b is None else ROWS[b.model].title) for b in best.values()))
+    ]
+    for model in section.models:
+        tests = [next((t for t in found[d] if t.b == model), None) for d in section.datasets]
+        if any(tests):
+            rows.append((Cell(ROWS[model].title), *map(_test_cell, tests)))
+    caption = (
+        f"Best GLT row less every other row, protocol {section.protocol}: mean difference in points over the shared "
+        "splits; below it the number of pairs and p after Holm's correction over the column. Bold: p < 0.05."
+    )
+    return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
+
+
+def _test_cell(test: compare.Paired | None) -> Cell:
+    if test is None or test.pairs == 0:
+        return Cell("–")
+    p = "no test" if test.corrected is None else f"p {_p(test.corrected)}"
+    return Cell(_signed(test.difference), f"{test.pairs} pairs, {p}", strong=test.significant)
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: no minus before a zero
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _matrix(section: Section, dataset: str) -> Grid:
+    tests = {(t.a, t.b): t for t in compare.matrix(section, dataset)}
+    models = [cell.model for cell in section.of(dataset)]
+
+    def entry(a: str, b: str) -> Cell:
+        test, sign = (tests[a, b], 1) if (a, b) in tests else (tests.get((b, a)), -1)
+        if test is None or test.pairs == 0:
+            return Cell("")
+        p = "" if test.corrected is None else _p(test.corrected)
+        return Cell(_signed(sign * test.difference), p, strong=test.significant)
+
+    rows = tuple((Cell(ROWS[a].title), *(entry(a, b) for b in models)) for a in models)
+    caption = (
+        f"{dataset_title(dataset)}, protocol {section.protocol}: row less column in points; below it p after Holm's "
+        "correction over all pairs. Bold: p < 0.05."
+    )
+    return Grid(caption, (dataset_title(dataset), *(ROWS[m].title for m in models)), rows, folded=True)
+
+
+def _runs(section: Section) -> Grid:
+    def entry(model: str, dataset: str) -> Cell:
+        cell = section.cells.get((model, dataset))
+        if cell is None:
+            return Cell("–")
+        return Cell(str(cell.runs), ", ".join(f"{count} {outcome}" for outcome, count in sorted(cell.lost.items())))
+
+    rows = tuple((Cell(ROWS[m].title), *(entry(m, d) for d in section.datasets)) for m in section.models)
+    caption = f"Runs that count, protocol {section.protocol}; below them those that ended otherwise."
+    return Grid(caption, ("Model", *map(dataset_title, section.datasets)), rows)
