@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from walksum.report import html, latex, markdown, text
@@ -34,5 +35,6 @@ def write(path: Path, content: str) -> None:
         scratch.write_text(content, encoding="utf-8")
         os.replace(scratch, path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink()
         raise ValueError(f"{path} cannot be written ({error.strerror}); choose another place") from error

@@ -69,7 +69,8 @@ def _homophily(section: Section) -> Figure | None:
     figure, panels = _panels(len(models), wide=4)
     for axes, model in zip(panels, models, strict=True):
         ours = [(HOMOPHILY[d], c.mean, c.std or 0.0) for d in known if (c := _runs(section, model, d))]
-        paper = [(HOMOPHILY[d], *cell) for d in HOMOPHILY if (cell := TABLE1[model][d]) is not None]
+        # a little to the right, so that equal points do not hide each other
+        paper = [(HOMOPHILY[d] + 0.015, *cell) for d in HOMOPHILY if (cell := TABLE1[model][d]) is not None]
         for label, colour, marker, points in (("paper", GREY, "s", paper), ("ours", BLUE, "o", ours)):
             x, y, error = zip(*sorted(points), strict=True)
             axes.errorbar(x, y, error, color=colour, marker=marker, markersize=4, linewidth=1, capsize=2, label=label)

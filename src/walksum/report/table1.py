@@ -139,19 +139,21 @@ def _tests(section: Section) -> Grid | None:
     for model in section.models:
         tests = [next((t for t in found[d] if t.b == model), None) for d in section.datasets]
         if any(tests):
-            rows.append((Cell(ROWS[model].title), *map(_test_cell, tests)))
+            rows.append((Cell(ROWS[model].title), *(_test_cell(test, section.usual_runs) for test in tests)))
     caption = (
         f"Best GLT row less every other row, protocol {section.protocol}: mean difference in points over the shared "
-        "splits; below it the number of pairs and p after Holm's correction over the column. Bold: p < 0.05."
+        f"splits ({section.usual_runs}, or the number in brackets); below it p after Holm's correction over the column. "
+        "Bold: p < 0.05."
     )
     return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
 
 
-def _test_cell(test: compare.Paired | None) -> Cell:
+def _test_cell(test: compare.Paired | None, usual: int) -> Cell:
     if test is None or test.pairs == 0:
         return Cell("–")
     p = "no test" if test.corrected is None else f"p {_p(test.corrected)}"
-    return Cell(_signed(test.difference), f"{test.pairs} pairs, {p}", strong=test.significant)
+    pairs = "" if test.pairs == usual else f" [{test.pairs}]"
+    return Cell(_signed(test.difference), p + pairs, strong=test.significant)
 
 
 def _signed(value: float) -> str:
@@ -188,6 +190,12 @@ def _runs(section: Section) -> Grid:
             return Cell("–")
         return Cell(str(cell.runs), ", ".join(f"{count} {outcome}" for outcome, count in sorted(cell.lost.items())))
 
-    rows = tuple((Cell(ROWS[m].title), *(entry(m, d) for d in section.datasets)) for m in section.models)
-    caption = f"Runs that count, protocol {section.protocol}; below them those that ended otherwise."
+    held = [section.cells[at] for at in section.cells]
+    uneven = {cell.model for cell in held if cell.lost or cell.runs != section.usual_runs}
+    models = [model for model in section.models if model in uneven]
+    rows = tuple((Cell(ROWS[m].title), *(entry(m, d) for d in section.datasets)) for m in models)
+    caption = (
+        f"Runs that count, protocol {section.protocol}; below them those that ended otherwise. Rows not listed have "
+        f"{section.usual_runs} in every cell they fill."
+    )
     return Grid(caption, ("Model", *map(dataset_title, section.datasets)), rows)
