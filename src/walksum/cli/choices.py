@@ -21,6 +21,13 @@ def of_models(incomplete: str) -> list[str]:
     return _starting(incomplete, MODELS)
 
 
+def of_rows(incomplete: str) -> list[str]:
+    from walksum.cli.bench_choices import GROUPS
+    from walksum.experiments.rows import ROWS
+
+    return _starting(incomplete, (*GROUPS, *ROWS))
+
+
 def of_solvers(incomplete: str) -> list[str]:
     from walksum.solvers import SOLVERS
 

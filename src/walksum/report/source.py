@@ -10,8 +10,8 @@ from walksum.experiments.record import RunRecord
 from walksum.experiments.rows import row_of
 from walksum.experiments.solve_record import FILE as SOLVES
 from walksum.experiments.solve_record import SolveRecord, read_solves
+from walksum.experiments.store import RECORDS, read_records
 
-RECORDS = "records.jsonl"
 HINT = "fill one with 'walksum bench table1' or 'walksum bench table2'"
 
 
@@ -69,8 +69,3 @@ def _not_empty(found: list, store: Path, held: list[tuple[str, str, str]]) -> li
             f"and the protocols {protocols}"
         )
     return found
-
-
-def read_records(store: Path) -> list[RunRecord]:
-    lines = (store / RECORDS).read_text(encoding="utf-8").split("\n")[:-1]
-    return [RunRecord.from_line(line) for line in lines]

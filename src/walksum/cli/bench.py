@@ -1,0 +1,213 @@
+"""walksum bench table1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walksum.cli import choices
+from walksum.cli.voice import UNEXPECTED, Debug, Interrupted, Json, Quiet, Voice, speak
+
+if TYPE_CHECKING:
+    from walksum.experiments.spec import RunSpec
+    from walksum.experiments.store import Store
+    from walksum.experiments.sweep import Engine, Sweep
+    from walksum.experiments.work import Job
+
+bench = typer.Typer(
+    help="Make the paper's tables again.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+
+@bench.callback()
+def main() -> None:
+    """Make the paper's tables again."""
+
+
+@bench.command()
+def table1(
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns, a,b,c; default: the paper's six.", autocompletion=choices.of_datasets),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Rows, a,b,c, or groups of them: paper (default), glt, baselines, sign, extra, all.",
+            autocompletion=choices.of_rows,
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Runs a cell.", min=1)] = 30,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
+    protocol: Annotated[str, typer.Option(help="How nodes are split: random is the paper's.")] = "random",
+    store: Annotated[Path, typer.Option(help="Folder of the records; a sweep goes on where it stopped.")] = Path(
+        "results/table1"
+    ),
+    engine: Annotated[str, typer.Option(help="local (processes of this machine) or ray.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Cells trained at a time; default: one a core, four on a GPU.", min=1)
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(help="Epochs at most; default: the paper's.", min=1)] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another setting, lr=0.01; options.NAME=VALUE for the model's own."),
+    ] = None,
+    no_batch: Annotated[bool, typer.Option("--no-batch", help="Train runs one after another.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Do runs again that failed or ran out of memory.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Begin no new cell after so many seconds.", min=0)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained; train nothing.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train every cell of Table 1 that is not in the store yet.
+
+    Several of these commands may share one store: none does what another has done or is doing.
+
+    Examples:
+
+    walksum bench table1 --datasets texas --models glt-laplacian-fixed
+
+    walksum bench table1 --models glt,sign --datasets cora,citeseer,pubmed --device cuda --workers 4
+    """
+    voice = Voice(as_json, quiet, debug)
+
+    def action() -> None:
+        from walksum.cli.bench_choices import changes_of, chosen_datasets, chosen_models
+        from walksum.experiments.store import Store
+        from walksum.experiments.sweep import plan
+
+        changes = changes_of(settings or [], max_epochs)
+        seeds = range(first_seed, first_seed + runs)
+        specs = plan(
+            chosen_models(models or ["paper"]), chosen_datasets(datasets or []), seeds, protocol=protocol, **changes
+        )
+        found = Store(store)
+        found.refresh()
+        since = found.size if retry else 0
+        if dry_run:
+            _say_plan(voice, specs, found, since)
+            return
+        if found.missing(specs, since):
+            found.make()
+            _check_data(specs, root)
+            where = _device(device)
+            job = _job(found, where, root, False if no_batch else None, since)
+            _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
+        _say_end(voice, specs, found, since)
+
+    speak(voice, action)
+
+
+def _device(device: str) -> str:
+    from walksum.solvers.base import check_choice
+
+    check_choice("device", device, ("auto", "cpu", "cuda"))
+    if device == "cpu":
+        return device
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if device == "cuda":
+        raise ValueError("--device cuda: torch finds no CUDA device here; use --device cpu")
+    return "cpu"
+
+
+def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> Job:
+    from walksum.experiments.work import Job
+
+    home = None if root is None else str(root.absolute())
+    return Job(str(store.folder.absolute()), device, home, batched, since)
+
+
+def _engine(name: str, job: Job, workers: int | None, store: Store) -> Engine:
+    from walksum.experiments.local import LocalEngine, cores
+    from walksum.solvers.base import check_choice
+
+    check_choice("engine", name, ("local", "ray"))
+    number = workers or (cores() if job.device == "cpu" else min(4, cores()))
+    if name == "local":
+        return LocalEngine(job, number)
+    from walksum.experiments.ray_engine import RayEngine
+
+    return RayEngine(job, number, store)
+
+
+def _check_data(specs: list[RunSpec], root: Path | None) -> None:
+    """Read every dataset and make a split before anything is trained: what is not there is said at once."""
+    from walksum.data.datasets import load
+    from walksum.data.splits import make_split
+
+    for name in dict.fromkeys(spec.dataset for spec in specs):
+        make_split(load(name, root), specs[0].protocol, specs[0].seed, name=name)
+
+
+def _sweep(
+    voice: Voice, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
+) -> None:
+    from walksum.cli.bench_show import Screen
+    from walksum.experiments.sweep import Sweep
+
+    screen = Screen(voice)
+    sweep = Sweep(
+        specs,
+        store,
+        engine,
+        since=since,
+        time_limit=time_limit,
+        on_tick=lambda: screen.show(sweep),
+        on_note=screen.note,
+    )
+    try:
+        with screen:
+            sweep.run()
+    except KeyboardInterrupt:
+        _say_interrupted(voice, sweep)
+        raise Interrupted from None
+
+
+def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
+    sweep.store.refresh()
+    left = len(sweep.left())
+    voice.err.print(
+        f"interrupted: {len(sweep.specs) - left} of {len(sweep.specs)} runs are in {sweep.store.path}; "
+        "the same command goes on from there",
+        markup=False,
+    )
+    voice.result({"interrupted": True, "store": str(sweep.store.folder), "runs": len(sweep.specs), "left": left})
+
+
+def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
+    from walksum.experiments.sweep import groups_of
+
+    missing = store.missing(specs, since)
+    groups = groups_of(missing)
+    for group in groups:
+        seeds = [spec.seed for spec in group.specs]
+        voice.say(f"{group.title}: {len(seeds)} runs, seeds {min(seeds)} to {max(seeds)}", always=True)
+    voice.say(f"{len(missing)} of {len(specs)} runs are not in {store.path}; nothing was trained", always=True)
+    cells = [{"model": g.specs[0].model, "dataset": g.specs[0].dataset, "runs": len(g.specs)} for g in groups]
+    voice.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
+
+
+def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
+    from walksum.cli.bench_show import cell_json, filled, trouble
+    from walksum.experiments.cells import cells_of
+
+    cells = cells_of(specs, store.latest())
+    left = len(store.missing(specs, since))
+    voice.table(filled(specs, cells), always=True)
+    for line in trouble(specs, store.latest()):
+        voice.say(line, always=True)
+    if left:
+        voice.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
+    voice.say(f"records: {store.path}", always=True)
+    record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "left": left}
+    voice.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
+    if any("failed" in cell.outcomes for cell in cells.values()):
+        raise typer.Exit(UNEXPECTED)

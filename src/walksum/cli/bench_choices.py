@@ -1,0 +1,92 @@
+"""Rows, columns and settings of a table from the words of a command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from walksum.experiments.paper import TABLE1
+from walksum.experiments.rows import DATASETS, ROWS, row_of
+from walksum.experiments.spec import RunSpec
+
+OWN = ("model", "dataset", "seed", "protocol", "options")  # fields with an option of their own, or set by parts
+
+
+def _group(name: str) -> list[str]:
+    return [row.name for row in ROWS.values() if row.group == name]
+
+
+GROUPS: dict[str, Callable[[], list[str]]] = {
+    "paper": lambda: list(TABLE1),
+    "glt": lambda: _group("glt"),
+    "baselines": lambda: _group("baseline"),
+    "sign": lambda: _group("sign"),
+    "extra": lambda: _group("extra"),
+    "all": lambda: list(ROWS),
+}
+
+
+def _words(values: list[str]) -> list[str]:
+    """Lists with commas and options given several times come to the same."""
+    return [word.strip() for value in values for word in value.split(",") if word.strip()]
+
+
+def chosen_models(values: list[str]) -> list[str]:
+    """Names and groups as rows, each once, in the order of the table."""
+    chosen: set[str] = set()
+    for word in _words(values):
+        if word not in GROUPS and word not in ROWS:
+            raise ValueError(
+                f"--models {word!r} is unknown; choose of the groups {', '.join(GROUPS)} or {', '.join(ROWS)}"
+            )
+        chosen.update(GROUPS[word]() if word in GROUPS else [row_of(word).name])
+    return [name for name in ROWS if name in chosen]
+
+
+def chosen_datasets(values: list[str]) -> list[str]:
+    from walksum.data.datasets import names
+
+    chosen = list(dict.fromkeys(_words(values))) or list(DATASETS)
+    for word in chosen:
+        if word not in names():
+            raise ValueError(f"--datasets {word!r} is unknown; choose of {', '.join(names())}")
+    return chosen
+
+
+def changes_of(settings: list[str], max_epochs: int | None) -> dict[str, Any]:
+    """Fields of a RunSpec from --set NAME=VALUE."""
+    changes: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
+    options: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set {setting!r}; write NAME=VALUE, such as lr=0.01")
+        if name.startswith("options."):
+            options[name.removeprefix("options.")] = _plain(text)
+        else:
+            changes[name] = _value(name, text)
+    return {**changes, "options": tuple(sorted(options.items()))} if options else changes
+
+
+def _value(name: str, text: str) -> Any:
+    kinds: dict[str, type] = {field.name: type(field.default) for field in fields(RunSpec) if field.name not in OWN}
+    if name not in kinds:
+        raise ValueError(f"--set {name}: no such setting; choose of {', '.join(kinds)}, options.NAME")
+    try:
+        if name == "heads":
+            first, last = map(int, text.split(","))
+            return first, last
+        return kinds[name](text)
+    except ValueError:
+        example = "8,1" if name == "heads" else kinds[name].__name__
+        raise ValueError(f"--set {name}={text}; expected {example}") from None
+
+
+def _plain(text: str) -> Any:
+    """A number, true, false or null; anything else is a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

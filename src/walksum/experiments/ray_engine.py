@@ -1,0 +1,104 @@
+"""Groups of runs as tasks of a Ray cluster; their records come back here, where they are appended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from walksum.experiments.locks import Claims
+from walksum.experiments.record import RunRecord
+from walksum.experiments.store import CLAIMS, AlreadyRecorded, Store
+from walksum.experiments.sweep import Ended, Group
+from walksum.experiments.work import Job, in_words
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("--engine ray needs the package ray: pip install 'walksum[ray]'") from error
+    return ray
+
+
+class RayEngine:
+    """``workers`` tasks at a time on the cluster of $RAY_ADDRESS, or on a Ray of this machine alone.
+
+    The claims of what is in flight are held here: tasks need walksum and the data, not the store.
+    """
+
+    def __init__(self, job: Job, workers: int, store: Store):
+        self.job, self.workers, self.store = job, workers, store
+        self._ray = _ray()
+        if not self._ray.is_initialized():
+            self._ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
+        from ray.util.queue import Queue
+
+        self._mail = Queue(actor_options={"num_cpus": 0})
+        self._claims = Claims(store.folder / CLAIMS)
+        self._flying: dict[Any, tuple[Group, set[str], list[str]]] = {}
+        self._idle: list[Ended] = []
+        # several tasks may share a GPU: most of a step is the host's
+        share = self._ray.cluster_resources().get("GPU", 0) / workers if job.device == "cuda" else 0
+        self._task = self._ray.remote(_train).options(num_cpus=1, num_gpus=min(1, share), max_retries=0)
+
+    def running(self) -> int:
+        return len(self._flying) + len(self._idle)
+
+    def start(self, group: Group) -> None:
+        ours = self._claims.take(spec.key for spec in group.specs)
+        self.store.refresh()
+        todo = self.store.missing([spec for spec in group.specs if spec.key in ours], self.job.since)
+        if not todo:
+            self._idle.append(self._end(group, ours))
+            return
+        task = self._task.remote(todo, self.job, self._mail, todo[0].key)
+        self._flying[task] = (group, ours, [""])
+
+    def poll(self, seconds: float) -> list[Ended]:
+        ended, self._idle = self._idle, []
+        done, _ = self._ray.wait(list(self._flying), timeout=0 if ended else seconds) if self._flying else ([], [])
+        self._read_mail()
+        return ended + [self._land(task) for task in done]
+
+    def doing(self) -> list[str]:
+        return [f"{group.title} {at[0]}".strip() for group, _, at in self._flying.values()]
+
+    def stop(self) -> None:
+        for task in self._flying:
+            self._ray.cancel(task, force=True)
+        self._read_mail()
+        self._flying.clear()
+        self._claims.close()
+        self._mail.shutdown()
+
+    def _land(self, task: Any) -> Ended:
+        group, ours, _ = self._flying.pop(task)
+        died = ""
+        try:
+            self._ray.get(task)
+        except self._ray.exceptions.RayError as error:
+            died = type(error).__name__
+        self._read_mail()
+        return self._end(group, ours, died)
+
+    def _end(self, group: Group, ours: set[str], died: str = "") -> Ended:
+        self._claims.free(ours)
+        return Ended(group, tuple(spec for spec in group.specs if spec.key not in ours), died)
+
+    def _read_mail(self) -> None:
+        for first, kind, content in self._mail.get_nowait_batch(self._mail.size()):
+            if kind == "record":
+                with suppress(AlreadyRecorded):
+                    self.store.append(RunRecord.from_line(content), self.job.since)
+            for group, _, at in self._flying.values():
+                if kind == "at" and group.specs and first in {spec.key for spec in group.specs}:
+                    at[0] = content
+
+
+def _train(specs: Any, job: Job, mail: Any, name: str) -> None:
+    """In a task, on whatever machine of the cluster."""
+    job.train(
+        specs,
+        lambda record: mail.put((name, "record", record.to_line())),
+        lambda progress: mail.put((name, "at", in_words(progress))),
+    )
