@@ -2,8 +2,8 @@ import math
 
 import pytest
 from scipy.stats import wilcoxon
-from synthetic import draw, run
 
+from synthetic import draw, run
 from walksum.experiments.paper import TABLE1
 from walksum.report import compare
 from walksum.report.sections import sections_of
@@ -88,7 +88,12 @@ def test_only_seeds_both_have_on_the_same_split():
 
 def test_holm_by_hand():
     tests = [compare.Paired("a", "b", 9, 0.0, p) for p in (0.01, 0.04, None, 0.03)]
-    assert [t.corrected for t in compare.holm(tests)] == [pytest.approx(0.03), pytest.approx(0.06), None, pytest.approx(0.06)]
+    assert [t.corrected for t in compare.holm(tests)] == [
+        pytest.approx(0.03),
+        pytest.approx(0.06),
+        None,
+        pytest.approx(0.06),
+    ]
     assert [t.significant for t in compare.holm(tests)] == [True, False, False, False]
 
 

@@ -3,8 +3,8 @@ import io
 import re
 
 import pytest
-from synthetic import draw, run
 
+from synthetic import draw, run
 from walksum.experiments.rows import ROWS
 from walksum.report import files, html, latex, markdown, notes, table, table1, text
 from walksum.report.document import Bullets, Cell, Document, Grid, Picture, Title, Words
@@ -58,7 +58,9 @@ def test_csv_leaves_empty_what_is_unknown_and_other_settings_out(sections):
 
 def test_the_table_shows_ours_the_papers_and_the_difference(page, sections):
     cell = sections[0].cells["gcn", "cora"]
-    (shown,) = (c for c, name in zip(row_of(main_table(page), "GCN"), main_table(page).columns, strict=True) if name == "Cora")
+    (shown,) = (
+        c for c, name in zip(row_of(main_table(page), "GCN"), main_table(page).columns, strict=True) if name == "Cora"
+    )
     assert shown.text == f"{cell.mean:.1f} ± {cell.std:.1f}"
     assert shown.below.startswith(f"80.2 ± 0.3, {cell.mean - 80.2:+.1f}")
 
@@ -72,7 +74,7 @@ def test_groups_and_order(page):
 def test_out_of_memory_is_said_as_in_the_paper(page):
     assert row_of(main_table(page), "SAT")[-1].text == "OOM"
     assert row_of(main_table(page), "SAT")[-1].below == "OOM"
-    assert row_of(main_table(page), "GCN")[-1].text == "–"
+    assert row_of(main_table(page), "GCN")[-1].text == "-"
 
 
 def test_each_protocol_and_setting_has_its_own_table(page):
@@ -81,7 +83,7 @@ def test_each_protocol_and_setting_has_its_own_table(page):
 
 
 def test_other_settings_are_compared_with_our_own(page, sections):
-    grid = [block for block in page.blocks if isinstance(block, Grid) and "dropout=0.1" in block.caption][0]
+    grid = next(block for block in page.blocks if isinstance(block, Grid) and "dropout=0.1" in block.caption)
     main, other = sections[0].cells["glt-laplacian-fixed", "cora"], sections[2].cells["glt-laplacian-fixed", "cora"]
     shown = row_of(grid, "(F) Laplacian")[1].below
     assert shown.startswith(f"{main.mean:.1f} {round(other.mean - main.mean, 1) + 0.0:+.1f}")
@@ -90,7 +92,13 @@ def test_other_settings_are_compared_with_our_own(page, sections):
 def test_notes_say_what_a_reader_must_know(page):
     (bullets,) = (block for block in page.blocks if isinstance(block, Bullets))
     said = " ".join(bullets.items)
-    for words in ("Texas and Cornell", "18 of 37", "share nothing but the split", "attractive (J_ij < 0", "out of memory"):
+    for words in (
+        "Texas and Cornell",
+        "18 of 37",
+        "share nothing but the split",
+        "attractive (J_ij < 0",
+        "out of memory",
+    ):
         assert words in said
 
 
@@ -110,7 +118,9 @@ def test_the_verdict_counts_by_hand():
     above = [run("gat", "cora", seed, 90.0 + 0.1 * (-1) ** seed) for seed in range(6)]
     below = [run("gde", "cora", seed, 60.0 + 0.1 * (-1) ** seed) for seed in range(6)]
     said = table1._verdict(sections_of(near + above + below)[0])
-    assert said.startswith("Of 3 cells that the paper has too, 1 are within two standard errors of its value, 1 above and 1 below")
+    assert said.startswith(
+        "Of 3 cells that the paper has too, 1 are within two standard errors of its value, 1 above and 1 below"
+    )
 
 
 def test_a_store_with_one_run_still_gives_a_page():
@@ -123,7 +133,8 @@ def test_markdown_marks_and_escapes(page):
     out = markdown.render(page)
     assert out.startswith("# Table 1: test accuracy\n")
     lines = [line for line in out.splitlines() if line.startswith("|")]
-    assert lines and all(len(re.findall(r"(?<!\\)\|", line)) >= 3 for line in lines)
+    assert lines
+    assert all(len(re.findall(r"(?<!\\)\|", line)) >= 3 for line in lines)
     assert re.search(r"\*\*\d+\.\d ± \d+\.\d\*\*", out)
     assert re.search(r"<u>\d+\.\d ± \d+\.\d</u>", out)
     grid = Grid("c", ("a|b", "c"), ((Cell("x|y"), Cell("1 < 2*", "p_q")),))
@@ -142,11 +153,14 @@ def test_latex_is_balanced(page):
     assert plain.count("$") % 2 == 0
     opened, closed = re.findall(r"\\begin\{(.*?)\}", out), re.findall(r"\\end\{(.*?)\}", out)
     assert sorted(opened) == sorted(closed)
-    assert all(mark in out for mark in (r"\toprule", r"\midrule", r"\bottomrule", r"\textbf{", r"\underline{", r"$\pm$"))
+    assert all(
+        mark in out for mark in (r"\toprule", r"\midrule", r"\bottomrule", r"\textbf{", r"\underline{", r"$\pm$")
+    )
     columns = main_table(page).columns
     body = out.split(r"\toprule")[1].split(r"\bottomrule")[0]
     cells = [line for line in body.splitlines() if line.strip().endswith(r"\\") and "multicolumn" not in line]
-    assert cells and all(len(re.findall(r"(?<!\\)&", line)) == len(columns) - 1 for line in cells)
+    assert cells
+    assert all(len(re.findall(r"(?<!\\)&", line)) == len(columns) - 1 for line in cells)
 
 
 def test_latex_escapes():

@@ -1,8 +1,8 @@
 import statistics
 
 import pytest
-from synthetic import draw, run
 
+from synthetic import draw, run
 from walksum.report.sections import changes_of, sections_of
 
 
@@ -56,7 +56,9 @@ def test_the_papers_own_patience_and_rate_are_no_change():
 
 
 def test_order_is_the_papers():
-    records = [r for m in ("mlp", "glt-laplacian-fixed", "gcn") for d in ("pubmed", "actor", "texas") for r in draw(m, d, 2)]
+    records = [
+        r for m in ("mlp", "glt-laplacian-fixed", "gcn") for d in ("pubmed", "actor", "texas") for r in draw(m, d, 2)
+    ]
     (section,) = sections_of(records)
     assert section.models == ["gcn", "glt-laplacian-fixed", "mlp"]
     assert section.datasets == ["texas", "pubmed", "actor"]

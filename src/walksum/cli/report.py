@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from walksum.cli import choices
 from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
@@ -15,17 +16,23 @@ if TYPE_CHECKING:
     from walksum.report.sections import Section
     from walksum.report.source import Wanted
 
-LISTED = "with commas between"
-
 
 def report(
     store: Annotated[Path, typer.Argument(help="A folder of records, from 'walksum bench'.")],
     format: Annotated[str, typer.Option(help="text, md, latex, csv or html; default: by the name of --out.")] = "",
     out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to save the plots in, as SVG.")] = None,
-    models: Annotated[str, typer.Option(help=f"Only these rows, {LISTED}.")] = "",
-    datasets: Annotated[str, typer.Option(help=f"Only these datasets, {LISTED}.")] = "",
-    protocol: Annotated[str, typer.Option(help=f"Only these protocols, {LISTED}.")] = "",
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these rows, a,b,c, or groups: paper, glt, baselines, sign, extra.",
+            autocompletion=choices.of_rows,
+        ),
+    ] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option(help="Only these datasets, a,b,c.", autocompletion=choices.of_datasets)
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="Only runs with this way to split the nodes.")] = "",
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -35,19 +42,27 @@ def report(
     Example: walksum report results/table1 --format html --out table1.html
     """
     voice = Voice(as_json, quiet, debug)
-    asked = tuple(_names(text) for text in (models, datasets, protocol))
-    speak(voice, lambda: _report(voice, store, format, out, plots, asked))
+
+    def action() -> None:
+        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.report.source import Wanted
+
+        columns = tuple(chosen_datasets(datasets)) if datasets else ()
+        wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
+        _report(voice, store, format, out, plots, wanted)
+
+    speak(voice, action)
 
 
-def _report(
-    voice: Voice, store: Path, format: str, out: Path | None, plots: Path | None, asked: tuple[tuple[str, ...], ...]
-) -> None:
+def _report(voice: Voice, store: Path, format: str, out: Path | None, plots: Path | None, wanted: Wanted) -> None:
     from walksum.report import files, source
 
-    chosen, wanted = files.format_of(format, out), source.Wanted(*asked)
+    chosen = files.format_of(format, out)
     kind = source.kind_of(store)
     how = f"Made by `{_command(store, chosen, out, plots, wanted)}`."
-    content, page, rows, saved = (_table1 if kind == "table1" else _table2)(voice, store, chosen, out, plots, wanted, how)
+    content, page, rows, saved = (_table1 if kind == "table1" else _table2)(
+        voice, store, chosen, out, plots, wanted, how
+    )
     if out is not None:
         files.write(out, content)
         voice.say(f"written: {out}")
@@ -127,7 +142,3 @@ def _command(store: Path, format: str, out: Path | None, plots: Path | None, wan
     parts += [f"--{name} {value}" for name, value in (("out", out), ("plots", plots)) if value is not None]
     parts += [f"--{name} {','.join(values)}" for name, values in named if values]
     return " ".join(parts)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for part in text.split(",") if (name := part.strip().lower()))

@@ -7,6 +7,7 @@ forward and dL/dmu going back, are solved again by Algorithm 1 under three stop 
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from walksum.solvers.gabp import GaBP, Messages
 SIX = tuple(name for name, row in ROWS.items() if row.group == "glt")
 EPOCHS = (1, 2, 5, 10, 20, 50, 100)
 PAPER = GaBP(damping=0.5, tol=1e-6, max_steps=1000, stop="messages")
+LAYERS = 2
+SOLVES_A_PROBE = 5 * LAYERS  # forward under two rules, backward under three
 LONGEST = 5000  # steps the residual rule may take: past the paper's 1000, to see what was missing
 
 Say = Callable[[str], None]
@@ -74,7 +77,7 @@ def measure(
 ) -> int:
     """Fill the store with what it lacks; the number of new records."""
     _check(models, datasets)
-    done = {record.probe for record in read_solves(store)} if (store / FILE).exists() else set()
+    done = _done(store)
     new = 0
     for dataset in datasets:
         training = None
@@ -87,6 +90,12 @@ def measure(
                     new += len(records)
                     say(f"{dataset} {model}: epoch {epoch}, {new} solves measured")
     return new
+
+
+def _done(store: Path) -> set[tuple]:
+    """Probes of which every layer and both directions are there under every rule."""
+    held = Counter(record.probe for record in read_solves(store)) if (store / FILE).exists() else Counter()
+    return {probe for probe, count in held.items() if count == SOLVES_A_PROBE}
 
 
 def _check(models: tuple[str, ...], datasets: tuple[str, ...]) -> None:
@@ -127,7 +136,7 @@ def probes(
 def _model(row: Row, training: Training) -> GLT:
     classes = int(training.y.max()) + 1
     kind = {"design": row.design, "learned": row.learned, "coupling": row.coupling}
-    return GLT(training.x.size(1), 64, 2, classes, **kind)  # type: ignore[arg-type]
+    return GLT(training.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -160,17 +169,19 @@ def _watch(layer: int, mix: GLTConv, systems: list[System]) -> list[Any]:
 
 
 def _all(systems: list[System]) -> Iterator[tuple[System, str, Tensor, Solution, bool]]:
-    """Every system under every rule; the rescaled rule only where there is something to rescale to."""
+    """Every system under every rule; a gradient also multiplied to the size of h."""
     size = {s.layer: float(s.h.abs().max()) for s in systems if s.direction == "forward"}
     for system in systems:
         truth = exact(system.J, system.h)
         yield system, "messages", truth, *by_messages(system.J, system.h)
         yield system, "residual", truth, *by_residual(system.J, system.h)
-        own = float(system.h.abs().max())
-        if system.direction == "backward" and own > 0:
-            factor = size[system.layer] / own
-            yield replace(system, h=system.h * factor), "rescaled", truth * factor, *by_messages(
-                system.J, system.h * factor
+        if system.direction == "backward":
+            factor = size[system.layer] / max(float(system.h.abs().max()), 1e-30)
+            yield (
+                replace(system, h=system.h * factor),
+                "rescaled",
+                truth * factor,
+                *by_messages(system.J, system.h * factor),
             )
 
 

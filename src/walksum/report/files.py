@@ -37,4 +37,5 @@ def write(path: Path, content: str) -> None:
     except OSError as error:
         with suppress(OSError):
             scratch.unlink()
-        raise ValueError(f"{path} cannot be written ({error.strerror}); choose another place") from error
+        reason = f"{path.parent} is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise ValueError(f"{path} cannot be written ({reason}); choose another place") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from walksum.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words
 
 
@@ -34,7 +36,7 @@ def _grid(grid: Grid) -> str:
     return "\n".join(lines) + f"\n\n{_escape(grid.caption)}"
 
 
-def _line(texts) -> str:  # type: ignore[no-untyped-def]
+def _line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 

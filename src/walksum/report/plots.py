@@ -6,7 +6,7 @@ import io
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import matplotlib
@@ -26,7 +26,7 @@ GRID = 60  # points of an averaged curve
 
 def plots_of(section: Section) -> dict[str, tuple[str, Figure]]:
     """Name -> title and figure; what the records cannot show is left out."""
-    ink: Any = {name: INK for name in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")}
+    ink: Any = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK)
     makers: dict[str, tuple[str, Callable[[Section], Figure | None]]] = {
         "homophily": ("Test accuracy by homophily, ours and the paper's", _homophily),
         "curves": ("Learning curves: validation accuracy, mean over runs", _curves),
@@ -108,13 +108,13 @@ def _steps(section: Section) -> Figure | None:
 
 
 def _averaged(
-    runs: list[list[tuple[float, float]]], average: Callable[..., Any]
+    runs: Sequence[Sequence[tuple[float, float]]], average: Callable[..., Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Runs of different lengths at common epochs, up to where half of them have ended."""
     last = statistics.median_low([run[-1][0] for run in runs])
     epochs = np.linspace(1, max(last, 1), GRID)
     lasting = [run for run in runs if run[-1][0] >= last]
-    return epochs, average([np.interp(epochs, *zip(*run, strict=True)) for run in lasting], axis=0)
+    return epochs, average([np.interp(epochs, *np.transpose(run)) for run in lasting], axis=0)
 
 
 def _lines_by_dataset(section: Section, line: Callable, label: str, log: bool) -> Figure | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from walksum.experiments.paper import HOMOPHILY
 from walksum.experiments.rows import ROWS
@@ -75,7 +75,7 @@ def _other(section: Section, plain: Section | None) -> list[Block]:
     return [Title(f"Other settings: {section.name} ({section.protocol})"), _table(section, beside, caption)]
 
 
-def _table(section: Section, beside, caption: str) -> Grid:  # type: ignore[no-untyped-def]
+def _table(section: Section, beside: Callable[[CellRuns], str], caption: str) -> Grid:
     marks = {dataset: compare.ranks(section, dataset) for dataset in section.datasets}
     rows: list[tuple[Cell, ...] | str] = []
     if any(dataset in HOMOPHILY for dataset in section.datasets):
@@ -91,7 +91,7 @@ def _table(section: Section, beside, caption: str) -> Grid:  # type: ignore[no-u
                 cell = section.cells.get((model, dataset))
                 best, second = marks[dataset]
                 row.append(
-                    Cell("–")
+                    Cell("-")
                     if cell is None
                     else Cell(score(cell, section), beside(cell), model in best, model in second)
                 )
@@ -134,7 +134,7 @@ def _tests(section: Section) -> Grid | None:
         return None
     best = {dataset: compare.best_glt(section, dataset) for dataset in section.datasets}
     rows: list[tuple[Cell, ...] | str] = [
-        (Cell("best GLT row"), *(Cell("–" if b is None else ROWS[b.model].title) for b in best.values()))
+        (Cell("best GLT row"), *(Cell("-" if b is None else ROWS[b.model].title) for b in best.values()))
     ]
     for model in section.models:
         tests = [next((t for t in found[d] if t.b == model), None) for d in section.datasets]
@@ -142,15 +142,15 @@ def _tests(section: Section) -> Grid | None:
             rows.append((Cell(ROWS[model].title), *(_test_cell(test, section.usual_runs) for test in tests)))
     caption = (
         f"Best GLT row less every other row, protocol {section.protocol}: mean difference in points over the shared "
-        f"splits ({section.usual_runs}, or the number in brackets); below it p after Holm's correction over the column. "
-        "Bold: p < 0.05."
+        f"splits ({section.usual_runs}, or the number in brackets); below it p after Holm's correction over the "
+        "column. Bold: p < 0.05."
     )
     return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
 
 
 def _test_cell(test: compare.Paired | None, usual: int) -> Cell:
     if test is None or test.pairs == 0:
-        return Cell("–")
+        return Cell("-")
     p = "no test" if test.corrected is None else f"p {_p(test.corrected)}"
     pairs = "" if test.pairs == usual else f" [{test.pairs}]"
     return Cell(_signed(test.difference), p + pairs, strong=test.significant)
@@ -187,7 +187,7 @@ def _runs(section: Section) -> Grid:
     def entry(model: str, dataset: str) -> Cell:
         cell = section.cells.get((model, dataset))
         if cell is None:
-            return Cell("–")
+            return Cell("-")
         return Cell(str(cell.runs), ", ".join(f"{count} {outcome}" for outcome, count in sorted(cell.lost.items())))
 
     held = [section.cells[at] for at in section.cells]

@@ -31,11 +31,11 @@ class Group:
     def range(self) -> str:
         """Least to most steps; > where the rule was not met in the allowed steps."""
         if not self.records:
-            return "–"
+            return "-"
         low, high = min(self.steps), max(self.steps)
         top = f">{high}" if self.unmet else str(high)
         low_text = top if self.unmet == len(self.records) else str(low)
-        return top if low_text == top else f"{low_text} – {top}"
+        return top if low_text == top else f"{low_text} - {top}"
 
     def worst(self, name: str) -> float:
         return max((getattr(record, name) for record in self.records), default=math.nan)
@@ -73,10 +73,7 @@ class Table2:
             tuple(
                 r
                 for r in self.records
-                if r.direction == direction
-                and r.rule == rule
-                and r.model in chosen
-                and dataset in (None, r.dataset)
+                if r.direction == direction and r.rule == rule and r.model in chosen and dataset in (None, r.dataset)
             )
         )
 

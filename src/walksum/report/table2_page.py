@@ -14,8 +14,8 @@ RULES = {
     "residual": "true residual at most 1e-6",
 }
 METHOD = (
-    "A GLT is trained with the paper's recipe and exact solves (seed 0 unless said; loss: mean over the training nodes). At "
-    "the epochs given, every layer's own J, its h going forward and its dL/dmu going back are solved again by damped "
+    "A GLT is trained with the paper's recipe and exact solves (loss: mean over the training nodes). At the "
+    "epochs given, every layer's own J, its h going forward and its dL/dmu going back are solved again by damped "
     "GaBP (Algorithm 1, damping 0.5, all messages from zero, float32), and compared with a float64 solve. The paper's "
     "rule stops when no message changes by more than 1e-6 in absolute size, or after 1000 steps. The residual rule "
     "is the same iteration, stopped at the first step whose true residual (normwise backward error, worst head and "
@@ -39,7 +39,7 @@ def _iterations(table: Table2) -> Grid:
         groups = [table.group(d, rule, [model]) for rule in ("messages", "residual") for d in DIRECTIONS]
         rescaled = table.group("backward", "rescaled", [model])
         paper = TABLE2.get(model)
-        texts = [_paper_range(paper[k]) if paper else "–" for k in range(2)]
+        texts = [_paper_range(paper[k]) if paper else "-" for k in range(2)]
         found = [group.range() for group in groups]
         rows.append(cells(ROWS[model].title, texts[0], found[0], texts[1], found[1], rescaled.range(), *found[2:]))
     columns = (
@@ -55,7 +55,7 @@ def _iterations(table: Table2) -> Grid:
 
 
 def _paper_range(span: tuple[int, int | None]) -> str:
-    return f">{span[0]}" if span[1] is None else f"{span[0]} – {span[1]}"
+    return f">{span[0]}" if span[1] is None else f"{span[0]} - {span[1]}"
 
 
 def _left(table: Table2) -> Grid:
@@ -77,11 +77,11 @@ def _left(table: Table2) -> Grid:
 
 
 def _spread(group: Group, name: str) -> Cell:
-    return Cell(f"{group.median(name):.0e}", f"{group.worst(name):.0e}") if group.records else Cell("–")
+    return Cell(f"{group.median(name):.0e}", f"{group.worst(name):.0e}") if group.records else Cell("-")
 
 
 def _share(group: Group, name: str) -> str:
-    return f"{group.above(name)} / {len(group.records)}" if group.records else "–"
+    return f"{group.above(name)} / {len(group.records)}" if group.records else "-"
 
 
 def _by_dataset(table: Table2, direction: str) -> Grid:
@@ -117,8 +117,8 @@ def _floor(table: Table2) -> str:
         return ""
     worst = max(r.residual for r in cut)
     return (
-        f"{len(cut)} solves never reached a residual of 1e-6 in {max(r.max_steps for r in cut)} steps: they came to rest "
-        f"at residuals up to {worst:.1e}, the floor of float32 messages for their J."
+        f"{len(cut)} solves did not reach a residual of 1e-6 in {max(r.max_steps for r in cut)} steps: they came to "
+        f"rest at residuals up to {worst:.1e}, as far as float32 messages go for their J."
     )
 
 
@@ -133,14 +133,13 @@ def verdict(found: Finding) -> str:
     if found.explained is None:
         return f"The backward pass is not faster here under the paper's rule: there is nothing to explain. {counts}"
     is_or_not = "is mostly" if found.artefact else "is not mostly"
-    by_residual = (
-        f"; by the true residual it is {found.speedup['residual']:.2f}" if "residual" in found.speedup else ""
-    )
+    by_residual = f"; by the true residual it is {found.speedup['residual']:.2f}" if "residual" in found.speedup else ""
     return (
-        f"That the backward pass converges faster {is_or_not} an artefact of the absolute stop rule: dL/dmu carries the "
-        f"factor 1 / (number of training nodes) of the mean loss; its largest entry is 1/{1 / found.size:.0f} of that of h "
-        "(median), so that its messages change by less than 1e-6 sooner, with fewer correct digits. Over solves of the same J that met the rule, forward "
-        f"takes {found.speedup['messages']:.2f} times the steps of backward (geometric mean). With dL/dmu multiplied "
+        f"That the backward pass converges faster {is_or_not} an artefact of the absolute stop rule: dL/dmu carries "
+        f"the factor 1 / (number of training nodes) of the mean loss; its largest entry is 1/{1 / found.size:.0f} of "
+        "that of h (median), so that its messages change by less than 1e-6 sooner, with fewer correct digits. Over "
+        "solves of the same J that met the rule, forward takes "
+        f"{found.speedup['messages']:.2f} times the steps of backward (geometric mean). With dL/dmu multiplied "
         f"to the size of h the factor is {found.speedup['rescaled']:.2f}{by_residual}: the size alone accounts for "
         f"{100 * found.explained:.0f} % of it, on a logarithmic scale. {counts}"
     )
@@ -165,10 +164,11 @@ def _cut_off(table: Table2) -> str:
         ahead, back = (table.group(direction, "messages", [model]) for direction in DIRECTIONS)
         if ahead.unmet:
             said.append(
-                f"{ROWS[model].title}: {ahead.unmet} of {len(ahead.records)} forward solves were cut off at the paper's "
-                f"limit, with a worst true residual of {ahead.worst('residual'):.0e} and a worst error of "
-                f"{ahead.worst('error'):.0e}. {len(back.records) - back.unmet} of {len(back.records)} backward solves met "
-                f"the rule, with a median error of {back.median('error'):.1g} and a worst one of {back.worst('error'):.1g}."
+                f"{ROWS[model].title}: {ahead.unmet} of {len(ahead.records)} forward solves were cut off at the "
+                f"paper's limit, with a worst true residual of {ahead.worst('residual'):.0e} and a worst error of "
+                f"{ahead.worst('error'):.0e}. {len(back.records) - back.unmet} of {len(back.records)} backward solves "
+                f"met the rule, with a median error of {back.median('error'):.1g} and a worst one of "
+                f"{back.worst('error'):.1g}."
             )
     return " ".join(said)
 
