@@ -64,7 +64,8 @@ def test_an_artefact_is_called_one():
         "rescaled": pytest.approx(1.0),
         "residual": pytest.approx(1.0),
     }
-    assert found.explained == pytest.approx(1.0)
+    assert found.by_size == pytest.approx(1.0)
+    assert found.by_rule == pytest.approx(1.0)
     assert found.size == pytest.approx(0.01)
     said = table2_page.verdict(found)
     assert "is mostly an artefact" in said
@@ -75,13 +76,14 @@ def test_an_artefact_is_called_one():
 
 def test_a_real_difference_is_not():
     found = finding(REAL)
-    assert found.explained == pytest.approx(0.0)
+    assert found.by_size == pytest.approx(0.0)
+    assert found.by_rule == pytest.approx(0.0)
     assert "is not mostly an artefact" in table2_page.verdict(found)
 
 
 def test_half_explained_by_hand():
     found = finding(Table2(tuple(probe(100, 25, 50))))  # 4 = 2 * 2
-    assert found.explained == pytest.approx(0.5)
+    assert found.by_size == pytest.approx(0.5)
     assert found.artefact is False
 
 
