@@ -135,8 +135,8 @@ def test_markdown_marks_and_escapes(page):
     lines = [line for line in out.splitlines() if line.startswith("|")]
     assert lines
     assert all(len(re.findall(r"(?<!\\)\|", line)) >= 3 for line in lines)
-    assert re.search(r"\*\*\d+\.\d ± \d+\.\d\*\*", out)
-    assert re.search(r"<u>\d+\.\d ± \d+\.\d</u>", out)
+    assert re.search(r"\*\*\d+\.\d&nbsp;±&nbsp;\d+\.\d\*\*", out)
+    assert re.search(r"<u>\d+\.\d&nbsp;±&nbsp;\d+\.\d</u>", out)
     grid = Grid("c", ("a|b", "c"), ((Cell("x|y"), Cell("1 < 2*", "p_q")),))
     assert r"| x\|y | 1 &lt; 2\*<br><small>p\_q</small> |" in markdown.render(Document("t", (grid,)))
 

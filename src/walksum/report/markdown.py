@@ -41,12 +41,12 @@ def _line(texts: Iterable[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    text = _escape(cell.text)
+    text, below = (_escape(part).replace(" ± ", "&nbsp;±&nbsp;") for part in (cell.text, cell.below))
     if cell.strong:
         text = f"**{text}**"
     if cell.underlined:
         text = f"<u>{text}</u>"
-    return text + (f"<br><small>{_escape(cell.below)}</small>" if cell.below else "")
+    return text + (f"<br><small>{below}</small>" if below else "")
 
 
 def _escape(text: str) -> str:
