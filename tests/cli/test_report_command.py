@@ -89,6 +89,9 @@ def test_json(store, tmp_path):
     assert (record["kind"], record["format"], record["out"]) == ("table1", "html", str(tmp_path / "a.html"))
     assert list(record["rows"][0]) == HEADER.split(",")
     assert record["rows"][0]["paper_mean"] == 60.6
+    assert {(t["dataset"], t["a"], t["b"]) for t in record["tests"]} == {
+        (dataset, "glt-laplacian-fixed", other) for dataset in ("texas", "cora") for other in ("gcn", "mlp")
+    }
 
 
 @pytest.mark.parametrize(

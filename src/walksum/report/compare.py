@@ -91,8 +91,8 @@ def signed_rank(gaps: list[float]) -> float | None:
     """p of the two-sided test; 1 if all gaps are zero, which scipy leaves undefined."""
     if len(gaps) < 2:
         return None
-    # accuracies are counts over the test nodes: gaps that are equal must rank as equal despite rounding
-    rounded = [round(gap, 9) for gap in gaps]
+    # accuracies are counts over the test nodes: gaps of as many nodes must rank as equal despite float32
+    rounded = [round(gap, 4) for gap in gaps]
     if not any(rounded):
         return 1.0
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import asdict
 from typing import Any
 
 from walksum.experiments.paper import TABLE2
@@ -35,6 +36,16 @@ def _table1_row(section: Section, model: str, dataset: str) -> dict[str, Any]:
     cell, paper = section.cells[model, dataset], compare.paper_cell(model, dataset)
     row = (model, dataset, section.protocol, cell.runs, cell.mean, cell.std, *(paper or (None, None)))
     return dict(zip(TABLE1_COLUMNS, row, strict=True))
+
+
+def table1_tests(sections: list[Section]) -> list[dict[str, Any]]:
+    """The best GLT row of each column against the others."""
+    return [
+        {"protocol": section.protocol, "settings": section.name, "dataset": dataset, **asdict(test)}
+        for section in sections
+        for dataset in section.datasets
+        for test in compare.against_best(section, dataset)
+    ]
 
 
 def table2_rows(table: Table2) -> list[dict[str, Any]]:

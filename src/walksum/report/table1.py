@@ -20,12 +20,17 @@ TITLES = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
 SHORT = {"oom": "OOM"}
 
 
-def document(sections: list[Section], source: str, pictures: Iterable[Picture] = ()) -> Document:
-    """``source``: how the page was made, for its first paragraph."""
+def document(sections: list[Section], source: str, pictures: Iterable[Picture] = (), matrices: bool = True) -> Document:
+    """The page.
+
+    Args:
+        source: how it was made, for its first paragraph.
+        matrices: with the tests of every pair of rows, which take a while and only HTML has room for.
+    """
     plain = {section.protocol: section for section in sections if not section.changes}
     blocks: list[Block] = [Words(source), Words(_overview(sections))]
     for section in sections:
-        blocks += _other(section, plain.get(section.protocol)) if section.changes else _main(section)
+        blocks += _other(section, plain.get(section.protocol)) if section.changes else _main(section, matrices)
     if drawn := [picture for picture in pictures if picture.svg or picture.link]:
         blocks += [Title("Plots"), *drawn]
     blocks += [Title("Notes"), Bullets(tuple(notes.of(sections)))]
@@ -43,16 +48,18 @@ def _overview(sections: list[Section]) -> str:
         for outcome, count in cell.lost.items():
             lost[outcome] = lost.get(outcome, 0) + count
     tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
-    return f"{sum(len(cell.records) for cell in held)} runs in {len(held)} cells{tail}."
+    runs = sum(len(cell.records) for cell in held)
+    return f"{runs} run{'s' * (runs != 1)} in {len(held)} cell{'s' * (len(held) != 1)}{tail}."
 
 
-def _main(section: Section) -> list[Block]:
+def _main(section: Section, matrices: bool) -> list[Block]:
     blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS[section.protocol])]
     blocks += [_table(section, _against_paper, notes.caption(section)), Words(_verdict(section))]
     tests = _tests(section)
     if tests is not None:
         blocks += [Title(f"Paired tests ({section.protocol})", 3), Words(notes.TESTS), tests]
-        blocks += [_matrix(section, dataset) for dataset in section.datasets if len(section.of(dataset)) > 2]
+        wide = [dataset for dataset in section.datasets if matrices and len(section.of(dataset)) > 2]
+        blocks += [_matrix(section, dataset) for dataset in wide]
     if any(cell.lost or cell.runs != section.usual_runs for cell in section.cells.values()):
         blocks += [Title(f"Runs ({section.protocol})", 3), _runs(section)]
     return blocks
