@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,8 +76,10 @@ def table1(
     walksum bench table1 --models glt,sign --datasets cora,citeseer,pubmed --device cuda --workers 4
     """
     voice = Voice(as_json, quiet, debug)
+    failed = False
 
     def action() -> None:
+        nonlocal failed
         from walksum.cli.bench_choices import changes_of, chosen_datasets, chosen_models
         from walksum.experiments.store import Store
         from walksum.experiments.sweep import plan
@@ -92,15 +95,18 @@ def table1(
         if dry_run:
             _say_plan(voice, specs, found, since)
             return
+        trained = 0
         if found.missing(specs, since):
-            found.make()
+            job = _job(found, _device(device), root, False if no_batch else None, since)
+            _check_engine(engine)
             _check_data(specs, root)
-            where = _device(device)
-            job = _job(found, where, root, False if no_batch else None, since)
-            _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
-        _say_end(voice, specs, found, since)
+            found.make()
+            trained = _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
+        failed = _say_end(voice, specs, found, since, trained)
 
     speak(voice, action)
+    if failed:
+        raise typer.Exit(UNEXPECTED)
 
 
 def _device(device: str) -> str:
@@ -125,11 +131,18 @@ def _job(store: Store, device: str, root: Path | None, batched: bool | None, sin
     return Job(str(store.folder.absolute()), device, home, batched, since)
 
 
-def _engine(name: str, job: Job, workers: int | None, store: Store) -> Engine:
-    from walksum.experiments.local import LocalEngine, cores
+def _check_engine(name: str) -> None:
+    from walksum.experiments.ray_engine import find_ray
     from walksum.solvers.base import check_choice
 
     check_choice("engine", name, ("local", "ray"))
+    if name == "ray":
+        find_ray()
+
+
+def _engine(name: str, job: Job, workers: int | None, store: Store) -> Engine:
+    from walksum.experiments.local import LocalEngine, cores
+
     number = workers or (cores() if job.device == "cpu" else min(4, cores()))
     if name == "local":
         return LocalEngine(job, number)
@@ -149,11 +162,13 @@ def _check_data(specs: list[RunSpec], root: Path | None) -> None:
 
 def _sweep(
     voice: Voice, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
-) -> None:
+) -> int:
+    """Returns how many runs were trained here."""
     from walksum.cli.bench_show import Screen
     from walksum.experiments.sweep import Sweep
 
     screen = Screen(voice)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends batch jobs is to end like Ctrl-C
     sweep = Sweep(
         specs,
         store,
@@ -169,11 +184,16 @@ def _sweep(
     except KeyboardInterrupt:
         _say_interrupted(voice, sweep)
         raise Interrupted from None
+    return sweep.trained
 
 
 def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
+    from walksum.cli.bench_show import filled
+    from walksum.experiments.cells import cells_of
+
     sweep.store.refresh()
     left = len(sweep.left())
+    voice.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
     voice.err.print(
         f"interrupted: {len(sweep.specs) - left} of {len(sweep.specs)} runs are in {sweep.store.path}; "
         "the same command goes on from there",
@@ -195,7 +215,8 @@ def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> N
     voice.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
 
 
-def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
+def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
+    """Returns whether a run failed; out of memory and divergence are results."""
     from walksum.cli.bench_show import cell_json, filled, trouble
     from walksum.experiments.cells import cells_of
 
@@ -207,7 +228,6 @@ def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> No
     if left:
         voice.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
     voice.say(f"records: {store.path}", always=True)
-    record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "left": left}
+    record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "trained": trained, "left": left}
     voice.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
-    if any("failed" in cell.outcomes for cell in cells.values()):
-        raise typer.Exit(UNEXPECTED)
+    return any("failed" in cell.outcomes for cell in cells.values())

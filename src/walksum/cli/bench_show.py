@@ -68,7 +68,7 @@ def headline(sweep: Sweep) -> str:
     total, left = len(sweep.specs), len(sweep.left())
     seconds = sweep.seconds_left()
     rest = "" if seconds is None else f", about {duration(seconds)} left"
-    waiting = "" if sweep.engine.running() else "; waiting for another sweep on this store"
+    waiting = "" if sweep.engine.running() or not left else "; waiting for another sweep on this store"
     return f"{total - left} of {total} runs{rest}{waiting}"
 
 

@@ -28,5 +28,10 @@ def cost(spec: RunSpec) -> float:
     return epochs * _DATASETS.get(spec.dataset, _LARGE) * _MODELS.get(spec.model, learned)
 
 
+def threads_pay(dataset: str) -> bool:
+    """A step on a small graph is a hundred operations of microseconds, to which a second thread only adds."""
+    return _DATASETS.get(dataset, _LARGE) >= _DATASETS["pubmed"]
+
+
 def total(specs: Iterable[RunSpec]) -> float:
     return sum(cost(spec) for spec in specs)

@@ -88,7 +88,7 @@ class Journal:
 
     def _shown(self) -> list[int]:
         stride = max(1, math.ceil(self.epochs / (ROWS - 2)))
-        return sorted({*range(1, self.epochs + 1, stride), self.best or 1, self.epochs} - {0})
+        return sorted({*range(1, self.epochs + 1, stride), self.best, self.epochs} - {0})
 
 
 def _most(epoch: tuple[Pass, Pass]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
+from walksum.experiments.cost import threads_pay
 from walksum.experiments.locks import Claims
 from walksum.experiments.store import CLAIMS, Store
 from walksum.experiments.sweep import Ended, Group
@@ -112,7 +113,8 @@ class LocalEngine:
             return Ended(group, died=worker.death())
         if kind == "ended":
             worker.group = None
-            return Ended(group, busy=content)
+            busy, trained = content
+            return Ended(group, busy, trained)
         if kind == "broken":
             raise content
         worker.ready, worker.at = True, content
@@ -132,10 +134,18 @@ def _serve(pipe: Connection, job: Job) -> None:
             specs = pipe.recv()
         except EOFError:
             return
+        _use_threads(specs[0].dataset)
         try:
             pipe.send(("ended", work_on(specs, job, store, claims, _teller(pipe))))
         except Exception as error:
             pipe.send(("broken", error))
+
+
+def _use_threads(dataset: str) -> None:
+    """At most this worker's share of the cores, which the environment says."""
+    import torch
+
+    torch.set_num_threads(int(os.environ[THREADS[0]]) if threads_pay(dataset) else 1)
 
 
 def _teller(pipe: Connection) -> Callable[[Progress], None]:

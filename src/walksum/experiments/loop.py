@@ -132,7 +132,9 @@ def _note(members: Sequence[Journal], epochs: list[list[list[float]]]) -> None:
         for journal, row in zip(members, rows, strict=True):
             if not journal.done:
                 journal.take((row[0], row[1], row[2], row[3]))
-    fallen = [journal for journal, was in zip(members, before, strict=True) if journal.outcome == "diverged" and not was]
+    fallen = [
+        journal for journal, was in zip(members, before, strict=True) if journal.outcome == "diverged" and not was
+    ]
     if len(fallen) > 1 and all(journal.done for journal in members):
         raise Contaminated
 

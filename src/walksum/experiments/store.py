@@ -54,8 +54,7 @@ class Store:
     def make(self) -> None:
         """Make the folder if there is none; say now rather than after an hour that it cannot be written."""
         with _words(f"store {self.folder} cannot be written"):
-            if self.folder.exists() and not self.folder.is_dir():
-                raise StoreError(f"store {self.folder} is a file; name a folder")
+            self._check_folder()
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._appending():
                 pass
@@ -67,10 +66,12 @@ class Store:
             if self.is_done(record.key, since):
                 raise AlreadyRecorded(f"{self.path} already holds run {record.key}")
             _write(file, line)
+            self.refresh()
 
     def refresh(self) -> None:
         """Read what was appended since the last time, by whomever."""
         with _words(f"{self.path} cannot be read"):
+            self._check_folder()
             try:
                 self._read_on()
             except StoreError:
@@ -90,6 +91,10 @@ class Store:
 
     def missing(self, specs: Iterable[RunSpec], since: int = 0) -> list[RunSpec]:
         return [spec for spec in specs if not self.is_done(spec.key, since)]
+
+    def _check_folder(self) -> None:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise StoreError(f"store {self.folder} is a file; name a folder")
 
     @contextmanager
     def _appending(self) -> Iterator[int]:

@@ -38,11 +38,13 @@ class Ended:
 
     Args:
         busy: those of its runs that another process was working on.
+        trained: how many were trained.
         died: how its worker died, if it did; then the group may be unfinished.
     """
 
     group: Group
     busy: tuple[RunSpec, ...] = ()
+    trained: int = 0
     died: str = ""
 
 
@@ -110,6 +112,7 @@ class Sweep:
         self.claims = Claims(store.folder / CLAIMS)
         self.started = time.monotonic()
         self.deadline = None if time_limit is None else self.started + time_limit
+        self.trained = 0  # by workers of this sweep that lived to tell
         self.at_start = total(self.left())
         self._ready = deque(groups_of(self.left(), engine.workers))
         self._later: deque[tuple[float, Group]] = deque()
@@ -160,6 +163,7 @@ class Sweep:
 
     def _settle(self, ended: Ended) -> None:
         group = ended.group
+        self.trained += ended.trained
         if ended.busy:
             self._later.append((time.monotonic() + PATIENCE, Group(ended.busy, group.deaths)))
         if ended.died:

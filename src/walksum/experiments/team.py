@@ -1,18 +1,19 @@
 """Models that train together: the parameters of all seeds stacked, one forward for them all.
 
 Adam, weight decay and every layer act on each seed alone, so a stack trains exactly as its members would one after
-another; only the masks of dropout are drawn in another order. ``walksum.solve`` takes the seeds as heads of one J (learned)
-or as columns (fixed), so a solve of thirty seeds costs little more than one.
+another; only the masks of dropout are drawn in another order. ``walksum.solve`` takes the seeds as heads of one J
+(learned) or as columns (fixed), so a solve of thirty seeds costs little more than one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import stack_module_state, vmap
 
 from walksum.experiments.spec import RunSpec
 from walksum.experiments.workbench import Workbench
@@ -33,6 +34,13 @@ class Team(Protocol):
         """Go on with these members alone."""
 
 
+def after_step(model: nn.Module) -> None:
+    """Some baselines project their weights back."""
+    project = getattr(model, "after_step", None)
+    if callable(project):
+        project()
+
+
 class Alone:
     """A team of one, without any transform."""
 
@@ -48,8 +56,7 @@ class Alone:
     def step(self) -> None:
         self.optimiser.step()
         self.optimiser.zero_grad()
-        if hasattr(self.model, "after_step"):
-            self.model.after_step()
+        after_step(self.model)
 
     def keep(self, members: Tensor) -> None:
         pass
@@ -61,28 +68,29 @@ class Stack:
     def __init__(self, bench: Workbench, seeds: Sequence[int]):
         self.bench = bench
         models = [bench.model(seed) for seed in seeds]
-        self.model = models[0]
-        self.entry = _Entry(self.model)
-        parameters, self.buffers = stack_module_state(models)
+        parameters, buffers = stack_module_state(models)
+        self.model = models[0].requires_grad_(False)
         self.parameters = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+        self.buffers = buffers
         self.optimiser = _adam(list(self.parameters.values()), bench.cell)
         torch.manual_seed(seeds[0])  # of the dropout of all
 
     def outputs(self, training: bool) -> Tensor:
         self.model.train(training)
-        return self._call("forward", self.bench.x, self.bench.edges)
+        return self._vmapped(lambda: self.model(self.bench.x, self.bench.edges))
 
     def step(self) -> None:
         self.optimiser.step()
         self.optimiser.zero_grad()
         if hasattr(self.model, "after_step"):
             with torch.no_grad():
-                self._call("after_step")
+                self._vmapped(lambda: after_step(self.model))
 
-    def _call(self, method: str, *args: Any) -> Any:
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Any:
-            state = {f"model.{name}": value for name, value in (*parameters.items(), *buffers.items())}
-            return functional_call(self.entry, state, (method, *args))
+    def _vmapped(self, call: Callable[[], Tensor | None]) -> Tensor:
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+            with _inside(self.model, parameters, buffers):
+                out = call()
+            return torch.zeros(()) if out is None else out  # vmap wants a tensor
 
         return vmap(one, randomness="different")(self.parameters, self.buffers)
 
@@ -97,16 +105,23 @@ class Stack:
         self.buffers = {name: value[members] for name, value in self.buffers.items()}
 
 
-class _Entry(nn.Module):
-    """``functional_call`` only knows ``forward``; this one leads to any method."""
-
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
-
-    def forward(self, method: str, *args: Any) -> Any:
-        out = getattr(self.model, method)(*args)
-        return torch.zeros(()) if out is None else out  # vmap wants a tensor
+@contextmanager
+def _inside(model: nn.Module, parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Iterator[None]:
+    """``torch.func.functional_call`` in short: its search for tied weights takes longer than a small model."""
+    homes = dict(model.named_modules())
+    places: list[tuple[dict[str, Any], str, Tensor]] = []
+    for values, which in ((parameters, "_parameters"), (buffers, "_buffers")):
+        for name, value in values.items():
+            path, _, key = name.rpartition(".")
+            places.append((getattr(homes[path], which), key, value))
+    own = [(home, key, home[key]) for home, key, _ in places]
+    try:
+        for home, key, value in places:
+            home[key] = value
+        yield
+    finally:
+        for home, key, value in own:
+            home[key] = value
 
 
 def _adam(parameters: list[Tensor], cell: RunSpec) -> torch.optim.Adam:

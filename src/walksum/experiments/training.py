@@ -14,12 +14,12 @@ from walksum.experiments.loop import Contaminated, Progress, train_team
 from walksum.experiments.record import RunRecord
 from walksum.experiments.rows import row_of
 from walksum.experiments.spec import RunSpec
-from walksum.experiments.workbench import Workbench, forget, workbench
+from walksum.experiments.workbench import Workbench, workbench
 
 __all__ = ["train_runs", "Progress"]
 
 Event = RunRecord | Progress
-ON_CPU = 10  # runs a batch on a CPU, beyond which its caches overflow
+ROWS_ON_CPU = 6000  # nodes times runs of a batch on a CPU: beyond, it leaves the caches and is slower than run by run
 
 
 def train_runs(
@@ -41,9 +41,9 @@ def train_runs(
         on_record: called with the record of each run as soon as it is finished.
         on_progress: called a few times a second at most.
 
-    A batch that does not fit in memory, or in which a shared solve turned non-finite, is halved and tried again. A batch
-    that raises anything else is trained one after another, and its records say why. Ctrl-C goes on to the caller; runs in
-    flight leave no record.
+    A batch that does not fit in memory, or in which a shared solve turned non-finite, is halved and tried again. A
+    batch that raises anything else is trained one after another, and its records say why. Ctrl-C goes on to the
+    caller; runs in flight leave no record.
     """
     _check(specs)
     with torch.random.fork_rng():
@@ -83,7 +83,9 @@ def _batch_size(bench: Workbench, batched: bool | None, runs: int) -> int:
         return 1
     if batched or bench.device.type != "cpu":
         return runs
-    return 1 if row_of(bench.cell.model).baseline else min(runs, ON_CPU)
+    if row_of(bench.cell.model).baseline:
+        return 1  # their time goes into dense products and scatters, which gain nothing from a batch on a CPU
+    return min(runs, max(1, ROWS_ON_CPU // bench.x.size(0)))
 
 
 def _attempt(bench: Workbench, specs: list[RunSpec], stacked: bool, note: str = "") -> Iterator[Event]:
@@ -99,6 +101,8 @@ def _attempt(bench: Workbench, specs: list[RunSpec], stacked: bool, note: str = 
     if error is None:
         return
     gc.collect()
+    if bench.device.type == "cuda":
+        torch.cuda.empty_cache()
     outcome, message = error
     if len(specs) == 1 and not stacked:
         yield _failure(bench, specs[0], outcome, "; ".join(filter(None, (note, message))))

@@ -70,8 +70,8 @@ def work_on(
     store: Store,
     claims: Claims,
     on_progress: Callable[[Progress], None] | None = None,
-) -> tuple[RunSpec, ...]:
-    """Train what is missing and free; returns the runs that another process is working on."""
+) -> tuple[tuple[RunSpec, ...], int]:
+    """Train what is missing and free; returns the runs that another process works on, and how many were trained."""
     ours = claims.take(spec.key for spec in specs)
     broken: list[Exception] = []
 
@@ -92,7 +92,7 @@ def work_on(
             job.train(todo, append, on_progress)
     finally:
         claims.free(ours)
-    return tuple(spec for spec in specs if spec.key not in ours)
+    return tuple(spec for spec in specs if spec.key not in ours), len(todo)
 
 
 def in_words(progress: Progress) -> str:

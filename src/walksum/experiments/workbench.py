@@ -15,6 +15,7 @@ from walksum.baselines import make_baseline
 from walksum.data.datasets import load
 from walksum.data.splits import Split, make_split
 from walksum.experiments.rows import row_of
+from walksum.experiments.sparse_input import use_sparse_input
 from walksum.experiments.spec import RunSpec
 from walksum.graph import Graph
 from walksum.nn import GLT
@@ -48,7 +49,8 @@ class Workbench:
     def model(self, seed: int) -> nn.Module:
         """The model with the initial weights of this seed, which are the same on every device."""
         torch.manual_seed(seed)
-        return make_model(self.cell, self.x.size(1), self.num_classes, self.x.size(0)).to(self.device)
+        model = make_model(self.cell, self.x.size(1), self.num_classes, self.x.size(0)).to(self.x)
+        return use_sparse_input(model, self.x)
 
 
 def workbench(specs: Sequence[RunSpec], device: str | torch.device, root: str | os.PathLike[str] | None) -> Workbench:
@@ -59,12 +61,6 @@ def workbench(specs: Sequence[RunSpec], device: str | torch.device, root: str | 
     data = _data(cell.dataset, home)
     splits = {spec.seed: make_split(data, cell.protocol, spec.seed, name=cell.dataset) for spec in specs}
     return Workbench(cell, x, y, edges, splits)
-
-
-def forget() -> None:
-    """Let go of every dataset and of all that was derived from its graph, which on a GPU may be gigabytes."""
-    for kept in (_data, _tensors, _graph):
-        kept.cache_clear()
 
 
 @lru_cache(maxsize=8)
