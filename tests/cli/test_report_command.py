@@ -175,6 +175,24 @@ def test_table2_has_no_plots(solves, tmp_path):
     assert "has no plots; leave it out" in " ".join(done.stderr.split())
 
 
+def test_bench_table2_interrupted_keeps_what_it_has(tmp_path, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(table2, "load_training", interrupt)
+    done = walksum("bench", "table2", "--store", tmp_path / "new")
+    assert done.exit_code == 130
+    assert "the same command goes on there" in " ".join(done.stderr.split())
+
+
+def test_bench_table2_says_at_once_that_it_cannot_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(table2, "load_training", lambda *args: pytest.fail("trained first"))
+    (tmp_path / "file").touch()
+    done = walksum("bench", "table2", "--store", tmp_path / "file" / "store")
+    assert done.exit_code == 2
+    assert "Not a directory" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

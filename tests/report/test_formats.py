@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import re
 
@@ -111,6 +112,20 @@ def test_the_signs_are_the_designs_own():
 def test_ties_are_noted():
     tied = sections_of([run("gcn", "cora", 0, 80.0), run("gat", "cora", 0, 80.0)])
     assert any("Tie for best (cora, random): GCN, GAT" in note for note in notes.of(tied))
+
+
+def test_runs_on_another_split_are_noted():
+    held = [run(model, "cora", seed, 80.0) for model in ("gcn", "gat", "sage") for seed in range(2)]
+    assert not any("another split" in note for note in notes.of(sections_of(held)))
+    held.append(run("mlp", "cora", 1, 80.0, split="odd"))
+    assert any(note.startswith("cora, random: 1 run had another split") for note in notes.of(sections_of(held)))
+
+
+def test_the_page_says_where_it_was_measured():
+    record = dataclasses.replace(run("mlp", "texas", 0, 80.0), device="A GPU", versions={"torch": "2.9"})
+    said = markdown.render(table1.document(sections_of([record]), "x"))
+    assert "Measured on A GPU (1 runs). Versions: torch 2.9." in said
+    assert "Measured on" not in markdown.render(table1.document(sections_of([run("mlp", "texas", 0, 80.0)]), "x"))
 
 
 def test_the_verdict_counts_by_hand():

@@ -9,7 +9,7 @@ import typer
 
 from walksum.cli import choices
 from walksum.cli.bench import _device
-from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+from walksum.cli.voice import INTERRUPTED, Debug, Interrupted, Json, Quiet, Voice, speak
 
 
 def table2(
@@ -44,7 +44,11 @@ def table2(
 
         columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
         at = _epochs(probes) or up_to(epochs)
-        new = measure(store, tuple(columns), tuple(rows), at, seed, _device(device), voice.progress)
+        try:
+            new = measure(store, tuple(columns), tuple(rows), at, seed, _device(device), voice.progress)
+        except KeyboardInterrupt:
+            voice.fail(f"interrupted; what was measured is in {store}, and the same command goes on there", INTERRUPTED)
+            raise Interrupted from None
         voice.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
         voice.result({"store": str(store), "new_records": new})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from walksum.designs import make_design
 from walksum.experiments.rows import ROWS, Row
 from walksum.report import compare
@@ -66,7 +68,7 @@ def of(sections: list[Section]) -> list[str]:
             "In one-split runs with the same seed share nothing but the split: the paired tests are then no stronger "
             "than unpaired ones, and hold for that split alone."
         )
-    found += _ties(sections)
+    found += _ties(sections) + _other_splits(sections)
     if any(cell.lost for section in sections for cell in section.cells.values()):
         found.append("Runs that ran out of memory, diverged, failed or were interrupted count in no mean.")
     return found
@@ -85,6 +87,25 @@ def _signs(models: set[str]) -> str:
 def _sign(row: Row) -> str:
     assert row.design is not None
     return make_design(row.design, row.learned, 1, 1, 1, row.coupling).coupling
+
+
+def _other_splits(sections: list[Section]) -> list[str]:
+    """Runs of one seed must share one split; where records disagree, the reader has to know."""
+    found = []
+    for section in sections:
+        for dataset in section.datasets:
+            splits: dict[int, Counter[str]] = {}
+            for cell in section.of(dataset):
+                for seed, record in cell.finished.items():
+                    if record.split:
+                        splits.setdefault(seed, Counter())[record.split] += 1
+            odd = sum(seen.total() - max(seen.values()) for seen in splits.values())
+            if odd:
+                found.append(
+                    f"{dataset}, {section.protocol}: {odd} run{'s' * (odd != 1)} had another split than most runs of "
+                    "the same seed; the paired tests pair only equal splits."
+                )
+    return found
 
 
 def _ties(sections: list[Section]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from walksum.experiments.paper import HOMOPHILY
@@ -28,7 +29,7 @@ def document(sections: list[Section], source: str, pictures: Iterable[Picture] =
         matrices: with the tests of every pair of rows, which take a while and only HTML has room for.
     """
     plain = {section.protocol: section for section in sections if not section.changes}
-    blocks: list[Block] = [Words(source), Words(_overview(sections))]
+    blocks: list[Block] = [Words(source), Words(_overview(sections)), *_provenance(sections)]
     for section in sections:
         blocks += _other(section, plain.get(section.protocol)) if section.changes else _main(section, matrices)
     if drawn := [picture for picture in pictures if picture.svg or picture.link]:
@@ -50,6 +51,19 @@ def _overview(sections: list[Section]) -> str:
     tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
     runs = sum(len(cell.records) for cell in held)
     return f"{runs} run{'s' * (runs != 1)} in {len(held)} cell{'s' * (len(held) != 1)}{tail}."
+
+
+def _provenance(sections: list[Section]) -> list[Block]:
+    """Where the numbers were measured and by what, as far as the records say."""
+    held = [record for section in sections for cell in section.cells.values() for record in cell.records]
+    devices = Counter(record.device for record in held if record.device)
+    made_by = {f"{name} {number}" for record in held for name, number in record.versions.items()}
+    said = []
+    if devices:
+        said.append(f"Measured on {', '.join(f'{device} ({runs} runs)' for device, runs in devices.most_common())}.")
+    if made_by:
+        said.append(f"Versions: {', '.join(sorted(made_by))}.")
+    return [Words(" ".join(said))] if said else []
 
 
 def _main(section: Section, matrices: bool) -> list[Block]:
