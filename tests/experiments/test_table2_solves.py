@@ -8,7 +8,7 @@ import walksum as ws
 from walksum.experiments import table2
 from walksum.experiments.rows import row_of
 from walksum.experiments.solve_record import FILE, SolveRecord, append_solves, read_solves
-from walksum.solvers.gabp import Messages
+from walksum.solvers.gabp import Messages, PreparedGaBP
 
 LEARNED, FIXED = "glt-laplacian-learned", "glt-diagonally-dominant-fixed"
 
@@ -64,6 +64,12 @@ def test_the_papers_steps_are_gabps(systems):
         solution, met = table2.by_messages(system.J, system.h)
         plain = ws.GaBP(damping=0.5, tol=1e-6, max_steps=1000, stop="messages").prepare(system.J)(system.h)
         assert (solution.steps, met) == (plain.steps, True)
+
+
+def test_the_fused_loop_takes_the_steps_of_the_plain_one(systems):
+    for system in systems[1]:
+        plain = PreparedGaBP(system.J, table2.PAPER)(system.h)
+        assert abs(plain.steps - table2.by_messages(system.J, system.h)[0].steps) <= 1  # rounding at the threshold
 
 
 def test_the_residual_rule_stops_at_the_first_good_step(systems):

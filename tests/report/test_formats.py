@@ -124,7 +124,7 @@ def test_runs_on_another_split_are_noted():
 def test_the_page_says_where_it_was_measured():
     record = dataclasses.replace(run("mlp", "texas", 0, 80.0), device="A GPU", versions={"torch": "2.9"})
     said = markdown.render(table1.document(sections_of([record]), "x"))
-    assert "Measured on A GPU (1 runs). Versions: torch 2.9." in said
+    assert "Measured on A GPU (1 run). Versions: torch 2.9." in said
     assert "Measured on" not in markdown.render(table1.document(sections_of([run("mlp", "texas", 0, 80.0)]), "x"))
 
 

@@ -50,7 +50,11 @@ def _overview(sections: list[Section]) -> str:
             lost[outcome] = lost.get(outcome, 0) + count
     tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
     runs = sum(len(cell.records) for cell in held)
-    return f"{runs} run{'s' * (runs != 1)} in {len(held)} cell{'s' * (len(held) != 1)}{tail}."
+    return f"{_many(runs, 'run')} in {_many(len(held), 'cell')}{tail}."
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + "s" * (count != 1)
 
 
 def _provenance(sections: list[Section]) -> list[Block]:
@@ -60,14 +64,15 @@ def _provenance(sections: list[Section]) -> list[Block]:
     made_by = {f"{name} {number}" for record in held for name, number in record.versions.items()}
     said = []
     if devices:
-        said.append(f"Measured on {', '.join(f'{device} ({runs} runs)' for device, runs in devices.most_common())}.")
+        runs = (f"{device} ({_many(count, 'run')})" for device, count in devices.most_common())
+        said.append(f"Measured on {', '.join(runs)}.")
     if made_by:
         said.append(f"Versions: {', '.join(sorted(made_by))}.")
     return [Words(" ".join(said))] if said else []
 
 
 def _main(section: Section, matrices: bool) -> list[Block]:
-    blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS[section.protocol])]
+    blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS.get(section.protocol, ""))]
     blocks += [_table(section, _against_paper, notes.caption(section)), Words(_verdict(section))]
     tests = _tests(section)
     if tests is not None:
