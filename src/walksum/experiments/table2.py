@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,9 @@ from walksum.data.datasets import load, names
 from walksum.data.splits import make_split
 from walksum.experiments.rows import DATASETS, ROWS, Row, row_of
 from walksum.experiments.solve_record import FILE, SolveRecord, append_solves, read_solves
+from walksum.experiments.systems import System, recorded
 from walksum.graph import Graph
-from walksum.nn import GLT, GLTConv
+from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
 from walksum.solvers.base import backward_error, judge, norm_inf, worst
@@ -44,16 +44,6 @@ Say = Callable[[str], None]
 def up_to(last: int) -> tuple[int, ...]:
     """The epochs to measure in a training of so many."""
     return (*(epoch for epoch in EPOCHS if epoch < last), last)
-
-
-@dataclass(frozen=True)
-class System:
-    """What one layer solved in one direction of one training step: J mu = h, or J g = dL/dmu."""
-
-    layer: int
-    direction: str
-    J: Precision
-    h: Tensor
 
 
 @dataclass(frozen=True)
@@ -138,35 +128,6 @@ def _model(row: Row, training: Training) -> GLT:
     classes = int(training.y.max()) + 1
     kind = {"design": row.design, "learned": row.learned, "coupling": row.coupling}
     return GLT(training.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
-
-
-@contextmanager
-def recorded(model: GLT) -> Iterator[list[System]]:
-    """Collect the systems that every mixing layer solves inside the block."""
-    systems: list[System] = []
-    handles = [hook for k, mix in enumerate(model.mixers) for hook in _watch(k, mix, systems)]
-    try:
-        yield systems
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _watch(layer: int, mix: GLTConv, systems: list[System]) -> list[Any]:
-    def on_design(module: Any, args: tuple, J: Precision) -> None:
-        plain = Precision(J.graph, J.diag.detach().clone(), J.off.detach().clone())
-        systems.append(System(layer, "forward", plain, args[2].detach().clone().contiguous()))
-
-    def on_output(module: Any, args: tuple, out: Tensor) -> None:
-        J = next(s.J for s in reversed(systems) if s.layer == layer)
-
-        def on_gradient(grad: Tensor) -> None:
-            g = grad.view(-1, mix.heads, mix.out_channels).transpose(0, 1)
-            systems.append(System(layer, "backward", J, g.detach().clone().contiguous()))
-
-        out.register_hook(on_gradient)
-
-    return [mix.design.register_forward_hook(on_design), mix.register_forward_hook(on_output)]
 
 
 def _all(systems: list[System]) -> Iterator[tuple[System, str, Tensor, Solution, bool]]:

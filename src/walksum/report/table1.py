@@ -9,6 +9,7 @@ from walksum.experiments.paper import HOMOPHILY
 from walksum.experiments.rows import ROWS
 from walksum.report import compare, notes
 from walksum.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words, cells
+from walksum.report.pairs import dataset_title, matrix_grid, p_text, signed, tests_grid
 from walksum.report.sections import CellRuns, Section
 
 GROUPS = {
@@ -17,7 +18,6 @@ GROUPS = {
     "sign": "The other sign of the coupling",
     "extra": "Rows the paper lacks",
 }
-TITLES = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
 SHORT = {"oom": "OOM"}
 
 
@@ -36,10 +36,6 @@ def document(sections: list[Section], source: str, pictures: Iterable[Picture] =
         blocks += [Title("Plots"), *drawn]
     blocks += [Title("Notes"), Bullets(tuple(notes.of(sections)))]
     return Document("Table 1: test accuracy", tuple(blocks))
-
-
-def dataset_title(name: str) -> str:
-    return TITLES.get(name, name.capitalize())
 
 
 def _overview(sections: list[Section]) -> str:
@@ -74,11 +70,11 @@ def _provenance(sections: list[Section]) -> list[Block]:
 def _main(section: Section, matrices: bool) -> list[Block]:
     blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS.get(section.protocol, ""))]
     blocks += [_table(section, _against_paper, notes.caption(section)), Words(_verdict(section))]
-    tests = _tests(section)
+    tests = tests_grid(section)
     if tests is not None:
         blocks += [Title(f"Paired tests ({section.protocol})", 3), Words(notes.TESTS), tests]
         wide = [dataset for dataset in section.datasets if matrices and len(section.of(dataset)) > 2]
-        blocks += [_matrix(section, dataset) for dataset in wide]
+        blocks += [matrix_grid(section, dataset) for dataset in wide]
     if any(cell.lost or cell.runs != section.usual_runs for cell in section.cells.values()):
         blocks += [Title(f"Runs ({section.protocol})", 3), _runs(section)]
     return blocks
@@ -90,8 +86,8 @@ def _other(section: Section, plain: Section | None) -> list[Block]:
         if main is None or main.mean is None or cell.mean is None:
             return ""
         test = compare.paired(cell, main)
-        p = "" if test.p is None else f", p {_p(test.p)}"
-        return f"{main.mean:.1f} {_signed(cell.mean - main.mean)}{p}"
+        p = "" if test.p is None else f", p {p_text(test.p)}"
+        return f"{main.mean:.1f} {signed(cell.mean - main.mean)}{p}"
 
     caption = (
         f"Test accuracy in %, protocol {section.protocol}, with {section.name} in place of the paper's settings. "
@@ -138,7 +134,7 @@ def _against_paper(cell: CellRuns) -> str:
     if paper is None:
         return "OOM" if cell.model in compare.TABLE1 and cell.dataset in HOMOPHILY else ""
     text = f"{paper[0]:.1f} ± {paper[1]:.1f}"
-    return text if gap is None else f"{text}, {_signed(gap.value)}{'*' if gap.within is False else ''}"
+    return text if gap is None else f"{text}, {signed(gap.value)}{'*' if gap.within is False else ''}"
 
 
 def _verdict(section: Section) -> str:
@@ -152,61 +148,6 @@ def _verdict(section: Section) -> str:
         f"its value, {above} above and {below} below. Every cell shares its splits with its column, so these counts "
         "are not independent."
     )
-
-
-def _tests(section: Section) -> Grid | None:
-    found = {dataset: compare.against_best(section, dataset) for dataset in section.datasets}
-    if not any(found.values()):
-        return None
-    best = {dataset: compare.best_glt(section, dataset) for dataset in section.datasets}
-    rows: list[tuple[Cell, ...] | str] = [
-        (Cell("best GLT row"), *(Cell("-" if b is None else ROWS[b.model].title) for b in best.values()))
-    ]
-    for model in section.models:
-        tests = [next((t for t in found[d] if t.b == model), None) for d in section.datasets]
-        if any(tests):
-            rows.append((Cell(ROWS[model].title), *(_test_cell(test, section.usual_runs) for test in tests)))
-    caption = (
-        f"Best GLT row less every other row, protocol {section.protocol}: mean difference in points over the shared "
-        f"splits ({section.usual_runs}, or the number in brackets); below it p after Holm's correction over the "
-        "column. Bold: p < 0.05."
-    )
-    return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
-
-
-def _test_cell(test: compare.Paired | None, usual: int) -> Cell:
-    if test is None or test.pairs == 0:
-        return Cell("-")
-    p = "no test" if test.corrected is None else f"p {_p(test.corrected)}"
-    pairs = "" if test.pairs == usual else f" [{test.pairs}]"
-    return Cell(_signed(test.difference), p + pairs, strong=test.significant)
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: no minus before a zero
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _matrix(section: Section, dataset: str) -> Grid:
-    tests = {(t.a, t.b): t for t in compare.matrix(section, dataset)}
-    models = [cell.model for cell in section.of(dataset)]
-
-    def entry(a: str, b: str) -> Cell:
-        test, sign = (tests[a, b], 1) if (a, b) in tests else (tests.get((b, a)), -1)
-        if test is None or test.pairs == 0:
-            return Cell("")
-        p = "" if test.corrected is None else _p(test.corrected)
-        return Cell(_signed(sign * test.difference), p, strong=test.significant)
-
-    rows = tuple((Cell(ROWS[a].title), *(entry(a, b) for b in models)) for a in models)
-    caption = (
-        f"{dataset_title(dataset)}, protocol {section.protocol}: row less column in points; below it p after Holm's "
-        "correction over all pairs. Bold: p < 0.05."
-    )
-    return Grid(caption, (dataset_title(dataset), *(ROWS[m].title for m in models)), rows, folded=True)
 
 
 def _runs(section: Section) -> Grid:

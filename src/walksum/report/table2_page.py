@@ -5,7 +5,7 @@ from __future__ import annotations
 from walksum.experiments.paper import TABLE2
 from walksum.experiments.rows import ROWS
 from walksum.report.document import Block, Cell, Document, Grid, Title, Words, cells
-from walksum.report.table1 import dataset_title
+from walksum.report.pairs import dataset_title
 from walksum.report.table2 import COARSE, DIRECTIONS, Finding, Group, Table2, finding
 
 METHOD = (
