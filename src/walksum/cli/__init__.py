@@ -1,10 +1,10 @@
-"""The command: walksum train | predict | info | datasets | solve | doctor | bench. One command a file."""
+"""The command: walksum train | predict | info | datasets | report | solve | doctor | bench. One command a file."""
 
 from __future__ import annotations
 
 import typer
 
-from walksum.cli import bench, datasets, doctor, info, predict, solve, train
+from walksum.cli import bench, bench_table2, datasets, doctor, info, predict, report, solve, train
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -18,8 +18,10 @@ app.command()(train.train)
 app.command()(predict.predict)
 app.command()(info.info)
 app.command()(datasets.datasets)
+app.command()(report.report)
 app.command()(solve.solve)
 app.command()(doctor.doctor)
+bench.bench.command()(bench_table2.table2)
 app.add_typer(bench.bench, name="bench")
 
 

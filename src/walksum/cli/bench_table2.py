@@ -1,0 +1,62 @@
+"""walksum bench table2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from walksum.cli import choices
+from walksum.cli.bench import _device
+from walksum.cli.voice import INTERRUPTED, Debug, Interrupted, Json, Quiet, Voice, speak
+
+
+def table2(
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(help="Datasets, a,b,c; default: the paper's six.", autocompletion=choices.of_datasets),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(help="Rows, a,b,c; default: glt, the paper's six.", autocompletion=choices.of_rows),
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Train for so many epochs, measuring at 1, 2, 5, 10, ...")] = 100,
+    probes: Annotated[str, typer.Option(help="Measure at these epochs instead, a,b,c.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of the split and the initial weights.")] = 0,
+    store: Annotated[Path, typer.Option(help="Folder of the records; what it holds is not measured again.")] = Path(
+        "results/table2"
+    ),
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Measure GaBP iterations, forward and backward, under the paper's stop rule and under the true residual.
+
+    Example: walksum bench table2 --datasets texas,cora --epochs 20, then: walksum report results/table2
+    """
+    voice = Voice(as_json, quiet, debug)
+
+    def action() -> None:
+        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.experiments.table2 import measure, up_to
+
+        columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
+        at = _epochs(probes) or up_to(epochs)
+        try:
+            new = measure(store, tuple(columns), tuple(rows), at, seed, _device(device), voice.progress)
+        except KeyboardInterrupt:
+            voice.fail(f"interrupted; what was measured is in {store}, and the same command goes on there", INTERRUPTED)
+            raise Interrupted from None
+        voice.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
+        voice.result({"store": str(store), "new_records": new})
+
+    speak(voice, action)
+
+
+def _epochs(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"--probes {text!r}; expected epoch numbers from 1 on, such as 1,10,100")
+    return tuple(sorted({int(part) for part in parts}))

@@ -1,0 +1,71 @@
+"""walksum report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from walksum.cli import choices
+from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+
+if TYPE_CHECKING:
+    from walksum.report.make import Order
+
+
+def report(
+    store: Annotated[Path, typer.Argument(help="A folder of records, from 'walksum bench'.")],
+    format: Annotated[str, typer.Option(help="text, md, latex, csv or html; default: by the name of --out.")] = "",
+    out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Folder to save the plots in, as SVG.")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these rows, a,b,c, or groups: paper, glt, baselines, sign, extra.",
+            autocompletion=choices.of_rows,
+        ),
+    ] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option(help="Only these datasets, a,b,c.", autocompletion=choices.of_datasets)
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="Only runs with this way to split the nodes.")] = "",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Make the paper's tables from records: numbers beside the paper's, tests, plots, notes.
+
+    Example: walksum report results/table1 --format html --out table1.html
+    """
+    voice = Voice(as_json, quiet, debug)
+
+    def action() -> None:
+        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.report.files import format_of
+        from walksum.report.make import Order
+        from walksum.report.source import Wanted
+
+        columns = tuple(chosen_datasets(datasets)) if datasets else ()
+        wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
+        _report(voice, Order(store, format_of(format, out), out, plots, wanted))
+
+    speak(voice, action)
+
+
+def _report(voice: Voice, order: Order) -> None:
+    from walksum.report import files, text
+    from walksum.report.make import make
+
+    made = make(order)
+    if made.remark:
+        voice.progress(made.remark, last=True)
+    if order.out is not None:
+        files.write(order.out, made.content)
+        voice.say(f"written: {order.out}")
+    elif order.format == "text" and made.page is not None and voice.out.is_terminal and not voice.as_json:
+        text.show(made.page, voice.out)
+    elif not voice.as_json:
+        print(made.content, end="")
+    places = {"store": str(order.store), "format": order.format, "out": order.out and str(order.out)}
+    voice.result({**places, "plots": [str(path) for path in made.saved], **made.values})
