@@ -19,12 +19,23 @@ from walksum.kernels.compile import jit
 
 ZERO = {torch.float32: np.float32(0), torch.float64: np.float64(0)}  # tells a kernel the dtype of what it is given
 
+# From 4 MB on, numpy asks for huge pages and torch does not: touching small ones for the first time takes longer than
+# a sweep through them.
+LARGE = 1 << 20
+
 
 def plain(tensor: Tensor) -> Tensor:
     """The tensor itself where its address may be handed over, else a copy that is contiguous on the CPU."""
-    if tensor.is_cpu and tensor.is_contiguous() and not tensor.requires_grad:
+    if tensor.is_cpu and tensor.is_contiguous():
         return tensor
     return tensor.detach().cpu().contiguous()
+
+
+def blank(like: Tensor) -> Tensor:
+    """A contiguous tensor of this shape and dtype, not filled."""
+    if like.numel() < LARGE:
+        return like.new_empty(like.shape)
+    return torch.from_numpy(np.empty(like.shape, ZERO[like.dtype].dtype))
 
 
 @intrinsic

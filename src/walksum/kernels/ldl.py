@@ -47,7 +47,7 @@ def opened(plan, where):
     zero, heads, eliminated, diag, off, numbers = where
     n, nnz, size = len(plan[0]), len(plan[2]), vector(numbers, 1, zero).itemsize
     pivots, norms = matrix(numbers, heads, n, 0.0), vector(numbers + 8 * heads * n, heads, 0.0)
-    place = numbers + 8 * heads * (n + 1)
+    place = numbers + 2 * size * heads * (n + 1)
     factor, inverse = matrix(place, heads, nnz, zero), matrix(place + size * heads * nnz, heads, eliminated, zero)
     return matrix(diag, heads, n, zero), matrix(off, heads, len(plan[9]) // 2, zero), factor, inverse, pivots, norms
 

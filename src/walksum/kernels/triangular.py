@@ -26,9 +26,7 @@ def solve(start, stop, lanes, plan, where, columns, h, mu):
         _forward(lanes, x, b, factor[k], plan)
         _backward(lanes, x, result, factor[k], inverse[k], plan)
         _leave(lanes, result, X[k], columns, first)
-        worst = _worse(
-            worst, _measure(lanes, x, b, min(width(lanes), columns - first), diag[k], off[k], norms[k], plan)
-        )
+        worst = _worse(worst, _measure(lanes, x, b, columns - first, diag[k], off[k], norms[k], plan))
     return worst
 
 
@@ -60,9 +58,7 @@ def substitute(start, stop, lanes, plan, where, columns, h, eliminated, core, mu
         _enter(lanes, x, gone, n, _whole(lanes, C[k], columns, first, True))
         _backward(lanes, x, result, factor[k], inverse[k], plan)
         _leave(lanes, result, X[k], columns, first)
-        worst = _worse(
-            worst, _measure(lanes, x, b, min(width(lanes), columns - first), diag[k], off[k], norms[k], plan)
-        )
+        worst = _worse(worst, _measure(lanes, x, b, columns - first, diag[k], off[k], norms[k], plan))
     return worst
 
 
@@ -77,9 +73,7 @@ def measure(start, stop, lanes, plan, where, columns, h, mu):
         for i in range(len(plan[0])):
             store(x, width(lanes) * i, load(lanes, source, step * at(plan[0], i) + skip))
         b = _whole(lanes, H[k], columns, first, True)
-        worst = _worse(
-            worst, _measure(lanes, x, b, min(width(lanes), columns - first), diag[k], off[k], norms[k], plan)
-        )
+        worst = _worse(worst, _measure(lanes, x, b, columns - first, diag[k], off[k], norms[k], plan))
     return worst
 
 
@@ -207,7 +201,7 @@ def _measure(lanes, x, block, columns, diag, off, norm, plan):
     store(tops, 0, top_h)
     store(tops, W, top_x)
     store(tops, 2 * W, top_r)
-    return _ratio(tops, W, norm, columns)
+    return _ratio(tops, W, norm, min(W, columns))
 
 
 @jit

@@ -42,7 +42,7 @@ class SolveWarning(UserWarning):
     """A solve that did not converge, where the caller asked for a warning."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Solution:
     """What a solver found.
 
@@ -62,6 +62,14 @@ class Solution:
     residual: float
     solver: str = ""
     direction: str = "forward"
+
+    def __init__(
+        self, value: Tensor, status: Status, steps: int, residual: float, solver: str = "", direction: str = "forward"
+    ):
+        # at once, where the one that dataclass writes sets field after field
+        self.__dict__.update(
+            value=value, status=status, steps=steps, residual=residual, solver=solver, direction=direction
+        )
 
     @property
     def converged(self) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from walksum.kernels import ldl, ldl_group, triangular
-from walksum.kernels.address import ZERO, plain
+from walksum.kernels.address import ZERO, blank, plain
 from walksum.kernels.elimination import Symbolic
 from walksum.kernels.inverse import inverse_diagonal
 from walksum.kernels.lanes import lanes_for
@@ -18,7 +18,7 @@ from walksum.kernels.parallel import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
-WIDEST = 32  # columns a block
+WIDEST = 64  # columns a block: the indices of a sweep are read once for all of them
 FAILURE = {ldl.INDEFINITE: Status.not_positive_definite, ldl.NONFINITE: Status.nonfinite}
 
 
@@ -35,9 +35,8 @@ class Factor:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
         self.diag, self.off = plain(J.diag), plain(J.off)
-        doubles, size = self.heads * (symbolic.num_nodes + 1), self.diag.element_size()
-        rounded = self.heads * (len(self.plan[2]) + symbolic.eliminated)
-        self.numbers = torch.empty(doubles + -(-rounded * size // 8), dtype=torch.float64)
+        doubles = 2 * self.heads * (symbolic.num_nodes + 1)  # in float32 they take two places each
+        self.numbers = self.diag.new_empty(doubles + self.heads * (len(self.plan[2]) + symbolic.eliminated))
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
         self.failure = FAILURE.get(self._factorise())
@@ -52,31 +51,32 @@ class Factor:
     @property
     def pivots(self) -> Tensor:
         """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
-        return self.numbers[: self.heads * self.symbolic.num_nodes].view(self.heads, -1)
+        count = self.heads * self.symbolic.num_nodes
+        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
 
     @property
     def factor(self) -> Tensor:
         """L, ``[H, nnz]``, followed by the core's couplings in a partial elimination."""
-        rounded = self.numbers[self.heads * (self.symbolic.num_nodes + 1) :].view(self.diag.dtype)
-        return rounded[: self.heads * len(self.plan[2])].view(self.heads, -1)
+        start, count = 2 * self.heads * (self.symbolic.num_nodes + 1), self.heads * len(self.plan[2])
+        return self.numbers[start : start + count].view(self.heads, -1)
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error."""
         h = plain(h)
-        mu = torch.empty_like(h)
+        mu = blank(h)
         return mu, self._sweep(triangular.solve, h, mu)
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
         h = plain(h)
-        out = torch.empty_like(h)
+        out = blank(h)
         self._sweep(triangular.eliminate, h, out)
         return out
 
     def substitute(self, h: Tensor, eliminated: Tensor, core: Tensor) -> tuple[Tensor, float]:
         """mu from what :meth:`eliminate` gave and the core's solution, and its worst backward error."""
         h, core = plain(h), plain(core)
-        mu = torch.empty_like(h)
+        mu = blank(h)
         return mu, self._sweep(triangular.substitute, h, eliminated, core, mu)
 
     def measure(self, h: Tensor, mu: Tensor) -> float:
@@ -100,9 +100,10 @@ class Factor:
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> Any:
         heads, nodes, columns = h.shape
-        lanes = lanes_for(min(columns, WIDEST))
-        units = heads * -(-columns // (8 * lanes.itemsize))
         work = heads * columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes)
+        shared = work >= WORTH_A_THREAD and torch.get_num_threads() > 1
+        lanes = lanes_for(min(columns, WIDEST // 2 if shared else WIDEST))  # no bit of a column depends on its block
+        units = heads * -(-columns // (8 * lanes.itemsize))
         addresses = [t.data_ptr() for t in (h, *others)]
         errors = in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
         return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
