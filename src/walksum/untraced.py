@@ -14,23 +14,30 @@ import torch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-try:
-    from torch._C._dynamo.eval_frame import get_eval_frame_callback, skip_code
-except ImportError:  # private names: where they are gone, torch's own will do
-    get_eval_frame_callback = None
+try:  # private names: where they are gone, torch's own will do
+    _frames: Any = torch._C._dynamo.eval_frame
+    _listener, _set = _frames.get_eval_frame_callback, _frames.set_code_exec_strategy
+    _aside = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
+except AttributeError:
+    _listener = None
 
 
 def untraced(function: F) -> F:
     """A graph break: compiled code calls ``function`` as it is."""
-    if get_eval_frame_callback is None:
+    if _listener is None:
         return torch.compiler.disable(function)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if get_eval_frame_callback() is None:
+        listener = _listener()
+        if listener is None:
             return function(*args, **kwargs)
-        return torch.compiler.disable(function)(*args, **kwargs)
+        _frames.set_eval_frame(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _frames.set_eval_frame(listener)
 
-    skip_code(call.__code__)
+    _set(call.__code__, _aside)
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
