@@ -29,7 +29,7 @@ class Outcome:
 
 
 # GaBP's default is the paper's damping and a loose tolerance; this one is as accurate as the others
-KNOBS = {"gabp": ws.GaBP(damping=1.0, tol=4e-8, max_steps=3000)}
+KNOBS = {"gabp": ws.GaBP(damping=1.0, tol=2e-8, max_steps=3000)}
 
 Run = Callable[[], Outcome]
 Make = Callable[[Problem], Run]

@@ -38,6 +38,6 @@ def untraced(function: F) -> F:
         finally:
             _frames.set_eval_frame(listener)
 
-    _set(call.__code__, _aside)
+    _set(call.__code__, _aside)  # type: ignore[attr-defined]
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
