@@ -17,7 +17,8 @@ from torch import Tensor
 
 from walksum.kernels.compile import jit
 
-ZERO: dict[Any, Any] = {torch.float32: np.float32(0), torch.float64: np.float64(0)}  # tells a kernel the dtype of what it is given
+# tells a kernel the dtype of what it is given
+ZERO: dict[Any, Any] = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 
 # From 4 MB on, numpy asks for huge pages and torch does not: touching small ones for the first time takes longer than
 # a sweep through them.
