@@ -29,7 +29,7 @@ class Outcome:
 
 
 # GaBP's default is the paper's damping and a loose tolerance; this one is as accurate as the others
-KNOBS = {"gabp": ws.GaBP(damping=1.0, tol=4e-8, max_steps=3000)}
+KNOBS = {"gabp": ws.GaBP(damping=1.0, tol=2e-8, max_steps=3000)}
 
 Run = Callable[[], Outcome]
 Make = Callable[[Problem], Run]
@@ -59,15 +59,14 @@ def ours(solver: Any, backward: bool = True) -> Make:
         def run() -> Outcome:
             diag, off, h = leaves(p)
             seen: list[ws.Solution] = []
-            with torch.set_grad_enabled(backward):
-                J = ws.Precision(p.graph, diag, off)
-                mu = ws.solve(J, h, solver=solver, observe=seen.append, on_nonconverged="ignore")
+            J = ws.Precision(p.graph, diag, off)
+            mu = ws.solve(J, h, solver=solver, observe=seen.append, on_nonconverged="ignore")
             if backward:
                 mu.backward(p.grad)
-            worst = next((s for s in seen if not s.converged), seen[0])
-            return Outcome(mu.detach(), h.grad, tuple(s.steps for s in seen), f"{worst.solver}: {worst.status.name}")
+            worst = min(seen, key=lambda s: s.converged)
+            return Outcome(mu.detach(), h.grad, tuple([s.steps for s in seen]), f"{worst.solver}: {worst.status.name}")
 
-        return run
+        return run if backward else torch.no_grad()(run)
 
     return make
 

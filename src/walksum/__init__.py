@@ -1,5 +1,6 @@
 """walksum: graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from walksum.designs import (
@@ -12,7 +13,6 @@ from walksum.designs import (
     LearnedPairwiseNormal,
 )
 from walksum.graph import Graph
-from walksum.nn import GLT, GLTBlock, GLTConv, load
 from walksum.precision import Precision
 from walksum.solve import explain_solver, solve
 from walksum.solvers import (
@@ -34,6 +34,7 @@ from walksum.solvers import (
 
 if TYPE_CHECKING:
     from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
+    from walksum.nn import GLT, GLTBlock, GLTConv, load
 
 __version__ = "0.1.0"
 
@@ -46,9 +47,14 @@ __all__ += ["GLTConv", "GLTBlock", "GLT", "load"]
 __all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("GLTClassifier", "GLTRegressor", "TransductiveKFold"):
-        from walksum import estimators  # scikit-learn takes a second to import: only where it is used
+# PyG and scikit-learn take seconds to import: only where they are used
+_LATER = dict.fromkeys(("GLT", "GLTBlock", "GLTConv", "load"), "walksum.nn")
+_LATER |= dict.fromkeys(("GLTClassifier", "GLTRegressor", "TransductiveKFold"), "walksum.estimators")
 
-        return getattr(estimators, name)
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    if name == "nn":
+        return import_module("walksum.nn")
     raise AttributeError(f"module 'walksum' has no attribute {name!r}")

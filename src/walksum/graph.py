@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum.untraced import untraced
+
 T = TypeVar("T")
 
 
@@ -176,7 +178,7 @@ def _build_degree(graph: Graph) -> Tensor:
 _of_tensor: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
-@torch.compiler.disable
+@untraced
 def as_graph(edge_index: Any, num_nodes: int | None = None, edge_weight: Tensor | None = None) -> Graph:
     """``Graph.from_edge_index``, remembered for as long as the given tensor lives unchanged."""
     if isinstance(edge_index, Graph):

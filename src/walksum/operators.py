@@ -16,15 +16,16 @@ from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_funct
 
 from walksum import kernels
 from walksum.graph import Graph
+from walksum.untraced import untraced
 
 
-@torch.compiler.disable  # the kernels are not torch code
+@untraced  # the kernels are not torch code
 def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
     """``J x`` for values ``diag [H, N]``, ``off [H, E]`` and ``x [H, N, F]``."""
     return _SpMM.apply(diag, off, x, graph)
 
 
-@torch.compiler.disable
+@untraced
 def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     """``a_i . b_j + a_j . b_i`` for every edge (i, j): ``[H, N, F]`` twice -> ``[H, E]``."""
     return _EdgeDot.apply(a, b, graph)

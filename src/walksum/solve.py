@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,14 +14,16 @@ from walksum import kernels
 from walksum.graph import Graph
 from walksum.operators import Function, edge_dot, fold_heads, spmm, transforms_active, unfold_heads, zeros_if_none
 from walksum.precision import Precision
-from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Unrolled, choose, resolve
+from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, kept_solver
 from walksum.solvers.base import check_choice, check_h
+from walksum.untraced import untraced
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
+HALF = (torch.float16, torch.bfloat16)
 
 
-@torch.compiler.disable  # a graph break: solvers choose their steps by looking at numbers
+@untraced  # a graph break: solvers choose their steps by looking at numbers
 def solve(
     J: Precision,
     h: Tensor,
@@ -44,16 +46,19 @@ def solve(
     """
     check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
     J, h = _working_precision(J, h)
-    shape, one_J_for_all = h.shape, h.dim() == 3 and J.heads == 1 and h.size(0) > 1
-    if one_J_for_all:  # heads that share J are only more columns of it
-        h = h.transpose(0, 1).reshape(1, h.size(1), -1)
-    elif h.dim() == 2 and J.heads == 1:
-        h = h.unsqueeze(0)
+    shape, one_J_for_all = h.shape, False
+    if shape[:-1] != J.diag.shape and J.heads == 1:
+        if len(shape) == 3:  # heads that share J are only more columns of it
+            one_J_for_all, h = True, h.transpose(0, 1).reshape(1, shape[1], -1)
+        elif len(shape) == 2:
+            h = h.unsqueeze(0)
     check_h(J, h)
     free = solver == "auto" and J.device.type != "cpu"
-    call = _Call(J.graph, resolve(solver, J, h.size(-1)), J.prepared, observe, on_nonconverged, free)
+    call = _Call(J.graph, J.prepared, resolve(solver, J, h.size(-1)), observe, on_nonconverged, free)
     if isinstance(call.solver, Unrolled):
-        mu = call.report(call.solver.prepare(J)(h)).value
+        solution = call.solver.prepare(J)(h)
+        call.report(replace(solution, value=solution.value.detach()))
+        mu = solution.value
     else:
         mu = _Solve.apply(J.diag, J.off, h, call)
     if one_J_for_all:
@@ -71,34 +76,46 @@ def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
     """Half precision, or a mix of precisions made by autocast, is solved in float32."""
     if h.device != J.device:
         return J, h  # check_h says so
-    half = (torch.float16, torch.bfloat16)
-    if J.dtype in half or h.dtype in half or torch.is_autocast_enabled(h.device.type):
+    if J.dtype in HALF or h.dtype in HALF or torch.is_autocast_enabled(h.device.type):
         working = torch.promote_types(torch.promote_types(J.dtype, h.dtype), torch.float32)
         return (J if J.dtype == working else J.to(working)), h.to(working)
     return J, h
 
 
-@dataclass(frozen=True)
 class _Call:
-    """What one call of solve carries into its forward and backward passes."""
+    """What one call of solve carries into its forward and backward passes.
 
-    graph: Graph
-    solver: Solver
-    memo: dict[Any, Any]
-    observe: Callable[[Solution], None] | None
-    on_nonconverged: str
-    free: bool = False  # to take another solver for a J that stays
-    direction: str = "forward"
+    On a graph of a few hundred nodes the kernels take 20 microseconds, so little may surround them: shapes are checked
+    once, by :func:`solve`, and a :class:`Solution` is only made where someone reads it.
+    """
+
+    __slots__ = ("direction", "free", "graph", "memo", "observe", "on_nonconverged", "solver")
+
+    def __init__(self, graph: Graph, memo: dict, solver: Solver, observe: Any, on_nonconverged: str, free: bool):
+        self.graph, self.memo, self.solver = graph, memo, solver
+        self.free = free  # to take another solver for a J that stays
+        self.observe, self.on_nonconverged, self.direction = observe, on_nonconverged, "forward"
+
+    def turned(self) -> _Call:
+        """The same for the solve of the gradient."""
+        other = _Call(self.graph, self.memo, self.solver, self.observe, self.on_nonconverged, self.free)
+        other.direction = "backward"
+        return other
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
-        return self.report(self.prepared(diag, off, h.size(-1))(h.detach(), self.direction)).value
+        prepared = self.prepared(diag, off, h.size(-1))
+        mu, status, steps, residual = prepared.outcome(h.detach())
+        if self.observe is not None or status is not Status.converged:
+            # detached: whoever keeps the report must not keep the autograd graph
+            self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
+        return mu
 
     def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         stamp = (*_identity(diag), *_identity(off))
         solver = self._for_a_J_that_stays(stamp, diag, columns) if self.free else self.solver
         known = self.memo.get(solver)
         if known is None or known[0] != stamp:
-            J = Precision(self.graph, diag.detach(), off.detach())
+            J = Precision.trusted(self.graph, diag.detach(), off.detach())
             known = (stamp, solver.prepare(J))  # holds J, so the addresses in the stamp stay taken
             self.memo[solver] = known
         return known[1]
@@ -111,18 +128,17 @@ class _Call:
             return self.solver
         return self.graph.derived(kept_solver, diag.size(0), columns, diag.dtype) or self.solver
 
-    def report(self, solution: Solution) -> Solution:
-        if self.observe is not None:  # detached: whoever keeps the report must not keep the autograd graph
-            self.observe(replace(solution, value=solution.value.detach()))
+    def report(self, solution: Solution) -> None:
+        if self.observe is not None:
+            self.observe(solution)
         if self.on_nonconverged == "raise":
             solution.check()
         if self.on_nonconverged == "warn" and not solution.converged:
             warnings.warn(solution.describe(), SolveWarning, stacklevel=2)
-        return solution
 
 
 def _identity(t: Tensor) -> tuple:
-    return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype, t.device
+    return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype
 
 
 class _Solve(Function):
@@ -151,7 +167,7 @@ class _Solve(Function):
     def backward(ctx: Any, *grads: Any) -> tuple:
         diag, off, mu = ctx.saved_tensors
         needs_diag, needs_off, needs_h, _ = ctx.needs_input_grad
-        call, grad = replace(ctx.call, direction="backward"), grads[0].contiguous()
+        call, grad = ctx.call.turned(), grads[0].contiguous()
         d_diag = d_off = None
         if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
             g = _Solve.apply(diag, off, grad, call)

@@ -264,7 +264,7 @@ def test_works_after_fork():
     expected = ws.Direct().prepare(J)(h).value
     child = os.fork()
     if child == 0:
-        same = torch.equal(ws.Direct().prepare(J)(h).value, expected)
+        same = (ws.Direct().prepare(J)(h).value.numpy() == expected.numpy()).all()  # torch's own threads hang here
         os._exit(0 if same else 1)
     assert os.waitpid(child, 0)[1] == 0
 

@@ -39,7 +39,7 @@ def test_a_J_that_stays_is_inverted(monkeypatch):
     monkeypatch.setattr(solving, "kept_solver", lambda *shape: ws.Inverse())
     J = problems.dominant(problems.sparse(), 1, torch.float32)
     h, used = problems.normal(J, 5), []
-    call = solving._Call(J.graph, ws.CG(), J.prepared, lambda solution: used.append(solution.solver), "raise", True)
+    call = solving._Call(J.graph, J.prepared, ws.CG(), lambda solution: used.append(solution.solver), "raise", True)
     for _ in range(auto.OFTEN + 2):
         call.run(J.diag, J.off, h)
     assert used == ["CG"] * auto.OFTEN + ["Inverse"] * 2

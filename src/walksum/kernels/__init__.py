@@ -20,10 +20,8 @@ from walksum.kernels import reference
 
 def backend(tensor: Tensor) -> ModuleType:
     """The kernels for this tensor's device and dtype."""
-    if tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64):
-        from walksum.kernels import cpu  # numba takes a second to import: only where it is used
-
-        return cpu
+    if tensor.is_cpu and tensor.dtype in (torch.float32, torch.float64):
+        return _numba()
     if uses_triton(tensor):
         from walksum.kernels import gpu  # imports triton, which machines without a GPU need not have
 
@@ -34,6 +32,13 @@ def backend(tensor: Tensor) -> ModuleType:
 def find(tensor: Tensor, name: str) -> Callable[..., Any] | None:
     """A kernel that only some backends have; None where the caller must do without it."""
     return getattr(backend(tensor), name, None)
+
+
+@lru_cache
+def _numba() -> ModuleType:
+    from walksum.kernels import cpu  # numba takes a second to import: only where it is used
+
+    return cpu
 
 
 def uses_triton(tensor: Tensor) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,10 @@ from walksum.kernels.lanes import lanes_for
 from walksum.kernels.parallel import WIDTH, over_columns
 
 AHEAD = 8  # edges between asking for a row and using it
+KEPT = 1 << 22  # bytes of scratch a thread keeps
 CACHE = 12e6  # bytes an iteration may go over again and again and still find in a core's share of the cache
+
+_mine = threading.local()
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,28 @@ def for_blocks(kernel: Callable[..., Any], heads: int, columns: int, work: float
 
 def aligned(*shape: int, dtype: Any) -> np.ndarray:
     """Zeros that start at a cache line, so that a row of 16 or 32 columns never straddles one more than it must."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, np.uint8)
+    return _from_a_line(np.zeros(_size(shape, dtype) + 64, np.uint8), shape, dtype)
+
+
+def scratch(*shape: int, dtype: Any) -> np.ndarray:
+    """The same, not filled, good until this thread asks again: memory that is new to a process costs a page fault
+    every 4 KB, which for a few steps is as much as the steps. From 4 MB on numpy asks for huge pages."""
+    size = _size(shape, dtype) + 64
+    if size > KEPT:
+        return _from_a_line(np.empty(size, np.uint8), shape, dtype)
+    raw = getattr(_mine, "raw", None)
+    if raw is None or raw.size < size:
+        raw = _mine.raw = np.empty(size, np.uint8)
+    return _from_a_line(raw, shape, dtype)
+
+
+def _size(shape: tuple[int, ...], dtype: Any) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize
+
+
+def _from_a_line(raw: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
+    return raw[start : start + _size(shape, dtype)].view(dtype).reshape(shape)
 
 
 def padded(x: np.ndarray) -> np.ndarray:

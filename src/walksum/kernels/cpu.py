@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
+import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.graph import Graph
+from walksum.kernels.address import ZERO, matrix, plain
 from walksum.kernels.blocks import AHEAD, for_blocks, padded, rows, view
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu_chebyshev import chebyshev as chebyshev
 from walksum.kernels.cpu_dic import DIC as DIC  # these are found by name, see kernels.find
 from walksum.kernels.cpu_gabp import InformationMessages as InformationMessages
 from walksum.kernels.cpu_gabp import PrecisionMessages as PrecisionMessages
-from walksum.kernels.lanes import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store
+from walksum.kernels.lanes import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store, width
 from walksum.kernels.parallel import over_columns
 
-EDGES = 1 << 14  # edges a task of edge_dot
+ROWS = 1 << 13  # nodes a task of edge_dot
 
 
 def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
@@ -39,32 +43,34 @@ def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
 
 def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     """``sum_f a_if b_jf + a_jf b_if`` for every edge: a, b ``[H, N, F]`` -> ``[H, E]``."""
-    return _edge_dots(graph, _chunked(a, b), a, 1.0)
+    return _dots(graph, a, b, 1.0)[1]
 
 
 def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
     """``-g_i . mu_i`` and ``-(g_i . mu_j + g_j . mu_i)``: the gradients of diag ``[H, N]`` and off ``[H, E]``."""
-    cut, diag = _chunked(g, mu), torch.empty(g.shape[:2], dtype=g.dtype)
-    over_columns(_node_dot, g.size(1), g.numel(), *cut, diag.numpy(), -1.0, width=EDGES)
-    return diag, _edge_dots(graph, cut, g, -1.0)
+    return _dots(graph, g, mu, -1.0)
 
 
-def _edge_dots(graph: Graph, cut: tuple, like: Tensor, sign: float) -> Tensor:
-    heads, _, columns = like.shape
-    out = torch.empty(heads, graph.num_edges, dtype=like.dtype)
-    work = 2.0 * graph.num_edges * heads * columns
-    over_columns(_edge_dot, graph.num_edges, work, *cut, out.numpy(), rows(graph).ends, sign, width=EDGES)
-    return out
+def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tensor]:
+    """``a_i . b_i`` of every node and ``a_i . b_j + a_j . b_i`` of every edge, times ``sign``."""
+    heads, nodes, columns = a.shape
+    if columns % 8:
+        a, b, columns = nnf.pad(a, (0, -columns % 8)), nnf.pad(b, (0, -columns % 8)), columns + -columns % 8
+    a, b = plain(a), plain(b)
+    step = math.gcd(columns, 64)
+    upper = graph.derived(_build_upper)
+    edges = len(upper[1])
+    diag, off = a.new_empty((heads, nodes)), a.new_empty((heads, edges))
+    addresses = a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr()
+    shape, work = (heads, nodes, columns // step), heads * columns * (nodes + 2.0 * edges)
+    over_columns(_dot_rows, nodes, work, WIDTHS[step], ZERO[a.dtype], shape, upper, *addresses, sign, width=ROWS)
+    return diag, off
 
 
-def _chunked(a: Tensor, b: Tensor) -> tuple:
-    """Lanes, both arrays as rows of whole registers ``[H, N chunks, lanes]``, and the number of chunks a node."""
-    A, B = view(a), view(b)
-    if A.shape[2] % 8:
-        A, B = (np.pad(m, ((0, 0), (0, 0), (0, -m.shape[2] % 8))) for m in (A, B))
-    step = 16 if A.shape[2] % 16 == 0 else 8
-    shape = len(A), A[0].size // step, step
-    return WIDTHS[step], A.reshape(shape), B.reshape(shape), A.shape[2] // step
+def _build_upper(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """The edges by their first end: where each node's begin, and their second ends."""
+    first, second = rows(graph).ends
+    return np.searchsorted(first, np.arange(graph.num_nodes + 1)), np.ascontiguousarray(second)
 
 
 def norm_inf(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
@@ -101,28 +107,27 @@ def _spmm(lanes, x, y, indptr, indices, edge, off, diag):
 
 
 @jit
-def _edge_dot(start, stop, lanes, a, b, chunks, out, ends, sign):
-    for k in range(a.shape[0]):
-        x, y, z = a[k], b[k], out[k]
-        for e in range(start, stop):
-            i, j = ends[0, e] * chunks, ends[1, e] * chunks
-            both = load(lanes, x, i) * load(lanes, y, j)
-            both = fma(load(lanes, x, j), load(lanes, y, i), both)
-            for c in range(1, chunks):
-                both = fma(load(lanes, x, i + c), load(lanes, y, j + c), both)
-                both = fma(load(lanes, x, j + c), load(lanes, y, i + c), both)
-            z[e] = sign * add_up(both)
-
-
-@jit
-def _node_dot(start, stop, lanes, a, b, chunks, out, sign):
-    for k in range(a.shape[0]):
-        x, y, z = a[k], b[k], out[k]
+def _dot_rows(start, stop, lanes, zero, shape, upper, a, b, diag, off, sign):
+    """The nodes ``start:stop`` and the edges to nodes behind them; what belongs to the node stays in registers."""
+    (heads, nodes, chunks), (ptr, ends), W = shape, upper, width(lanes)
+    A, B = matrix(a, heads, nodes * chunks * W, zero), matrix(b, heads, nodes * chunks * W, zero)
+    on_node, on_edge = matrix(diag, heads, nodes, zero), matrix(off, heads, len(ends), zero)
+    for k in range(heads):
+        x, y = A[k], B[k]
         for i in range(start, stop):
-            total = load(lanes, x, i * chunks) * load(lanes, y, i * chunks)
-            for c in range(i * chunks + 1, (i + 1) * chunks):
-                total = fma(load(lanes, x, c), load(lanes, y, c), total)
-            z[i] = sign * add_up(total)
+            row = W * chunks * i
+            x_i, y_i = load(lanes, x, row), load(lanes, y, row)
+            total = x_i * y_i
+            for c in range(W, W * chunks, W):
+                total = fma(load(lanes, x, row + c), load(lanes, y, row + c), total)
+            on_node[k, i] = sign * add_up(total)
+            for e in range(at(ptr, i), at(ptr, i + 1)):
+                other = W * chunks * at(ends, e)
+                both = fma(load(lanes, x, other), y_i, x_i * load(lanes, y, other))
+                for c in range(W, W * chunks, W):
+                    both = fma(load(lanes, x, row + c), load(lanes, y, other + c), both)
+                    both = fma(load(lanes, x, other + c), load(lanes, y, row + c), both)
+                on_edge[k, e] = sign * add_up(both)
 
 
 @jit

@@ -13,11 +13,11 @@ by t + s; :math:`\rho = y \cdot d y`. An iteration costs one sparse product and 
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.blocks import AHEAD, aligned, for_blocks, view
+from walksum.kernels.address import blank
+from walksum.kernels.blocks import AHEAD, for_blocks, scratch, view
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu_order import halves
 from walksum.kernels.lanes import at, fma, lanes_for, largest, load, prefetch, splat, store, width
@@ -42,7 +42,7 @@ class DIC:
 
     def solve(self, h: Tensor, J_norm: Tensor, tol: float, max_steps: int) -> tuple[Tensor, int, int, float]:
         """mu, the worst outcome of a block, the most steps and the largest backward error."""
-        mu = torch.empty(h.shape, dtype=h.dtype)
+        mu = blank(h)
         P, H, X, norm = self.pattern, view(h), mu.numpy(), view(J_norm)
 
         def block(head: int, start: int, stop: int) -> tuple[int, int, float]:
@@ -50,7 +50,7 @@ class DIC:
             upper = (P.upper_ptr, P.upper, self.upper[head])
             J = (*lower, *upper, self.diag[head], self.d[head], float(norm[head]))
             lanes = lanes_for(stop - start)
-            work = aligned(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
+            work = scratch(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
             return _solve(lanes, work, H[head], X[head], start, stop, P.order, *J, float(tol), max_steps)
 
         done = for_blocks(block, h.size(0), h.size(2), 20.0 * (h.size(1) + 2 * P.lower.size))
@@ -75,13 +75,14 @@ def _factor(diag, ptr, idx, val, d):
 @jit
 def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx, uval, diag, d, norm, tol, max_steps):
     w, (b, x, y, p, t, s) = width(lanes), (work[0], work[1], work[2], work[3], work[4], work[5])
+    b[:, stop - start :], x[:], p[:] = 0, 0, 0
     inverse, rest = 1 / d, diag - 2 * d
     exponent = _pack(h, start, stop, order, b)
     alpha, beta = np.zeros((1, w), h.dtype), np.zeros((1, w), h.dtype)
     rho, rho_new, curvature, sizes = np.zeros((1, w)), np.zeros((1, w)), np.zeros((1, w)), np.zeros((3, w))
     active, strikes, best, ratio = np.ones(w), np.zeros(w), np.full(w, np.inf), np.ones(w)
-    _residual(lanes, b, x, s, lptr, lidx, lval, uptr, uidx, uval, diag, sizes)
-    _restart(lanes, s, y, rho, lptr, lidx, lval, d, inverse)
+    _first_residual(lanes, b, sizes)
+    _restart(lanes, b, y, rho, lptr, lidx, lval, d, inverse)
     for c in range(w):
         active[c] = rho[0, c] > 0
         ratio[c] = sizes[0, c] / np.sqrt(rho[0, c]) if active[c] else 0.0
@@ -214,6 +215,16 @@ def _restart(lanes, r, y, rho, ptr, idx, val, d, inverse):
         store(y, i, total)
         dot = fma(d[i] * total, total, dot)
     store(rho, 0, dot)
+
+
+@jit
+def _first_residual(lanes, h, sizes):
+    """The largest of every column of h, which is the residual of x = 0."""
+    most = splat(lanes, 0.0)
+    for i in range(h.shape[0]):
+        most = largest(most, load(lanes, h, i))
+    store(sizes, 0, most)
+    store(sizes, 2, most)
 
 
 @jit

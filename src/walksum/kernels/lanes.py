@@ -20,12 +20,12 @@ from numba.core.errors import TypingError
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-WIDTHS = {8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0)}
+WIDTHS = {8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
 
 
 def lanes_for(columns: int) -> Any:
     """The narrowest lanes that hold so many columns."""
-    return next(lanes for width, lanes in WIDTHS.items() if columns <= width)
+    return WIDTHS[8 if columns <= 8 else 16 if columns <= 16 else 32 if columns <= 32 else 64]
 
 
 class Lanes(types.Type):

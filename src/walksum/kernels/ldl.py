@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
 from walksum.kernels.lanes import WIDTHS, at, fma, load, store
 
@@ -19,12 +20,10 @@ L32 = WIDTHS[32]
 
 
 @jit
-def factorise(start, stop, eliminated, tail, diag, off, plan, factor, pivots, inverse, norms):
-    """Factorise the heads ``start:stop``; fills the last four and returns how it ended.
-
-    ``factor [H, nnz]`` is L and ``inverse [H, eliminated]`` D^-1, rounded to their dtype; ``pivots [H, N]`` is D. From
-    ``eliminated`` on they hold the Schur complement. norms are ``|J|_inf``.
-    """
+def factorise(start, stop, tail, plan, where):
+    """Factorise the heads ``start:stop``: fill everything that :func:`opened` finds but J, and return how it ended."""
+    diag, off, factor, inverse, pivots, norms = opened(plan, where)
+    eliminated = inverse.shape[1]
     for head in range(start, stop):
         norms[head] = _norm(diag[head], off[head], plan)
         if not norms[head] < np.inf:
@@ -35,6 +34,22 @@ def factorise(start, stop, eliminated, tail, diag, off, plan, factor, pivots, in
         for k in range(eliminated):
             inverse[head, k] = 1 / pivots[head, k]
     return FINE
+
+
+@jit
+def opened(plan, where):
+    """What ``where = (zero, heads, eliminated, diag, off, numbers)`` points to, with ``zero`` of the dtype of J:
+
+    diag ``[H, N]`` and off ``[H, E]``; in ``numbers``, made by the factorisation, L ``[H, nnz]`` and D^-1
+    ``[H, eliminated]``, rounded to that dtype; D ``[H, N]`` and ``|J|_inf [H]``. From ``eliminated`` on, L and D hold
+    the Schur complement.
+    """
+    zero, heads, eliminated, diag, off, numbers = where
+    n, nnz, size = len(plan[0]), len(plan[2]), vector(numbers, 1, zero).itemsize
+    pivots, norms = matrix(numbers, heads, n, 0.0), vector(numbers + 8 * heads * n, heads, 0.0)
+    place = numbers + 2 * size * heads * (n + 1)
+    factor, inverse = matrix(place, heads, nnz, zero), matrix(place + size * heads * nnz, heads, eliminated, zero)
+    return matrix(diag, heads, n, zero), matrix(off, heads, len(plan[9]) // 2, zero), factor, inverse, pivots, norms
 
 
 @jit

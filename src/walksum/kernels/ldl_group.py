@@ -6,7 +6,7 @@ import numpy as np
 
 from walksum.kernels.compile import jit
 from walksum.kernels.lanes import WIDTHS, at, fma, largest, load, store
-from walksum.kernels.ldl import FINE, INDEFINITE, MARGIN, NONFINITE, SINGULAR
+from walksum.kernels.ldl import FINE, INDEFINITE, MARGIN, NONFINITE, SINGULAR, opened
 
 GROUP = 8  # heads: one AVX-512 register of float64
 GROUP_LIMIT = 2**17  # entries of L: beyond, eight factors at once leave the cache and one after the other is faster
@@ -14,8 +14,10 @@ L8 = WIDTHS[8]
 
 
 @jit
-def factorise_groups(start, stop, eliminated, tail, diag, off, plan, factor, pivots, inverse, norms):
+def factorise_groups(start, stop, tail, plan, where):
     """As :func:`walksum.kernels.ldl.factorise`, for the groups ``start:stop`` of eight heads."""
+    diag, off, factor, inverse, pivots, norms = opened(plan, where)
+    eliminated = inverse.shape[1]
     for g in range(start, stop):
         low, high = GROUP * g, min(GROUP * g + GROUP, len(diag))
         outcome = _factorise_group(low, high, eliminated, tail, diag, off, plan, factor, pivots, norms)

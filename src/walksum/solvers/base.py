@@ -42,7 +42,7 @@ class SolveWarning(UserWarning):
     """A solve that did not converge, where the caller asked for a warning."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Solution:
     """What a solver found.
 
@@ -62,6 +62,14 @@ class Solution:
     residual: float
     solver: str = ""
     direction: str = "forward"
+
+    def __init__(
+        self, value: Tensor, status: Status, steps: int, residual: float, solver: str = "", direction: str = "forward"
+    ):
+        # at once, where the one that dataclass writes sets field after field
+        self.__dict__.update(
+            value=value, status=status, steps=steps, residual=residual, solver=solver, direction=direction
+        )
 
     @property
     def converged(self) -> bool:
@@ -92,10 +100,11 @@ class Prepared(ABC):
             solution = self(h.unsqueeze(0), direction)
             return replace(solution, value=solution.value.squeeze(0))
         check_h(self.J, h)
-        if h.numel() == 0:
-            return Solution(torch.empty_like(h), Status.converged, 0, 0.0, self.name, direction)
-        value, status, steps, residual = self.run(h)
-        return Solution(value, status, steps, residual, self.name, direction)
+        return Solution(*self.outcome(h), self.name, direction)
+
+    def outcome(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        """As :meth:`run`, also for an h without elements."""
+        return self.run(h) if h.numel() else (torch.empty_like(h), Status.converged, 0, 0.0)
 
     @abstractmethod
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
@@ -115,9 +124,12 @@ class Solver(ABC):
         """Do what depends on J alone."""
 
 
+DEFAULT_TOL = {dtype: 16 * torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
+
+
 def check_h(J: Precision, h: Tensor) -> None:
     """Raise a ValueError that names what is wrong with h."""
-    if h.dim() != 3 or h.shape[:2] != J.diag.shape:
+    if h.dim() != 3 or h.shape != (*J.diag.shape, h.size(2)):
         expected = f"[{J.heads}, {J.num_nodes}, F]" + (f" or [{J.num_nodes}, F]" if J.heads == 1 else "")
         raise ValueError(f"h has shape {tuple(h.shape)}; {J} takes {expected}")
     if h.dtype != J.dtype:
@@ -139,7 +151,7 @@ def check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
 
 def default_tol(tol: float | None, dtype: torch.dtype) -> float:
     """A tolerance a backward error can reach in this dtype."""
-    return tol if tol is not None else 16 * torch.finfo(dtype).eps
+    return tol if tol is not None else DEFAULT_TOL.get(dtype) or 16 * torch.finfo(dtype).eps
 
 
 def norm_inf(J: Precision) -> Tensor:
@@ -159,6 +171,6 @@ def worst(errors: Tensor) -> float:
 
 def judge(residual: float, tol: float, otherwise: Status) -> Status:
     """Never 'converged' with a residual above tol."""
-    if math.isnan(residual) or math.isinf(residual):
-        return Status.nonfinite
-    return Status.converged if residual <= tol else otherwise
+    if residual <= tol:
+        return Status.converged
+    return otherwise if math.isfinite(residual) else Status.nonfinite

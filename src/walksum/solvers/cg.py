@@ -36,7 +36,7 @@ class CG(Solver):
 
     Args:
         tol: backward error to reach; by default 16 machine epsilons, except for "dic" in float32: one epsilon (rounding
-            the exact mu may cost half of it), and steps go on while they improve, down to an eighth. On a GPU, too,
+            the exact mu may cost half of it), and steps go on while they improve, down to a quarter. On a GPU, too,
             steps go on below the default, which is then only what the true residual must meet.
         max_steps: give up after this many steps.
         preconditioner: "dic" (diagonal incomplete Cholesky, two to three times fewer steps), "jacobi" or "none".
@@ -71,7 +71,7 @@ class PreparedCG(Prepared):
         self.tol = self.aim = default_tol(solver.tol, J.dtype)
         if self.dic is not None and solver.tol is None and J.dtype == torch.float32:
             # a forward error is this times the condition number, so it pays to go where float64 residuals lead
-            self.tol, self.aim = torch.finfo(J.dtype).eps, torch.finfo(J.dtype).eps / 8
+            self.tol, self.aim = torch.finfo(J.dtype).eps, torch.finfo(J.dtype).eps / 4
         plain = solver.preconditioner == "none"
         self.inverse = (torch.ones_like(J.diag) if plain else 1 / J.diag).unsqueeze(-1)
 

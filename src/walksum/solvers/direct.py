@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from walksum.kernels import elimination
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
-from walksum.solvers.factor import Factor, as_numpy
+from walksum.solvers.factor import Factor
 
 
 @dataclass(frozen=True)
@@ -57,18 +56,17 @@ class PreparedDirect(Prepared):
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if self.factor.failure is not None:
             return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
-        numbers = as_numpy(h)
-        mu, residual = self.factor.solve(numbers)
+        mu, residual = self.factor.solve(h)
         if self.refine:
-            mu, residual = self._refined(numbers, mu)
-        return torch.from_numpy(mu).to(h.device), judge(residual, self.tol, Status.stalled), 0, residual
+            mu, residual = self._refined(h, mu)
+        return (mu if h.is_cpu else mu.to(h.device)), judge(residual, self.tol, Status.stalled), 0, residual
 
-    def _refined(self, h: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, float]:
-        total = mu.astype(np.float64)
+    def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
+        total = mu.double()
         for _ in range(self.refine):
-            correction, _ = self.factor.solve(self.factor.residual(h, total).astype(h.dtype))
-            total += correction
-        mu = total.astype(h.dtype)
+            correction, _ = self.factor.solve(self.factor.residual(h, total).to(h.dtype))
+            total = total + correction
+        mu = total.to(h.dtype)
         return mu, self.factor.measure(h, mu)
 
     @property
@@ -76,7 +74,7 @@ class PreparedDirect(Prepared):
         r""":math:`\log \det J = \sum_i \log D_i` of every head, ``[H]``; NaN if J is not positive definite."""
         if self.factor.failure is not None:
             return torch.full_like(self.J.diag[:, 0], torch.nan)
-        return torch.from_numpy(np.log(self.factor.pivots).sum(1)).to(self.J.diag)
+        return self.factor.pivots.log().sum(1).to(self.J.diag)
 
     @property
     def marginal_variance(self) -> Tensor:
@@ -84,4 +82,4 @@ class PreparedDirect(Prepared):
         if self.factor.failure is not None:
             return torch.full_like(self.J.diag, torch.nan)
         exact = self.factor if self.J.dtype == torch.float64 else Factor(self.J.to(torch.float64), self.factor.symbolic)
-        return torch.from_numpy(exact.inverse_diagonal()).to(self.J.diag)
+        return exact.inverse_diagonal().to(self.J.diag)

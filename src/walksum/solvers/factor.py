@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from walksum.kernels import ldl, ldl_group, triangular
+from walksum.kernels.address import ZERO, blank, plain
 from walksum.kernels.elimination import Symbolic
 from walksum.kernels.inverse import inverse_diagonal
-from walksum.kernels.lanes import WIDTHS, lanes_for
+from walksum.kernels.lanes import lanes_for
 from walksum.kernels.parallel import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
-WIDEST = max(WIDTHS)
+WIDEST = 64  # columns a block: the indices of a sweep are read once for all of them
 FAILURE = {ldl.INDEFINITE: Status.not_positive_definite, ldl.NONFINITE: Status.nonfinite}
 
 
@@ -26,90 +27,91 @@ class Factor:
 
     Attributes:
         failure: None, or the status of every solve with this J.
-        factor: L, ``[H, nnz]``, followed by the core's couplings in a partial elimination.
-        pivots: D in float64, ``[H, N]``, from position ``eliminated`` on the core's diagonal.
+        where: where the kernels find its numbers, see :func:`walksum.kernels.ldl.opened`.
     """
 
     def __init__(self, J: Precision, symbolic: Symbolic):
-        if J.dtype not in (torch.float32, torch.float64):
+        if J.dtype not in ZERO:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
-        self.symbolic, self.plan = symbolic, symbolic.plan
-        self.diag, self.off = as_numpy(J.diag), as_numpy(J.off)
-        heads, nodes = self.diag.shape
-        self.factor = np.empty((heads, len(self.plan[2])), self.diag.dtype)
-        self.inverse = np.empty((heads, symbolic.eliminated), self.diag.dtype)
-        self.pivots, self.norms = np.empty((heads, nodes)), np.empty(heads)
+        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
+        self.diag, self.off = plain(J.diag), plain(J.off)
+        doubles = 2 * self.heads * (symbolic.num_nodes + 1)  # in float32 they take two places each
+        self.numbers = self.diag.new_empty(doubles + self.heads * (len(self.plan[2]) + symbolic.eliminated))
+        addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
+        self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
         self.failure = FAILURE.get(self._factorise())
 
     def _factorise(self) -> int:
-        s, heads = self.symbolic, len(self.diag)
+        s, heads = self.symbolic, self.heads
         grouped = heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT
         kernel = ldl_group.factorise_groups if grouped else ldl.factorise
         units = -(-heads // ldl_group.GROUP) if grouped else heads
-        args = (s.eliminated, s.tail, self.diag, self.off, self.plan)
-        results = (self.factor, self.pivots, self.inverse, self.norms)
-        return max(in_groups(kernel, units, heads * s.operations, *args, *results), default=ldl.FINE)
+        return max(in_groups(kernel, units, heads * s.operations, s.tail, self.plan, self.where), default=ldl.FINE)
 
-    def solve(self, h: np.ndarray) -> tuple[np.ndarray, float]:
+    @property
+    def pivots(self) -> Tensor:
+        """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
+        count = self.heads * self.symbolic.num_nodes
+        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
+
+    @property
+    def factor(self) -> Tensor:
+        """L, ``[H, nnz]``, followed by the core's couplings in a partial elimination."""
+        start, count = 2 * self.heads * (self.symbolic.num_nodes + 1), self.heads * len(self.plan[2])
+        return self.numbers[start : start + count].view(self.heads, -1)
+
+    def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error."""
-        mu = np.empty_like(h)
-        return mu, self._sweep(triangular.solve, h, mu, self.inverse)
+        h = plain(h)
+        mu = blank(h)
+        return mu, self._sweep(triangular.solve, h, mu)
 
-    def eliminate(self, h: np.ndarray) -> np.ndarray:
-        """``L^-1 h``: at the nodes of the core, the right-hand side of the core's own system."""
-        out, (lanes, units) = np.empty_like(h), _blocks(h)
-        in_groups(triangular.eliminate, units, self._work(h), lanes, h, out, self.factor, self.plan)
+    def eliminate(self, h: Tensor) -> Tensor:
+        """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
+        h = plain(h)
+        out = blank(h)
+        self._sweep(triangular.eliminate, h, out)
         return out
 
-    def substitute(self, h: np.ndarray, mu: np.ndarray) -> float:
-        """Complete mu, which holds the core's solution and elsewhere ``L^-1 h``; returns its worst backward error."""
-        return self._sweep(triangular.substitute, h, mu, self.inverse)
+    def substitute(self, h: Tensor, eliminated: Tensor, core: Tensor) -> tuple[Tensor, float]:
+        """mu from what :meth:`eliminate` gave and the core's solution, and its worst backward error."""
+        h, core = plain(h), plain(core)
+        mu = blank(h)
+        return mu, self._sweep(triangular.substitute, h, eliminated, core, mu)
 
-    def measure(self, h: np.ndarray, mu: np.ndarray) -> float:
+    def measure(self, h: Tensor, mu: Tensor) -> float:
         """The worst backward error of any mu."""
-        return self._sweep(triangular.substitute, h, mu, self.inverse[:, :0])
+        return self._sweep(triangular.measure, plain(h), plain(mu))
 
-    def residual(self, h: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    def residual(self, h: Tensor, mu: Tensor) -> Tensor:
         """``h - J mu`` for a mu in float64, in float64."""
-        out = np.empty_like(mu)
-        for head in range(len(h)):
-            triangular.residual(head, h, mu, self.diag, self.off, out, self.plan)
+        h, mu = plain(h), plain(mu)
+        out = torch.empty_like(mu)
+        addresses = h.data_ptr(), mu.data_ptr(), out.data_ptr()
+        triangular.residual(0, self.heads, self.plan, self.where, h.size(2), *addresses)
         return out
 
-    def inverse_diagonal(self) -> np.ndarray:
+    def inverse_diagonal(self) -> Tensor:
         """The diagonal of ``J^-1``, float64 ``[H, N]``; of a factor made in float64."""
-        out = np.empty_like(self.pivots)
-        for head in range(len(out)):
-            inverse_diagonal(self.factor[head], self.pivots[head], self.plan, out[head])
+        out = torch.empty_like(self.pivots)
+        for factor, pivots, result in zip(self.factor, self.pivots, out, strict=True):
+            inverse_diagonal(factor.numpy(), pivots.numpy(), self.plan, result.numpy())
         return out
 
-    def _sweep(self, kernel: Callable[..., Any], h: np.ndarray, mu: np.ndarray, inverse: np.ndarray) -> float:
-        lanes, units = _blocks(h)
-        args = (lanes, h, mu, self.factor, inverse, self.diag, self.off, self.norms, self.plan)
-        errors = in_groups(kernel, units, self._work(h), *args)
-        return errors[0] if len(errors) == 1 else float(np.max(errors))
-
-    def _work(self, h: np.ndarray) -> float:
-        """Multiply-adds of a solve and its residual."""
+    def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> Any:
         heads, nodes, columns = h.shape
-        return heads * columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes)
-
-
-def as_numpy(tensor: Tensor) -> np.ndarray:
-    """The numbers of a tensor, shared where they lie contiguous on the CPU."""
-    return tensor.detach().cpu().contiguous().numpy()
+        work = heads * columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes)
+        shared = work >= WORTH_A_THREAD and torch.get_num_threads() > 1
+        lanes = lanes_for(min(columns, WIDEST // 2 if shared else WIDEST))  # no bit of a column depends on its block
+        units = heads * -(-columns // (8 * lanes.itemsize))
+        addresses = [t.data_ptr() for t in (h, *others)]
+        errors = in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
+        return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
 
 
 def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number."""
-    if work < WORTH_A_THREAD:
-        return [kernel(0, units, *args)]
     threads = torch.get_num_threads()
+    if work < WORTH_A_THREAD or threads == 1:
+        return [kernel(0, units, *args)]
     return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)))
-
-
-def _blocks(h: np.ndarray) -> tuple[Any, int]:
-    """The width of the blocks of columns, and how many there are in all heads."""
-    heads, _, columns = h.shape
-    lanes = lanes_for(min(columns, WIDEST))
-    return lanes, heads * -(-columns // (8 * lanes.itemsize))

@@ -16,7 +16,7 @@ from walksum.kernels.cpu_gabp import InformationMessages, PrecisionMessages
 from walksum.solvers.base import Status, worst
 from walksum.solvers.gabp import BLOW_UP, Damping, PreparedGaBP
 
-IDLE = 4  # looks without progress after which messages are at rest,
+IDLE = 2  # looks without progress after which messages are at rest,
 PAUSE = 16  # with so many steps between them
 LONGEST = 32  # steps at most between two looks at the change of the messages
 

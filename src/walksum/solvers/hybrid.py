@@ -14,7 +14,7 @@ from walksum.kernels import elimination
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
 from walksum.solvers.cg import CG
-from walksum.solvers.factor import Factor, as_numpy
+from walksum.solvers.factor import Factor
 
 ROUNDS = 2  # corrections, should the core's tolerance not have sufficed for the whole
 
@@ -76,36 +76,41 @@ class PreparedHybrid(Prepared):
         inner = solver.core_solver()
         self.tol = default_tol(getattr(inner, "tol", solver.tol), J.dtype)
         self.factor = Factor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
-        self.nodes = self.factor.plan[0][self.factor.symbolic.eliminated :]
         self.core = None
-        if self.factor.failure is None and len(self.nodes):
+        if self.factor.failure is None and self.factor.symbolic.core_nodes:
             self.core = inner.prepare(self._core_precision(J, solver.max_degree))
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """The nodes of the core, in its order."""
+        return self.factor.plan[0][self.factor.symbolic.eliminated :]
 
     def _core_precision(self, J: Precision, max_degree: int) -> Precision:
         symbolic = self.factor.symbolic
-        diag = torch.from_numpy(self.factor.pivots[:, symbolic.eliminated :]).to(J.dtype)
-        off = torch.from_numpy(self.factor.factor[:, symbolic.fill :])
+        diag = self.factor.pivots[:, symbolic.eliminated :].to(J.dtype)
+        off = self.factor.factor[:, symbolic.fill :]
         graph = J.graph.derived(elimination.core_graph, max_degree)
         return Precision(graph, diag.contiguous(), off.contiguous())
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if self.factor.failure is not None:
             return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
-        numbers = as_numpy(h)
-        mu, status, steps, residual = self._solve(numbers)
+        mu, status, steps, residual = self._solve(h)
         for _ in range(ROUNDS):
             if status is not Status.converged or not residual > self.tol:
                 break
-            total = mu.astype(np.float64)
-            correction, status, more, _ = self._solve(self.factor.residual(numbers, total).astype(mu.dtype))
-            mu, steps = (total + correction).astype(mu.dtype), steps + more
-            residual = self.factor.measure(numbers, mu)
+            total = mu.double()
+            correction, status, more, _ = self._solve(self.factor.residual(h, total).to(mu.dtype))
+            mu, steps = (total + correction).to(mu.dtype), steps + more
+            residual = self.factor.measure(h, mu)
         otherwise = Status.stalled if status is Status.converged else status
-        return torch.from_numpy(mu).to(h.device), judge(residual, self.tol, otherwise), steps, residual
+        return mu.to(h.device), judge(residual, self.tol, otherwise), steps, residual
 
-    def _solve(self, h: np.ndarray) -> tuple[np.ndarray, Status, int, float]:
-        mu, status, steps = self.factor.eliminate(h), Status.converged, 0
+    def _solve(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        eliminated = self.factor.eliminate(h)
+        core, status, steps = eliminated[:, self.factor.symbolic.eliminated :], Status.converged, 0
         if self.core is not None:
-            inner = self.core(torch.from_numpy(mu[:, self.nodes]))
-            mu[:, self.nodes], status, steps = as_numpy(inner.value), inner.status, inner.steps
-        return mu, status, steps, self.factor.substitute(h, mu)
+            inner = self.core(core)
+            core, status, steps = inner.value, inner.status, inner.steps
+        mu, residual = self.factor.substitute(h, eliminated, core)
+        return mu, status, steps, residual
