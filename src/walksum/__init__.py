@@ -1,5 +1,6 @@
 """walksum: graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from walksum.designs import (
@@ -32,6 +33,7 @@ from walksum.solvers import (
 )
 
 if TYPE_CHECKING:
+    from walksum import plot
     from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
 
 __version__ = "0.1.0"
@@ -43,6 +45,7 @@ __all__ += ["Solver", "GaBP", "CG", "Dense", "Direct", "Hybrid", "Chebyshev", "M
 __all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["GLTConv", "GLTBlock", "GLT", "load"]
 __all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
+__all__ += ["plot"]
 
 
 def __getattr__(name: str) -> Any:
@@ -50,4 +53,6 @@ def __getattr__(name: str) -> Any:
         from walksum import estimators  # scikit-learn takes a second to import: only where it is used
 
         return getattr(estimators, name)
+    if name == "plot":
+        return importlib.import_module("walksum.plot")  # matplotlib, likewise
     raise AttributeError(f"module 'walksum' has no attribute {name!r}")

@@ -54,7 +54,7 @@ def _predict(
     from walksum.runs import read_run, write_predictions
 
     run = read_run(folder)
-    problem = _problem(voice, run, nodes, edges, graph, drop_unknown, encoding)
+    problem = problem_of_run(voice, run, nodes, edges, graph, drop_unknown, encoding)
     model = run.model()
     _refuse_other_size(run, problem)
     notes = [*problem.notes, *run.encoding.notes(problem.features)]
@@ -68,7 +68,7 @@ def _predict(
     voice.result({"predictions": str(out), "nodes": problem.num_nodes, "confidence": by, "notes": notes})
 
 
-def _problem(
+def problem_of_run(
     voice: Voice,
     run: Run,
     nodes: Path | None,

@@ -116,8 +116,17 @@ def second_vector(A: sp.csr_matrix) -> np.ndarray:
     return vector * np.sign(vector[np.abs(vector).argmax()])
 
 
-def ball(graph: Graph, node: int, most: int) -> Tensor:
-    """``node`` and the nodes nearest to it by hops, at most ``most``, ascending; whole hops as far as they fit."""
+def largest_piece(graph: Graph) -> Tensor:
+    """The nodes of the largest connected component, ascending."""
+    label = connected_components(normalised_adjacency(graph), directed=False)[1]
+    return torch.from_numpy(np.flatnonzero(label == np.bincount(label).argmax()))
+
+
+def ball(graph: Graph, node: int, most: int, fanout: int | None = None) -> Tensor:
+    """``node`` and the nodes nearest to it by hops, at most ``most``, ascending.
+
+    ``fanout``: follow only so many neighbours of each node, those of lowest degree, so that hubs leave room for others.
+    """
     if not 0 <= node < graph.num_nodes:
         raise ValueError(f"node={node}; expected a node of {graph}, 0 to {graph.num_nodes - 1}")
     csr, seen = graph.csr, torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -126,7 +135,10 @@ def ball(graph: Graph, node: int, most: int) -> Tensor:
     while found.numel() < most:
         reached = torch.zeros_like(seen)
         for k in front.tolist():
-            reached[csr.indices[csr.indptr[k] : csr.indptr[k + 1]].long()] = True
+            beside = csr.indices[csr.indptr[k] : csr.indptr[k + 1]].long()
+            if fanout is not None and beside.numel() > fanout:
+                beside = beside[graph.degree[beside].argsort(stable=True)[:fanout]]
+            reached[beside] = True
         front = (reached & ~seen).nonzero().view(-1)[: most - found.numel()]
         if not front.numel():
             break
