@@ -3,14 +3,12 @@ import pytest
 import torch
 
 import walksum as ws
-from gallery import GALLERY, binary_tree, cycle, grid, islands, path, problem, random_graph, star, weighted
+from gallery import GALLERY, binary_tree, grid, islands, path, problem, random_graph
 from walksum.insight.spectrum import (
-    ball,
     classify,
     fiedler_order,
     normalised_adjacency,
     response,
-    restrict,
     second_vector,
     spectrum,
 )
@@ -130,21 +128,3 @@ def test_a_spectrum_too_large_says_what_to_do():
     graph = path(3001)
     with pytest.raises(ValueError, match=r"more than 3000 nodes.*ball"):
         spectrum(graph)
-
-
-def test_a_ball_is_made_of_whole_hops():
-    assert ball(path(9), 4, 5).tolist() == [2, 3, 4, 5, 6]
-    assert ball(star(6), 1, 2).tolist() == [0, 1]
-    assert ball(islands(), 4, 10).tolist() == [4, 5]
-    assert ball(cycle(5), 0, 99).tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(ValueError, match=r"node=5.*0 to 4"):
-        ball(cycle(5), 5, 3)
-
-
-@pytest.mark.parametrize("graph", [random_graph(15, 40), weighted(), islands()])
-def test_restriction_is_a_submatrix(graph):
-    J, _ = problem(graph, "learned diagonally dominant", heads=2)
-    nodes = torch.tensor([4, 0, 5, 2])
-    part = restrict(J, nodes)
-    np.testing.assert_array_equal(part.to_dense(), J.to_dense()[:, nodes][:, :, nodes])
-    assert (part.graph.edge_weight is None) == (graph.edge_weight is None)

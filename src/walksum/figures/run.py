@@ -9,17 +9,18 @@ from typing import Any
 
 from walksum import plot
 from walksum.data.problem import Problem
-from walksum.figures.subject import COMPARED, Drawing, Listener, Subject, centre_of, compared_hops, small_part
+from walksum.figures.subject import COMPARED, Drawing, Listener, Subject, compared_hops, small_part
 from walksum.insight.convergence import steps_by_epoch
 from walksum.insight.correlation import ordered
-from walksum.insight.spectrum import SPECTRUM_LIMIT, ball, response, restrict
+from walksum.insight.part import ball, restrict, typical_node
+from walksum.insight.spectrum import SPECTRUM_LIMIT, response, spectrum
 from walksum.job import material_of
 from walksum.models import check_model
 from walksum.nn import GLT
 from walksum.runs import Run
 from walksum.train import Epoch
 
-MEDIUM = 1000  # nodes of a part, where the whole graph is too large for N^3
+MEDIUM = 800  # nodes of a part, where the whole graph is too large for N^3
 
 
 def of_run(
@@ -75,16 +76,18 @@ def of_precision(subject: Subject, layer: int, listener: Listener) -> Iterator[D
     yield spectral_response(subject, layer, listener)
 
 
-def spectral_response(subject: Subject, layer: int, listener: Listener) -> Drawing:
+def spectral_response(subject: Subject, layer: int, listener: Listener, most: int = SPECTRUM_LIMIT) -> Drawing:
     J, before, kind = subject.precision(layer), subject.untrained(layer), subject.design
-    if J.num_nodes > SPECTRUM_LIMIT:
-        nodes = ball(J.graph, centre_of(J), MEDIUM)
+    if J.num_nodes > most:
+        centre = typical_node(J.graph)
+        nodes = ball(J.graph, centre, MEDIUM)
         kind += f", {nodes.numel()} of {J.num_nodes} nodes"
-        listener.note(f"spectral response: of the {nodes.numel()} nodes around node {centre_of(J)}")
+        listener.note(f"spectral response: of the {nodes.numel()} nodes around node {centre}")
         J, before = restrict(J, nodes), None if before is None else restrict(before, nodes)
-        before = None if before is None else type(J)(J.graph, before.diag, before.off)
     listener.doing("taking the graph's spectrum apart")
-    after, earlier = {kind: response(J)}, {} if before is None else {kind: response(before)}
+    axes = spectrum(J.graph)
+    after = {kind: response(J, axes)}
+    earlier = {} if before is None else {kind: response(before, axes)}
     return Drawing("spectral-response", lambda theme: plot.responses(after, earlier, theme=theme))
 
 

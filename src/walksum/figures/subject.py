@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from walksum.data.problem import Problem
 from walksum.insight.convergence import Curve, layer_systems, residual_curves
 from walksum.insight.hops import Hops, hop_shares
-from walksum.insight.spectrum import ball, largest_piece, restrict
+from walksum.insight.part import ball, restrict, typical_node
 from walksum.job import Job, Material, OnEpoch, edges_for, fit_model, make_model, material_of
 from walksum.nn import GLT
 from walksum.precision import Precision
@@ -97,7 +97,7 @@ class Subject:
 
 
 def compared_hops(
-    names: Sequence[str], like: Subject, jobs: Callable[[str], Job], listener: Listener
+    names: Sequence[str], like: Subject, make_job: Callable[[str], Job], listener: Listener
 ) -> dict[str, Hops]:
     """Influence by hop of other models, trained on the same nodes."""
     found = {}
@@ -114,14 +114,8 @@ def compared_hops(
     return found
 
 
-def centre_of(J: Precision) -> int:
-    """The best connected node of the largest piece."""
-    piece = largest_piece(J.graph)
-    return int(piece[J.graph.degree[piece].argmax()])
-
-
 def small_part(J: Precision) -> tuple[Precision, int]:
     """A part of the graph small enough to see each node, and its best connected node."""
     if J.num_nodes > SMALL:
-        J = restrict(J, ball(J.graph, centre_of(J), SMALL, fanout=4))
+        J = restrict(J, ball(J.graph, typical_node(J.graph), SMALL, fanout=3))
     return J, int(J.graph.degree.argmax())

@@ -108,7 +108,9 @@ def residual_curves(
     for name, solver in (standard_solvers() if solvers is None else solvers).items():
         for direction, right in (("forward", h), ("backward", grad)):
             if right is not None:
-                found.append(residual_curve(J, right, solver, name, direction))
+                # GaBP's rule for messages is absolute: at the same scale the two directions can be compared
+                unit = right / right.abs().max().clamp_min(torch.finfo(right.dtype).tiny)
+                found.append(residual_curve(J, unit, solver, name, direction))
     return found
 
 

@@ -13,7 +13,11 @@ from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.insight.inverse import apply_inverse
+from walksum.insight.part import ball, restrict
 from walksum.precision import Precision
+
+__all__ = ["Spectrum", "Response", "normalised_adjacency", "spectrum", "fiedler_order", "response", "classify"]
+__all__ += ["ball", "restrict"]  # a graph too large for all its eigenvectors is looked at in part
 
 DENSE_LIMIT = 400  # up to here a dense eigensolver is as fast and has no convergence questions
 SPECTRUM_LIMIT = 3000  # a full decomposition takes N^3: seconds up to here, minutes beyond
@@ -114,50 +118,6 @@ def second_vector(A: sp.csr_matrix) -> np.ndarray:
         # the shift makes the wanted end the largest in magnitude too, which Lanczos likes
         vector = spla.eigsh(A + sp.identity(size), k=2, which="LA", v0=start, ncv=min(size - 1, 60))[1][:, 0]
     return vector * np.sign(vector[np.abs(vector).argmax()])
-
-
-def largest_piece(graph: Graph) -> Tensor:
-    """The nodes of the largest connected component, ascending."""
-    label = connected_components(normalised_adjacency(graph), directed=False)[1]
-    return torch.from_numpy(np.flatnonzero(label == np.bincount(label).argmax()))
-
-
-def ball(graph: Graph, node: int, most: int, fanout: int | None = None) -> Tensor:
-    """``node`` and the nodes nearest to it by hops, at most ``most``, ascending.
-
-    ``fanout``: follow only so many neighbours of each node, those of lowest degree, so that hubs leave room for others.
-    """
-    if not 0 <= node < graph.num_nodes:
-        raise ValueError(f"node={node}; expected a node of {graph}, 0 to {graph.num_nodes - 1}")
-    csr, seen = graph.csr, torch.zeros(graph.num_nodes, dtype=torch.bool)
-    seen[node] = True
-    found = front = torch.tensor([node])
-    while found.numel() < most:
-        reached = torch.zeros_like(seen)
-        for k in front.tolist():
-            beside = csr.indices[csr.indptr[k] : csr.indptr[k + 1]].long()
-            if fanout is not None and beside.numel() > fanout:
-                beside = beside[graph.degree[beside].argsort(stable=True)[:fanout]]
-            reached[beside] = True
-        front = (reached & ~seen).nonzero().view(-1)[: most - found.numel()]
-        if not front.numel():
-            break
-        seen[front] = True
-        found = torch.cat([found, front])
-    return found.sort().values
-
-
-def restrict(J: Precision, nodes: Tensor) -> Precision:
-    """J on some nodes only: the Gaussian in which the others are known to be 0."""
-    place = torch.full((J.num_nodes,), -1)
-    place[nodes] = torch.arange(nodes.numel())
-    i, j = place[J.graph.edges.cpu()]
-    kept = (i >= 0) & (j >= 0)
-    low, high = torch.minimum(i, j)[kept], torch.maximum(i, j)[kept]
-    order = (low * nodes.numel() + high).argsort()
-    weight = None if J.graph.edge_weight is None else J.graph.edge_weight.cpu()[kept][order]
-    graph = Graph(torch.stack([low, high])[:, order], nodes.numel(), weight)
-    return Precision(graph, J.diag.detach().cpu()[:, nodes], J.off.detach().cpu()[:, kept][:, order])
 
 
 @torch.no_grad()

@@ -37,8 +37,8 @@ def residuals(systems: Sequence[Curve] | Mapping[str, Sequence[Curve]], *, theme
                 axes.set_title(f"{name}, {way}" if name else f"{way} pass")
         figure.supxlabel("iterations", fontsize=9)
         figure.supylabel("normwise backward error", fontsize=9)
-        handles = [Line2D([], [], color=_colour(look, k), ls=_dash(k)) for k in range(len(names))]
-        figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8)
+        handles = [Line2D([], [], **look.line(k)) for k in range(len(names))]
+        figure.legend(handles, names, loc="outside upper center", ncols=4, fontsize=8)
         return finish(figure, look)
 
 
@@ -46,9 +46,9 @@ def _residual_panel(axes: Any, curves: Sequence[Curve], names: list[str], look: 
     for curve in curves:
         k = names.index(curve.name)
         heights = np.maximum(curve.residuals, FLOOR)
-        axes.plot(curve.steps, heights, color=_colour(look, k), ls=_dash(k))
+        axes.plot(curve.steps, heights, **look.line(k))
         mark = "D" if curve.steps[-1] == 0 else "o" if curve.converged else "x"
-        axes.plot(curve.steps[-1:], heights[-1:], mark, ms=4.5, color=_colour(look, k))
+        axes.plot(curve.steps[-1:], heights[-1:], mark, ms=4.5, color=look.line(k)["color"])
     axes.set(yscale="log", ylim=(FLOOR / 3, 3))
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set_xlim(-0.15, 1.6 * max([10, *(curve.steps[-1] for curve in curves)]))
@@ -72,7 +72,7 @@ def steps(trainings: Mapping[str, Sequence[Any]], *, theme: str = "light") -> Fi
         for way, (axes, title) in enumerate(zip(panels, ("forward pass", "backward pass"), strict=True)):
             for k, (name, each) in enumerate(counted.items()):
                 assert each is not None
-                axes.plot(range(1, len(each[way]) + 1), each[way], color=_colour(look, k), ls=_dash(k), label=name)
+                axes.plot(range(1, len(each[way]) + 1), each[way], **look.line(k), label=name)
             axes.set(title=title, xlabel="epoch")
             axes.grid(True)
         top = max((max(each[0] + each[1]) for each in counted.values() if each), default=0)
@@ -83,11 +83,3 @@ def steps(trainings: Mapping[str, Sequence[Any]], *, theme: str = "light") -> Fi
             panels[0].set_ylim(0, max(1, 1.08 * top))
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
         return finish(figure, look)
-
-
-def _colour(look: Theme, k: int) -> str:
-    return look.categories[k % len(look.categories)]
-
-
-def _dash(k: int) -> str:
-    return ("-", "--", "-.", ":")[k % 4]

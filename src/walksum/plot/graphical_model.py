@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.insight.spectrum import ball, largest_piece, restrict
+from walksum.insight.part import ball, restrict, typical_node
 from walksum.judge import marginal_variance
 from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, themed
@@ -51,7 +51,7 @@ def graphical_model(
     check_choice("shade", shade, tuple(SHADES))
     many = designs if isinstance(designs, Mapping) else {"Gaussian graphical model": designs}
     graph = next(iter(many.values())).graph.to("cpu")
-    centre = _middle(graph) if node is None else node
+    centre = typical_node(graph) if node is None else node
     nodes = torch.arange(graph.num_nodes) if graph.num_nodes <= most else ball(graph, centre, most, FANOUT)
     models = {name: _Model.of(J, nodes, shade) for name, J in many.items()}
     part = next(iter(models.values())).part
@@ -155,10 +155,3 @@ def _legend(figure: Figure, strongest: float, about: str | None, look: Theme) ->
         Line2D([], [], color=look.ink, lw=0.3 + 3.2 * 0.25, label=f"a quarter of it, {strongest / 4:.2g}"),
     ]
     figure.legend(handles=marks, loc="outside lower center", ncols=2, fontsize=8, title=about, title_fontsize=8)
-
-
-def _middle(graph: Graph) -> int:
-    """Of the largest piece, the node closest to average degree."""
-    piece = largest_piece(graph)
-    degree = graph.degree[piece].double()
-    return int(piece[(degree - degree.mean()).abs().argmin()])

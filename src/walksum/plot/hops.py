@@ -12,6 +12,7 @@ from walksum.insight.hops import Hops
 from walksum.plot.theme import Theme, finish, make_figure, themed
 
 SMALLEST = 1e-6  # shares below are not drawn
+SMALL: Any = {"fontsize": 7.5, "handlelength": 1.6, "columnspacing": 1.0, "title_fontsize": 7.5}
 
 
 def hops(models: Hops | Mapping[str, Hops], *, theme: str = "light") -> Figure:
@@ -22,42 +23,46 @@ def hops(models: Hops | Mapping[str, Hops], *, theme: str = "light") -> Figure:
         theme: "light" or "dark".
     """
     many = models if isinstance(models, Mapping) else {"": models}
+    shares = np.stack([each.mean.numpy() for each in many.values()])
+    names = hop_names(shares)
     with themed(theme) as look:
-        figure = make_figure(9.6, 1.9 + 0.32 * max(4, len(many)))
+        figure = make_figure(9.6, 1.7 + 0.3 * max(4, len(many)))
         stacked, curve = figure.subplots(1, 2, width_ratios=[1.15, 1])
-        _stack(figure, stacked, many, look)
-        _curves(curve, many, look)
+        _stack(stacked, list(many), shares[:, : len(names)], names, look)
+        for row, each in enumerate(many.values()):
+            stacked.text(1.02, row, f"{each.reach:.1f}", va="center", fontsize=8)
+        stacked.text(1.02, -0.62, "mean hops", va="bottom", fontsize=7.5)
+        _curves(curve, list(many), shares[:, : len(names)], names, look)
         return finish(figure, look)
 
 
-def _stack(figure: Figure, axes: Any, many: Mapping[str, Hops], look: Theme) -> None:
-    names = list(many)
-    shares = np.stack([each.mean.numpy() for each in many.values()])
-    count, left = shares.shape[1], np.zeros(len(names))
-    colours = look.sequential(np.linspace(0.05, 1, count))
-    for k in range(count):
-        axes.barh(names, shares[:, k], left=left, color=colours[k], label=hop_name(k, count), height=0.72)
+def hop_names(shares: np.ndarray) -> list[str]:
+    """0, 1, 2, ... up to the last hop anything comes from; a plus where that holds all that is further."""
+    count = shares.shape[1]
+    seen = np.flatnonzero((shares >= SMALLEST).any(0))
+    last = max(1, int(seen[-1])) if seen.size else 1
+    return [f"{k}+" if k == count - 1 else str(k) for k in range(min(last, count - 1) + 1)]
+
+
+def _stack(axes: Any, models: list[str], shares: np.ndarray, names: list[str], look: Theme) -> None:
+    left = np.zeros(len(models))
+    colours = look.sequential(np.linspace(0.1, 1, len(names)))
+    edges: Any = {"edgecolor": look.background, "linewidth": 0.6, "height": 0.74}
+    for k, name in enumerate(names):
+        axes.barh(models, shares[:, k], left=left, color=colours[k], label=name, **edges)
         left += shares[:, k]
-    axes.set(xlim=(0, 1), xlabel="share of a node's output", title="where it comes from, by hops")
+    axes.set(xlim=(0, 1), xlabel="share of the influence on a node's output", title="by hops")
     axes.invert_yaxis()
-    for row, each in enumerate(many.values()):
-        axes.text(1.015, row, f"{each.reach:.1f}", va="center", ha="left", fontsize=8, transform=axes.transData)
-    axes.text(1.015, -0.75, "mean\nhops", va="bottom", ha="left", fontsize=7, color=look.faint)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=6, fontsize=7, handlelength=1, columnspacing=1)
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=12, title="hops", **SMALL)
 
 
-def _curves(axes: Any, many: Mapping[str, Hops], look: Theme) -> None:
-    for (name, each), marker in zip(many.items(), "osD^vPX*<>hp", strict=False):
-        mean = each.mean.numpy()
-        seen = mean >= SMALLEST
-        axes.plot(np.arange(len(mean))[seen], mean[seen], marker=marker, ms=4, label=name)
-    count = len(mean)
-    axes.set(yscale="log", xlabel="hops", title="share by hop")
-    axes.set_xticks(range(count), [hop_name(k, count) for k in range(count)])
+def _curves(axes: Any, models: list[str], shares: np.ndarray, names: list[str], look: Theme) -> None:
+    for k, (model, row) in enumerate(zip(models, shares, strict=True)):
+        seen = row >= SMALLEST
+        style: Any = {"marker": "osD^vPX*<>hp"[k % 12], "ms": 4, **look.line(k)}
+        axes.plot(np.arange(len(row))[seen], row[seen], label=model, **style)
+    axes.set(yscale="log", xlabel="hops", title="the same, logarithmic")
+    axes.set_xticks(range(len(names)), names)
     axes.grid(True)
-    if len(many) > 1:
-        axes.legend(fontsize=7.5)
-
-
-def hop_name(k: int, count: int) -> str:
-    return f"{k}+" if k == count - 1 else str(k)
+    if len(models) > 1:
+        axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=3, **SMALL)

@@ -34,6 +34,10 @@ class Theme:
     diverging: Colormap = field(repr=False)
     sequential: Colormap = field(repr=False)
 
+    def line(self, k: int) -> dict[str, Any]:
+        """Colour and dashes of the k-th line: two lines of one colour still differ."""
+        return {"color": self.categories[k % len(self.categories)], "ls": ("-", "--", "-.", ":")[k % 4]}
+
 
 def _map(name: str, *colours: str) -> Colormap:
     return LinearSegmentedColormap.from_list(f"walksum {name}", colours, N=512)

@@ -33,7 +33,7 @@ def walk_sums(J: Precision, node: int = 0, most: int = 60, *, theme: str = "ligh
     if J.num_nodes > MOST_NODES:
         raise ValueError(
             f"{J} has more than {MOST_NODES} nodes; draw a part: restrict(J, ball(J.graph, node, 25)) of "
-            "walksum.insight.spectrum"
+            "walksum.insight.part"
         )
     if not 0 <= node < J.num_nodes:
         raise ValueError(f"node={node}; expected a node of {J.graph}, 0 to {J.num_nodes - 1}")
