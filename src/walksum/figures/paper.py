@@ -96,11 +96,11 @@ def _correlations(J: dict[str, Precision], listener: Listener) -> Iterator[Drawi
     fixed = {name: ordered(each) for name, each in J.items() if name not in learned}
     yield Drawing("figure-4", lambda theme: plot.correlations(fixed, theme=theme))
     for number, (name, each) in zip((5, 6, 7), learned.items(), strict=True):
-        yield _one(f"figure-{number}", ordered(each))
+        yield _one(f"figure-{number}", {name: ordered(each)})
         yield _heads(f"figure-{number}-heads", each)
 
 
-def _one(name: str, shown: Correlation) -> Drawing:
+def _one(name: str, shown: dict[str, Correlation]) -> Drawing:
     return Drawing(name, lambda theme: plot.correlations(shown, theme=theme))
 
 

@@ -31,15 +31,16 @@ class Drawing:
     draw: Callable[[str], Figure]
 
 
-def _nothing(text: str) -> None: ...
+def nothing(text: str) -> None:
+    """Nobody is told."""
 
 
 @dataclass(frozen=True)
 class Listener:
     """Who is told what is being done, what is left out and why, and how trainings go."""
 
-    doing: Callable[[str], None] = _nothing
-    note: Callable[[str], None] = _nothing
+    doing: Callable[[str], None] = nothing
+    note: Callable[[str], None] = nothing
     on_epoch: OnEpoch | None = None
 
     def named(self, name: str) -> OnEpoch | None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from walksum.graph import Graph
 
 NODES = 32  # asked by default
-WORK = 6e7  # numbers in all gradients together that are worth waiting for: seconds
+WORK = 6e7  # numbers in the gradients of one output of all asked nodes: seconds
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def hop_shares(
     return Hops(torch.stack(rows), nodes)
 
 
-def sample(x: Tensor, seed: int = 0) -> Tensor:
-    """Nodes to ask, ascending: as many as their gradients are worth waiting for, 4 to 32."""
-    count = min(x.size(0), max(4, min(NODES, int(WORK / max(1, x.numel())))))
+def sample(x: Tensor, work: float = WORK, seed: int = 0) -> Tensor:
+    """Nodes to ask, ascending, 2 to 32: as many as their gradients are worth waiting for."""
+    count = min(x.size(0), max(2, min(NODES, int(work / max(1, x.numel())))))
     return torch.randperm(x.size(0), generator=torch.Generator().manual_seed(seed))[:count].sort().values

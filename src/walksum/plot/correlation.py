@@ -14,6 +14,7 @@ from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, theme
 from walksum.precision import Precision
 
 MOST_HEADS = 16
+CORRELATION = "correlation, from $J^{-1}$"
 
 
 def correlations(
@@ -49,7 +50,7 @@ def correlations(
         for (first, second), (name, each) in zip(panels, shown.items(), strict=True):
             image = _matrix(first, each.matrix, look, norm)
             _dots(second, each.coupling, look, norm)
-            first.set_title(f"{name}\ncorrelation" if name else "correlation, $J^{-1}$ to unit diagonal")
+            first.set_title(f"{name}\n{CORRELATION}" if name else CORRELATION)
             second.set_title("coupling $-J_{ij}\\,/\\,(J_{ii} J_{jj})^{1/2}$")
         add_sign_bar(figure, image, list(panels.ravel()), limit, scale)
         figure.supxlabel("nodes in Fiedler order" + _note(next(iter(shown.values()))), fontsize=9)

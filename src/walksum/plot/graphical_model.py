@@ -32,6 +32,7 @@ def graphical_model(
     *,
     most: int = MOST,
     shade: str = "variance",
+    confidence: Tensor | None = None,
     beside_graph: bool = False,
     labels: Sequence[str] | None = None,
     theme: str = "light",
@@ -44,6 +45,7 @@ def graphical_model(
             average degree.
         most: nodes drawn at most.
         shade: "variance", the confidence 1 / (J^-1)_ii a node has within the whole graph; or "precision", its J_ii.
+        confidence: ``[N]``, where "variance" was computed before, as 1 / (J^-1)_ii of one design.
         beside_graph: draw the plain graph to the left, as the paper does.
         labels: one text a node of the graph, written next to it where fewer than 40 are drawn.
         theme: "light" or "dark".
@@ -53,7 +55,7 @@ def graphical_model(
     graph = next(iter(many.values())).graph.to("cpu")
     centre = typical_node(graph) if node is None else node
     nodes = torch.arange(graph.num_nodes) if graph.num_nodes <= most else ball(graph, centre, most, FANOUT)
-    models = {name: _Model.of(J, nodes, shade) for name, J in many.items()}
+    models = {name: _Model.of(J, nodes, shade, confidence) for name, J in many.items()}
     part = next(iter(models.values())).part
     with themed(theme) as look:
         count = len(models) + beside_graph
@@ -82,9 +84,10 @@ class _Model:
     confidence: Tensor  # [n]
 
     @classmethod
-    def of(cls, J: Precision, nodes: Tensor, shade: str) -> _Model:
+    def of(cls, J: Precision, nodes: Tensor, shade: str, confidence: Tensor | None) -> _Model:
         J = J.detach().to("cpu")
-        confidence = 1 / marginal_variance(J)[0] if shade == "variance" else J.diag.mean(0)
+        if confidence is None:
+            confidence = 1 / marginal_variance(J)[0] if shade == "variance" else J.diag.mean(0)
         part = restrict(J, nodes)
         return cls(part, -part.normalised().off.double().mean(0), confidence[nodes].double())
 
