@@ -153,6 +153,10 @@ def _write(
 ) -> list[Path]:
     from walksum.plot import save
 
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{place} cannot be written ({error.strerror}); choose another place by --out") from error
     written: list[Path] = []
     for drawing in drawings:
         for theme in themes:

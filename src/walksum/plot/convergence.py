@@ -13,6 +13,7 @@ from walksum.insight.convergence import Curve, steps_by_epoch
 from walksum.plot.theme import Theme, finish, make_figure, themed
 
 FLOOR = 1e-17  # a residual of 0 is drawn here
+MARKS = "dot: converged; cross: stopped above its tolerance; diamond: direct"
 
 
 def residuals(systems: Sequence[Curve] | Mapping[str, Sequence[Curve]], *, theme: str = "light") -> Figure:
@@ -35,7 +36,7 @@ def residuals(systems: Sequence[Curve] | Mapping[str, Sequence[Curve]], *, theme
                 axes = panels[0][row] if across else panels[row][column]
                 _residual_panel(axes, [c for c in curves if c.direction == way], names, look)
                 axes.set_title(f"{name}, {way}" if name else f"{way} pass")
-        figure.supxlabel("iterations", fontsize=9)
+        figure.supxlabel(f"iterations ({MARKS})", fontsize=9)
         figure.supylabel("normwise backward error", fontsize=9)
         handles = [Line2D([], [], **look.line(k)) for k in range(len(names))]
         figure.legend(handles, names, loc="outside upper center", ncols=4, fontsize=8)
@@ -49,7 +50,9 @@ def _residual_panel(axes: Any, curves: Sequence[Curve], names: list[str], look: 
         axes.plot(curve.steps, heights, **look.line(k))
         mark = "D" if curve.steps[-1] == 0 else "o" if curve.converged else "x"
         axes.plot(curve.steps[-1:], heights[-1:], mark, ms=4.5, color=look.line(k)["color"])
-    axes.set(yscale="log", ylim=(FLOOR / 3, 3))
+    lowest = min([1e-6, *(max(FLOOR, min(curve.residuals)) for curve in curves)])
+    axes.set_yscale("log")
+    axes.set_ylim(min(axes.get_ylim()[0], lowest / 5), 3)
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set_xlim(-0.15, 1.6 * max([10, *(curve.steps[-1] for curve in curves)]))
     axes.grid(True)

@@ -71,7 +71,7 @@ def graphical_model(
             bar: Any = figure.colorbar(shown, ax=axes, label=SHADES[shade], **style)
             bar.outline.set_visible(False)
             _names(axes, spots, nodes, labels, look)
-        _legend(figure, strongest, _about(graph, nodes, centre), look)
+        _legend(figure, strongest, part, _about(graph, nodes, centre), look)
         return finish(figure, look)
 
 
@@ -108,7 +108,7 @@ def _plain(axes: Any, part: Precision, spots: np.ndarray, look: Theme) -> None:
 def _draw(axes: Any, name: str, model: _Model, spots: np.ndarray, strongest: float, look: Theme) -> Any:
     strength, confidence, part = model.strength, model.confidence, model.part
     colours = [look.positive if value > 0 else look.negative for value in strength.tolist()]
-    widths = 0.3 + 3.2 * (strength.abs() / max(strongest, 1e-30)).numpy()
+    widths = _width(strength.abs().numpy() / max(strongest, 1e-30), part)
     axes.add_collection(LineCollection(_lines(part, spots), colors=colours, linewidths=widths, alpha=0.85))
     # equal confidences (rounding aside) get the middle of the scale, not its ends
     low, high = float(confidence.min()), float(confidence.max())
@@ -134,6 +134,11 @@ def _lines(part: Precision, spots: np.ndarray) -> Any:
     return np.stack([spots[i], spots[j]], 1)
 
 
+def _width(share: Any, part: Precision) -> Any:
+    """Of an edge that has this share of the strongest coupling; thinner where there are many."""
+    return 0.3 + (3.2 if part.graph.num_edges <= 120 else 1.7) * share
+
+
 def _size(part: Precision) -> float:
     return float(np.clip(4500 / max(1, part.num_nodes), 18, 260))
 
@@ -150,11 +155,11 @@ def _names(axes: Any, spots: np.ndarray, nodes: Tensor, labels: Sequence[str] | 
         axes.annotate(labels[node], spot, xytext=(5, 5), textcoords="offset points", fontsize=7, color=look.ink)
 
 
-def _legend(figure: Figure, strongest: float, about: str | None, look: Theme) -> None:
+def _legend(figure: Figure, strongest: float, part: Precision, about: str | None, look: Theme) -> None:
     marks = [
         Line2D([], [], color=look.positive, lw=2.5, label="pulls together, $J_{ij} < 0$"),
         Line2D([], [], color=look.negative, lw=2.5, label="pushes apart, $J_{ij} > 0$"),
-        Line2D([], [], color=look.ink, lw=3.5, label=f"coupling {strongest:.2g}, the strongest"),
-        Line2D([], [], color=look.ink, lw=0.3 + 3.2 * 0.25, label=f"a quarter of it, {strongest / 4:.2g}"),
+        Line2D([], [], color=look.ink, lw=_width(1.0, part), label=f"coupling {strongest:.2g}, the strongest"),
+        Line2D([], [], color=look.ink, lw=_width(0.25, part), label=f"a quarter of it, {strongest / 4:.2g}"),
     ]
     figure.legend(handles=marks, loc="outside lower center", ncols=2, fontsize=8, title=about, title_fontsize=8)

@@ -40,8 +40,8 @@ def _piece(graph: nx.Graph, nodes: list[int]) -> np.ndarray:
 def _centred(spots: np.ndarray) -> np.ndarray:
     """Along its own axes, each stretched to [-1, 1] unless there is nothing to stretch."""
     spots = spots - spots.mean(0)
-    axes = np.linalg.svd(spots, full_matrices=False)[2]
-    spots = spots @ axes.T * np.where(axes.sum(1) < 0, -1.0, 1.0)
+    axes = np.linalg.eigh(spots.T @ spots)[1][:, ::-1]
+    spots = spots @ axes * np.where(axes.sum(0) < 0, -1.0, 1.0)
     spots = spots - (spots.max(0) + spots.min(0)) / 2
     extent = np.abs(spots).max(0)
     return spots / np.maximum(extent, max(0.25 * float(extent.max()), 1e-9))

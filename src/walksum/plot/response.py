@@ -35,7 +35,7 @@ def responses(
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
     with themed(theme) as look:
-        figure = make_figure(max(4.6, 3.4 * columns), 2.9 * rows + 0.6)
+        figure = make_figure({1: 6.4, 2: 8.0}.get(columns, 10.2), 2.9 * rows + 0.6)
         panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
         for axes, (name, each) in zip(panels, shown.items(), strict=False):
             _panel(axes, name, each, earlier.get(name), look)
