@@ -5,16 +5,24 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
-from conftest import run
 from typer.testing import CliRunner
 
+from conftest import run
 from walksum.cli import app
 from walksum.data.digits import digits
 from walksum.data.problem import from_data
 from walksum.job import Job, Result, fit_model, material_of, predict, score
 from walksum.runs import write_run
 
-GLT = "learning graphical-model correlation spectral-response convergence walk-sums influence-by-hop".split()
+GLT = [
+    "learning",
+    "graphical-model",
+    "correlation",
+    "spectral-response",
+    "convergence",
+    "walk-sums",
+    "influence-by-hop",
+]
 
 
 def figures(*arguments):

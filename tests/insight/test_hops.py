@@ -74,3 +74,12 @@ def test_large_inputs_are_asked_for_fewer_nodes():
     assert sample(torch.empty(100, 3)).numel() == 32
     assert sample(torch.empty(20000, 500)).numel() == 6
     assert sample(torch.empty(100, 3)).tolist() == sample(torch.empty(100, 3)).tolist()
+
+
+def test_a_model_that_diverged_is_told():
+    graph, x = path(4), torch.randn(4, 2)
+    model = make("gcn", graph, x)
+    with torch.no_grad():
+        model.first.lin.weight.fill_(torch.nan)
+    with pytest.raises(ValueError, match="node 1's output holds NaN"):
+        hop_shares(model, x, both_ways(graph), graph, torch.tensor([1]))

@@ -144,6 +144,7 @@ def test_a_residual_of_nothing_is_drawn():
         (lambda: ws.plot.correlations(J, limit=0), r"limit=0; expected the positive value"),
         (lambda: ws.plot.graphical_model(J, shade="x"), r"shade='x'; known"),
         (lambda: ws.plot.graphical_model(J, node=99, most=5), r"node=99; expected a node"),
+        (lambda: ws.plot.graphical_model(ws.Precision(J.graph, J.diag, J.off * torch.nan)), r"holds NaN or infinity"),
         (lambda: ws.plot.walk_sums(J, 20), r"node=20; expected a node"),
         (lambda: ws.plot.walk_sums(problem(random_graph(151, 300), "fixed laplacian", 1)[0]), r"more than 150 nodes"),
         (lambda: ws.plot.steps({"a": epochs(3)}), r"trainings\['a'\] holds no solver steps"),

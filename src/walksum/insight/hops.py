@@ -82,6 +82,10 @@ def hop_shares(
     rows = []
     for node, distance in zip(nodes.tolist(), far, strict=True):
         strength = influence(model, x, edges, node).double()
+        if not bool(torch.isfinite(strength).all()):
+            raise ValueError(
+                f"the gradient of node {node}'s output holds NaN or infinity; the model's training diverged"
+            )
         reached = torch.zeros(most + 1, dtype=torch.float64).index_add_(0, distance.long(), strength)
         rows.append(reached / reached.sum().clamp_min(1e-300))
     return Hops(torch.stack(rows), nodes)

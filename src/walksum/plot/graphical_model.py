@@ -86,6 +86,8 @@ class _Model:
     @classmethod
     def of(cls, J: Precision, nodes: Tensor, shade: str, confidence: Tensor | None) -> _Model:
         J = J.detach().to("cpu")
+        if not bool(torch.isfinite(J.diag).all() & torch.isfinite(J.off).all()):
+            raise ValueError(f"{J} holds NaN or infinity; there is no Gaussian with this precision")
         if confidence is None:
             confidence = 1 / marginal_variance(J)[0] if shade == "variance" else J.diag.mean(0)
         part = restrict(J, nodes)
