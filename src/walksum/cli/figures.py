@@ -27,6 +27,7 @@ def figures(
     out: Annotated[Path | None, typer.Option(help="Folder to write to; default: RUN/figures, or figures.")] = None,
     formats: Annotated[str, typer.Option("--format", help="svg, png, pdf; several as svg,png.")] = "svg,png",
     theme: Annotated[str, typer.Option(help="light, dark or both.")] = "light",
+    dpi: Annotated[int, typer.Option(help="Dots an inch of PNG files.", min=20, max=1200)] = 130,
     compare: Annotated[
         str, typer.Option(help="Models trained beside it for influence by hop, a,b,c; or none.")
     ] = "gcn,gat,appnp",
@@ -71,7 +72,7 @@ def figures(
                 raise ValueError(f"--dataset {dataset} belongs to --paper; a run knows its own data")
             place = out or run / "figures"
             drawings = _of_run(voice, run, nodes, edges, graph, encoding, models, layer, progress)
-        written = _write(drawings, place, kinds, themes, progress)
+        written = _write(drawings, place, kinds, themes, dpi, progress)
         progress.epochs.done()
         for note in progress.notes:
             voice.say(f"note: {note}")
@@ -149,7 +150,7 @@ def _of_paper(
 
 
 def _write(
-    drawings: Iterator[Drawing], place: Path, kinds: list[str], themes: list[str], progress: _Progress
+    drawings: Iterator[Drawing], place: Path, kinds: list[str], themes: list[str], dpi: int, progress: _Progress
 ) -> list[Path]:
     from walksum.plot import save
 
@@ -160,7 +161,7 @@ def _write(
             progress.doing(f"drawing {drawing.name}")
             figure: Any = drawing.draw(theme)
             suffix = "-dark" if theme == "dark" else ""
-            written += [save(figure, place / f"{drawing.name}{suffix}.{kind}") for kind in kinds]
+            written += [save(figure, place / f"{drawing.name}{suffix}.{kind}", dpi) for kind in kinds]
     return written
 
 

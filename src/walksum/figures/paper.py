@@ -43,7 +43,9 @@ def of_paper(
     subjects, histories = {}, {}
     for learned in (False, True):
         for design in NAMES[::-1]:
-            subject = _trained(Job(design=design, learned=learned, seed=seed, max_epochs=max_epochs), problem, listener)
+            subject = train_design(
+                Job(design=design, learned=learned, seed=seed, max_epochs=max_epochs), problem, listener
+            )
             subjects[subject.design] = subject
             histories[subject.design] = count_steps(subject, min(COUNTED, max_epochs), listener)
     J = {name: subject.precision() for name, subject in subjects.items()}
@@ -61,7 +63,8 @@ def of_paper(
     yield Drawing("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
 
 
-def _trained(job: Job, problem: Problem, listener: Listener) -> Subject:
+def train_design(job: Job, problem: Problem, listener: Listener) -> Subject:
+    """One of the six, trained with exact solves."""
     kind = f"{'learned' if job.learned else 'fixed'} {TITLES[job.design]}"
     listener.doing(f"training {kind}")
     material = material_of(job, problem)
