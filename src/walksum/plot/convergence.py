@@ -13,7 +13,7 @@ from walksum.insight.convergence import Curve, steps_by_epoch
 from walksum.plot.theme import Theme, finish, make_figure, themed
 
 FLOOR = 1e-17  # a residual of 0 is drawn here
-MARKS = "dot: converged; cross: stopped above its tolerance; diamond: direct"
+MARKS = "dot: converged; cross: ended without; diamond: direct"
 
 
 def residuals(systems: Sequence[Curve] | Mapping[str, Sequence[Curve]], *, theme: str = "light") -> Figure:

@@ -52,7 +52,7 @@ def _stack(axes: Any, models: list[str], shares: np.ndarray, names: list[str], l
         axes.barh(models, shares[:, k], left=left, color=colours[k], label=name, **edges)
         left += shares[:, k]
     axes.set(xlim=(0, 1), xlabel="share of the influence on a node's output", title="where the influence comes from")
-    axes.invert_yaxis()
+    axes.set_ylim(max(len(models), 3) - 0.5, -0.5)  # first model on top; one alone gets no giant bar
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=12, title="hops", **SMALL)
 
 

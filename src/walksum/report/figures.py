@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from walksum.job import Result
 
 MOST_INVERTED = 1000  # nodes up to which all correlations are shown, and the whole spectrum
-ASKED, WORK = 8, 1.2e7  # nodes asked for their influence, and numbers in the gradients of one output: a second
+ASKED, WORK = 8, 2.4e7  # nodes asked for their influence, and numbers in the gradients of one output: a second
 DPI = 100
 
 
