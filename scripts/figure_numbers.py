@@ -54,6 +54,7 @@ def measure(subject):
         "gain smooth (> 0.5)": float(gain[values > 0.5].mean()),
         "gain middle": float(gain[values.abs() <= 0.5].mean()),
         "gain alternating (< -0.5)": float(gain[values < -0.5].mean()),
+        "part that leaves the eigenvector, over the gain, median": float((found.spread / found.gain).mean(0).median()),
         "rank corr. confidence, outward influence": mean_rank(1 / diag, outward),
         "rank corr. degree, coupling an edge": mean_rank(np.broadcast_to(degree, around.shape), around / degree),
         "kind": found.kind,
@@ -67,11 +68,16 @@ def by_hop(hops):
 def message_passing(subject):
     """Steps of the paper's algorithm: by its own absolute rule in training, and to 1e-6 at the same scale."""
     history = count_steps(subject, EPOCHS, Listener())
+    curves = subject.curves()
     for way in ("forward", "backward"):
         counts = [getattr(epoch, f"{way}_steps") for epoch in history]
-        curve = next(c for c in subject.curves() if c.direction == way and "the paper's" in c.name)
+        curve = next(c for c in curves if c.direction == way and "the paper's" in c.name)
         to = next((s for s, r in zip(curve.steps, curve.residuals, strict=True) if r <= 1e-6), None)
         print(f"  {way}: {min(counts)} to {max(counts)} steps by the paper's rule; residual 1e-6 after {to}")
+    for curve in curves:
+        print(
+            f"  {curve.direction}, {curve.name}: {curve.steps[-1]} steps, {curve.residuals[-1]:.1e}, {curve.status.name}"
+        )
 
 
 def mean_rank(a, b):
