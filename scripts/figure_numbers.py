@@ -75,9 +75,8 @@ def message_passing(subject):
         to = next((s for s, r in zip(curve.steps, curve.residuals, strict=True) if r <= 1e-6), None)
         print(f"  {way}: {min(counts)} to {max(counts)} steps by the paper's rule; residual 1e-6 after {to}")
     for curve in curves:
-        print(
-            f"  {curve.direction}, {curve.name}: {curve.steps[-1]} steps, {curve.residuals[-1]:.1e}, {curve.status.name}"
-        )
+        end = f"{curve.steps[-1]} steps, {curve.residuals[-1]:.1e}, {curve.status.name}"
+        print(f"  {curve.direction}, {curve.name}: {end}")
 
 
 def mean_rank(a, b):

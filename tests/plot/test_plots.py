@@ -1,5 +1,6 @@
 """Every picture in both themes, on graphs with and without trouble."""
 
+import dataclasses
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -94,6 +95,18 @@ def test_the_colour_of_a_correlation_goes_by_its_root():
     assert float(image.norm(-1.0)) == pytest.approx(0.0)
 
 
+def test_large_matrices_of_tiny_correlations_are_not_blank():
+    from walksum.plot.correlation import fitting_limit
+
+    assert fitting_limit(torch.full((401, 401), 2e-3)) == pytest.approx(0.01)
+    assert fitting_limit(torch.full((401, 401), 0.5)) == 1
+    assert fitting_limit(torch.full((30, 30), 2e-3)) == 1
+    whole = ordered(problem(grid(21, 21), "fixed diagonally dominant", heads=1)[0])
+    figure = ws.plot.correlations(dataclasses.replace(whole, matrix=0.01 * whole.matrix))
+    assert len(figure.axes) == 4  # a bar for each: their colours end at different values
+    check_drawn(figure, "light")
+
+
 def test_edges_are_as_wide_as_their_couplings_and_coloured_by_sign():
     graph = path(3)
     J = ws.Precision(graph, torch.ones(1, 3), torch.tensor([[-0.4, 0.1]]))
@@ -112,10 +125,10 @@ def test_what_is_left_out_is_said():
 
 
 def _sampled():
-    from dataclasses import replace
-
     whole = ordered(FIXED)
-    return replace(whole, matrix=whole.matrix[:5, :5], coupling=whole.coupling[:5, :5], nodes=whole.nodes[:5])
+    return dataclasses.replace(
+        whole, matrix=whole.matrix[:5, :5], coupling=whole.coupling[:5, :5], nodes=whole.nodes[:5]
+    )
 
 
 def test_responses_are_named_by_what_they_let_pass():

@@ -20,7 +20,7 @@ CORRELATION = "correlation, from $J^{-1}$"
 def correlations(
     designs: Precision | Correlation | Mapping[str, Precision | Correlation],
     *,
-    limit: float = 1.0,
+    limit: float | None = None,
     scale: str = "root",
     theme: str = "light",
 ) -> Figure:
@@ -32,7 +32,8 @@ def correlations(
     Args:
         designs: a J, or several by name; or what :func:`walksum.insight.correlation.ordered` made of one. Nodes are
             in Fiedler order; heads are averaged.
-        limit: the value at which colours end.
+        limit: the correlation at which colours end; by default 1, and on large graphs, where most correlations are
+            tiny, the power of ten above 99 % of them.
         scale: "root", colour by the square root of the magnitude, so that weak correlations show beside strong ones;
             or "linear".
         theme: "light" or "dark".
@@ -40,7 +41,8 @@ def correlations(
     many = designs if isinstance(designs, Mapping) else {"": designs}
     shown = {name: each if isinstance(each, Correlation) else ordered(each) for name, each in many.items()}
     with themed(theme) as look:
-        norm, count = scale_of_signs(limit, scale), len(shown)
+        end = max(fitting_limit(each.matrix) for each in shown.values()) if limit is None else limit
+        norm, coupling_norm, count = scale_of_signs(end, scale), scale_of_signs(1.0, scale), len(shown)
         if count == 1:
             figure = make_figure(8.4, 4.2)
             panels = figure.subplots(1, 2, squeeze=False)
@@ -49,17 +51,22 @@ def correlations(
             panels = figure.subplots(2, count, squeeze=False).T
         for (first, second), (name, each) in zip(panels, shown.items(), strict=True):
             image = _matrix(first, each.matrix, look, norm)
-            _dots(second, each.coupling, look, norm)
+            dots = _dots(second, each.coupling, look, coupling_norm)
             first.set_title(f"{name}\n{CORRELATION}" if name else CORRELATION)
             second.set_title("coupling $-J_{ij}\\,/\\,(J_{ii} J_{jj})^{1/2}$")
-        add_sign_bar(figure, image, list(panels.ravel()), limit, scale)
+        if end == 1:
+            add_sign_bar(figure, image, list(panels.ravel()), 1.0, scale)
+        else:
+            add_sign_bar(figure, image, list(panels[:, 0]), end, scale)
+            add_sign_bar(figure, dots, list(panels[:, 1]), 1.0, scale)
         figure.supxlabel("nodes in Fiedler order" + _note(next(iter(shown.values()))), fontsize=9)
         return finish(figure, look)
 
 
-def heads(J: Precision, *, limit: float = 1.0, scale: str = "root", theme: str = "light") -> Figure:
+def heads(J: Precision, *, limit: float | None = None, scale: str = "root", theme: str = "light") -> Figure:
     """The correlation matrix of every head, all on one colour scale and in one order; see :func:`correlations`."""
     shown = [ordered(J, head=k) for k in range(min(J.heads, MOST_HEADS))]
+    limit = max(fitting_limit(each.matrix) for each in shown) if limit is None else limit
     columns = min(4, len(shown))
     rows = math.ceil(len(shown) / columns)
     with themed(theme) as look:
@@ -77,27 +84,40 @@ def heads(J: Precision, *, limit: float = 1.0, scale: str = "root", theme: str =
         return finish(figure, look)
 
 
+def fitting_limit(matrix: Tensor) -> float:
+    """1 for a matrix whose cells can be told apart; for a larger one the power of ten above 99 % of it."""
+    if matrix.size(0) <= 400:
+        return 1.0
+    part = matrix.abs().flatten()[:: max(1, matrix.numel() // 10**6)]
+    value = float(part.sort().values[int(0.99 * (part.numel() - 1))])
+    return min(1.0, 10.0 ** math.ceil(math.log10(max(value, 1e-6))))
+
+
 def add_sign_bar(figure: Any, image: Any, axes: list[Any], limit: float, scale: str, label: str = "") -> None:
     """A colour bar for signed values, with ticks where a square root leaves room for them."""
     ticks = (1.0, 0.5, 0.1, 0.01) if scale == "root" else (1.0, 0.5)
     both = sorted({0.0, *(sign * limit * tick for tick in ticks for sign in (-1, 1))})
-    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.015, label=label, ticks=both, format="{x:g}")
+    beyond = "both" if limit < 1 else "neither"
+    style: Any = {"fraction": 0.03, "pad": 0.015, "ticks": both, "format": "{x:.4g}", "extend": beyond}
+    bar = figure.colorbar(image, ax=axes, label=label, **style)
     bar.minorticks_off()
     bar.outline.set_visible(False)
 
 
 def _matrix(axes: Any, matrix: Tensor, look: Theme, norm: Any) -> Any:
     _framed(axes)
-    # an image of more cells than dots on paper is averaged, never thinned out
-    smooth = "antialiased" if matrix.size(0) > 400 else "nearest"
-    return axes.imshow(matrix.numpy(), cmap=look.diverging, norm=norm, interpolation=smooth)
+    # of more cells than dots on paper the colours are averaged: never thinned out, and weak beside strong still shows
+    many: Any = {"interpolation": "antialiased", "interpolation_stage": "rgba"}
+    few: Any = {"interpolation": "nearest"}
+    style = many if matrix.size(0) > 400 else few
+    return axes.imshow(matrix.numpy(), cmap=look.diverging, norm=norm, **style)
 
 
-def _dots(axes: Any, coupling: Tensor, look: Theme, norm: Any) -> None:
+def _dots(axes: Any, coupling: Tensor, look: Theme, norm: Any) -> Any:
     """One dot an edge: in an image of hundreds of rows a single pixel would be lost."""
     rows, columns = coupling.nonzero(as_tuple=True)
     values, size = coupling[rows, columns], coupling.size(0)
-    axes.scatter(
+    dots = axes.scatter(
         columns.numpy(),
         rows.numpy(),
         c=values.numpy(),
@@ -109,6 +129,7 @@ def _dots(axes: Any, coupling: Tensor, look: Theme, norm: Any) -> None:
     )
     _framed(axes)
     axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5), aspect="equal")
+    return dots
 
 
 def _framed(axes: Any) -> None:

@@ -31,7 +31,7 @@ def hops(models: Hops | Mapping[str, Hops], *, theme: str = "light") -> Figure:
         _stack(stacked, list(many), shares[:, : len(names)], names, look)
         for row, each in enumerate(many.values()):
             stacked.text(1.02, row, f"{each.reach:.1f}", va="center", fontsize=8)
-        stacked.text(1.02, -0.62, "mean hops", va="bottom", fontsize=7.5)
+        stacked.text(1.02, 1.0, "mean hops", va="bottom", fontsize=7.5, transform=stacked.transAxes)
         _curves(curve, list(many), shares[:, : len(names)], names, look)
         return finish(figure, look)
 
@@ -52,7 +52,8 @@ def _stack(axes: Any, models: list[str], shares: np.ndarray, names: list[str], l
         axes.barh(models, shares[:, k], left=left, color=colours[k], label=name, **edges)
         left += shares[:, k]
     axes.set(xlim=(0, 1), xlabel="share of the influence on a node's output", title="where the influence comes from")
-    axes.set_ylim(max(len(models), 3) - 0.5, -0.5)  # first model on top; one alone gets no giant bar
+    pad = max(0.0, (3 - len(models)) / 2)  # one model alone gets no giant bar
+    axes.set_ylim(len(models) - 0.5 + pad, -0.5 - pad)  # the first on top
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=12, title="hops", **SMALL)
 
 
