@@ -123,12 +123,13 @@ def _of_run(
     layer: int,
     progress: _Progress,
 ) -> Iterator[Drawing]:
-    from walksum.cli.predict import problem_of_run
+    from walksum.cli.show import reading
+    from walksum.cli.sources import problem_of_run
     from walksum.figures import of_run
     from walksum.runs import read_run
 
     run = read_run(folder)
-    problem = problem_of_run(voice, run, nodes, edges, graph, False, encoding)
+    problem = problem_of_run(run, nodes, edges, graph, False, encoding, reading(voice))
     yield from of_run(run, problem, compare, layer, progress.listener)
 
 
