@@ -33,6 +33,7 @@ from walksum.solvers import (
 )
 
 if TYPE_CHECKING:
+    from walksum import plot
     from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
     from walksum.nn import GLT, GLTBlock, GLTConv, load
 
@@ -45,9 +46,10 @@ __all__ += ["Solver", "GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Che
 __all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
 __all__ += ["GLTConv", "GLTBlock", "GLT", "load"]
 __all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
+__all__ += ["plot"]
 
 
-# PyG and scikit-learn take seconds to import: only where they are used
+# PyG, scikit-learn and matplotlib take seconds to import: only where they are used
 _LATER = dict.fromkeys(("GLT", "GLTBlock", "GLTConv", "load"), "walksum.nn")
 _LATER |= dict.fromkeys(("GLTClassifier", "GLTRegressor", "TransductiveKFold"), "walksum.estimators")
 
@@ -55,6 +57,6 @@ _LATER |= dict.fromkeys(("GLTClassifier", "GLTRegressor", "TransductiveKFold"), 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
-    if name == "nn":
-        return import_module("walksum.nn")
+    if name in ("nn", "plot"):
+        return import_module(f"walksum.{name}")
     raise AttributeError(f"module 'walksum' has no attribute {name!r}")

@@ -60,13 +60,18 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch measured. The score is the task's: accuracy or R^2; NaN without nodes to measure it on."""
+    """What one epoch measured. The score is the task's: accuracy or R^2; NaN without nodes to measure it on.
+
+    The steps are those of the solves of the training pass, the most of any layer; None for models that solve nothing.
+    """
 
     number: int
     train_loss: float
     val_loss: float
     val_score: float
     test_score: float
+    forward_steps: int | None = None
+    backward_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def train(
             optimiser.step()
             after_step()
 
-            epoch = Epoch(number, loss.item(), math.nan, math.nan, math.nan)
+            epoch = Epoch(number, loss.item(), math.nan, math.nan, math.nan, *_steps(model))
             if validated:
                 epoch = _evaluate(model, x, edges, y, split, epoch, TASKS[task])
             history.append(epoch)
@@ -136,6 +141,13 @@ def train(
 
 def _rank(epoch: Epoch) -> tuple[float, float]:
     return epoch.val_score, -epoch.val_loss
+
+
+def _steps(model: nn.Module) -> tuple[int | None, int | None]:
+    layers = getattr(model, "mixers", ())
+    passes = [[each.last_solve for each in layers], [each.last_backward_solve for each in layers]]
+    forward, backward = (max((each.steps for each in solves if each is not None), default=None) for solves in passes)
+    return forward, backward
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 
 from walksum.nn import GLT
+from walksum.report.figures import page_figures
 from walksum.report.picture import asked_node, draw, loudest, truth_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path) -> None:
         data=metrics["data"],
         picture=base64.b64encode(picture.getvalue()).decode(),
         scores=[(name, *score_text(metrics, name)) for name in metrics["test"]],
+        figures=list(page_figures(result)),
         explained=_explained(result),
         doubtful=_doubtful(result),
         most=MOST_ROWS,

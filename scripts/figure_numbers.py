@@ -1,0 +1,105 @@
+"""The numbers that docs/figures.md states: the paper's readings of its figures, measured on Wisconsin."""
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
+from walksum.data import load
+from walksum.data.problem import from_data
+from walksum.designs import NAMES
+from walksum.figures.paper import count_steps, train_design
+from walksum.figures.subject import COMPARED, Listener, compared_hops
+from walksum.insight.correlation import correlation
+from walksum.insight.inverse import apply_inverse, units
+from walksum.insight.spectrum import response
+from walksum.job import Job, predict, score
+
+SEEDS = (0, 1, 2)
+EPOCHS = 30  # of training by message passing
+
+
+def measure(subject):
+    """One design after training, heads averaged."""
+    J, graph = subject.precision(), subject.problem.graph
+    count = J.num_nodes
+    matrix = correlation(J).numpy()
+    other = ~np.eye(count, dtype=bool)
+    edge = np.zeros((count, count), dtype=bool)
+    i, j = graph.edges.numpy()
+    edge[i, j] = edge[j, i] = True
+    off = matrix[:, other]
+    covariance = apply_inverse(J, units(count)).numpy()
+    strength = J.normalised().off.abs().double().numpy()
+    around = np.zeros((J.heads, count))
+    for head in range(J.heads):
+        np.add.at(around[head], i, strength[head])
+        np.add.at(around[head], j, strength[head])
+    degree = graph.degree.numpy()
+    diag = np.diagonal(covariance, axis1=1, axis2=2)
+    outward = np.abs(covariance).sum(2) - diag
+    found = response(J)
+    gain, values = found.gain.mean(0), found.eigenvalues
+    own = score(
+        predict(subject.model, subject.x, subject.problem, subject.material.encoding),
+        subject.problem,
+        subject.material.split,
+    )
+    return {
+        "test accuracy": own.value,
+        "mean |correlation|": np.abs(off).mean(),
+        "negative pairs": (off < 0).mean(),
+        "share of |correlation| on edges": np.abs(matrix[:, edge]).sum() / np.abs(off).sum(),
+        "repulsive couplings": float((J.off > 0).double().mean()),
+        "negative entries of corrcoef(J^-1)": np.mean([(np.corrcoef(each)[other] < 0).mean() for each in covariance]),
+        "gain smooth (> 0.5)": float(gain[values > 0.5].mean()),
+        "gain middle": float(gain[values.abs() <= 0.5].mean()),
+        "gain alternating (< -0.5)": float(gain[values < -0.5].mean()),
+        "part that leaves the eigenvector, over the gain, median": float((found.spread / found.gain).mean(0).median()),
+        "rank corr. confidence, outward influence": mean_rank(1 / diag, outward),
+        "rank corr. degree, coupling an edge": mean_rank(np.broadcast_to(degree, around.shape), around / degree),
+        "kind": found.kind,
+    }
+
+
+def by_hop(hops):
+    return f"mean hops {hops.reach:.2f}, beyond two hops {float(hops.mean[3:].sum()):.3f}"
+
+
+def message_passing(subject):
+    """Steps of the paper's algorithm: by its own absolute rule in training, and to 1e-6 at the same scale."""
+    history = count_steps(subject, EPOCHS, Listener())
+    curves = subject.curves()
+    for way in ("forward", "backward"):
+        counts = [getattr(epoch, f"{way}_steps") for epoch in history]
+        curve = next(c for c in curves if c.direction == way and "the paper's" in c.name)
+        to = next((s for s, r in zip(curve.steps, curve.residuals, strict=True) if r <= 1e-6), None)
+        print(f"  {way}: {min(counts)} to {max(counts)} steps by the paper's rule; residual 1e-6 after {to}")
+    for curve in curves:
+        end = f"{curve.steps[-1]} steps, {curve.residuals[-1]:.1e}, {curve.status.name}"
+        print(f"  {curve.direction}, {curve.name}: {end}")
+
+
+def mean_rank(a, b):
+    return float(np.mean([spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)]))
+
+
+def main():
+    torch.set_num_threads(1)
+    problem = from_data("wisconsin", load("wisconsin"))
+    for learned in (False, True):
+        for design in NAMES[::-1]:
+            seeds = SEEDS if learned else SEEDS[:1]
+            jobs = [Job(design=design, learned=learned, seed=seed) for seed in seeds]
+            subjects = [train_design(job, problem, Listener()) for job in jobs]
+            rows = [measure(subject) for subject in subjects]
+            print(f"{'learned' if learned else 'fixed'} {design}, seeds {[*SEEDS][: len(rows)]}")
+            for name in rows[0]:
+                print(f"  {name}: {', '.join(row[name] if name == 'kind' else f'{row[name]:.4g}' for row in rows)}")
+            print(f"  influence: {by_hop(subjects[0].hops())}")
+            message_passing(subjects[0])
+    for name, hops in compared_hops(COMPARED, subjects[0], lambda name: Job(model=name), Listener()).items():
+        print(f"{name}\n  influence: {by_hop(hops)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""walksum figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walksum.cli import choices
+from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+
+if TYPE_CHECKING:
+    from walksum.figures import Drawing
+
+BOTH = "both"
+
+
+def figures(
+    run: Annotated[Path | None, typer.Argument(help="A folder written by 'walksum train'.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's figures: trains its six designs.")] = False,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="With --paper: the graph; default: wisconsin.", autocompletion=choices.of_datasets),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; default: RUN/figures, or figures.")] = None,
+    formats: Annotated[str, typer.Option("--format", help="svg, png, pdf; several as svg,png.")] = "svg,png",
+    theme: Annotated[str, typer.Option(help="light, dark or both.")] = "light",
+    dpi: Annotated[int, typer.Option(help="Dots an inch of PNG files.", min=20, max=1200)] = 130,
+    compare: Annotated[
+        str, typer.Option(help="Models trained beside it for influence by hop, a,b,c; or none.")
+    ] = "gcn,gat,appnp",
+    layer: Annotated[int, typer.Option(help="Whose J is drawn, from 1 on.", min=1)] = 1,
+    nodes: Annotated[Path | None, typer.Option(help="The run's nodes, where it learned from tables.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="The run's edges.")] = None,
+    graph: Annotated[Path | None, typer.Option(help="The run's graph, where it was one file.")] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
+    root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
+    seed: Annotated[int, typer.Option(help="With --paper: decides the split and the initial weights.", min=0)] = 0,
+    epochs: Annotated[int, typer.Option(help="With --paper: epochs at most.", min=1)] = 2000,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw what a run learned, or the paper's figures.
+
+    The graph as a Gaussian graphical model, correlations under J^-1, spectral response, influence by hop, convergence
+    of every solver, walk sums.
+
+    Examples:
+
+    walksum figures runs/digits --format svg,pdf --theme both
+
+    walksum figures --paper --dataset wisconsin --out paper-figures
+    """
+    voice = Voice(as_json, quiet, debug)
+
+    def action() -> None:
+        kinds, themes = _formats(formats), _themes(theme)
+        models = [] if compare == "none" else [name.strip() for name in compare.split(",")]
+        progress = _Progress(voice)
+        if paper:
+            if run is not None:
+                raise ValueError(f"{run} and --paper were given; draw a run, or the paper's figures without one")
+            place = out or Path("figures")
+            drawings = _of_paper(dataset or "wisconsin", root, seed, epochs, models, progress)
+        else:
+            if run is None:
+                raise ValueError("name a run folder of 'walksum train', or use --paper for the paper's figures")
+            if dataset is not None:
+                raise ValueError(f"--dataset {dataset} belongs to --paper; a run knows its own data")
+            place = out or run / "figures"
+            drawings = _of_run(voice, run, nodes, edges, graph, encoding, models, layer, progress)
+        written = _write(drawings, place, kinds, themes, dpi, progress)
+        progress.epochs.done()
+        for note in progress.notes:
+            voice.say(f"note: {note}")
+        voice.say(f"{len(written)} files written to {place}/: {', '.join(path.name for path in written)}", always=True)
+        voice.result({"folder": str(place), "files": [str(path) for path in written], "notes": progress.notes})
+
+    speak(voice, action)
+
+
+def _formats(text: str) -> list[str]:
+    from walksum.plot import FORMATS
+
+    kinds = [kind.strip().lower() for kind in text.split(",")]
+    for kind in kinds:
+        if kind not in FORMATS:
+            raise ValueError(f"--format {kind}; known: {', '.join(FORMATS)}, or several as svg,png")
+    return kinds
+
+
+def _themes(theme: str) -> list[str]:
+    from walksum.plot import THEMES
+
+    if theme != BOTH and theme not in THEMES:
+        raise ValueError(f"--theme {theme}; known: {', '.join(THEMES)}, {BOTH}")
+    return list(THEMES) if theme == BOTH else [theme]
+
+
+class _Progress:
+    """The progress line, and the notes to be told at the end."""
+
+    def __init__(self, voice: Voice):
+        from walksum.cli.show import Epochs
+        from walksum.figures import Listener
+
+        self.notes: list[str] = []
+        self.doing, self.epochs = voice.progress, Epochs(voice, "score")
+        self.listener = Listener(self.doing, self.notes.append, self.epochs)
+
+
+def _of_run(
+    voice: Voice,
+    folder: Path,
+    nodes: Path | None,
+    edges: Path | None,
+    graph: Path | None,
+    encoding: str,
+    compare: list[str],
+    layer: int,
+    progress: _Progress,
+) -> Iterator[Drawing]:
+    from walksum.cli.show import reading
+    from walksum.cli.sources import problem_of_run
+    from walksum.figures import of_run
+    from walksum.runs import read_run
+
+    run = read_run(folder)
+    problem = problem_of_run(run, nodes, edges, graph, False, encoding, reading(voice))
+    yield from of_run(run, problem, compare, layer, progress.listener)
+
+
+def _of_paper(
+    dataset: str, root: Path | None, seed: int, epochs: int, compare: list[str], progress: _Progress
+) -> Iterator[Drawing]:
+    from walksum.data.datasets import load
+    from walksum.data.problem import from_data
+    from walksum.figures import of_paper
+    from walksum.insight.spectrum import SPECTRUM_LIMIT
+
+    problem = from_data(dataset, load(dataset, root))
+    if problem.num_nodes > SPECTRUM_LIMIT:
+        raise ValueError(
+            f"--dataset {dataset} has {problem.num_nodes} nodes; the paper's figures need all eigenvectors, up to "
+            f"{SPECTRUM_LIMIT} nodes: train on it and draw the run by 'walksum figures RUN'"
+        )
+    yield from of_paper(problem, seed, compare, progress.listener, epochs)
+
+
+def _write(
+    drawings: Iterator[Drawing], place: Path, kinds: list[str], themes: list[str], dpi: int, progress: _Progress
+) -> list[Path]:
+    from walksum.plot import save
+
+    written: list[Path] = []
+    for drawing in drawings:
+        _make_folder(place)  # after the run was read: what cannot be drawn leaves no empty folder
+        for theme in themes:
+            progress.doing(f"drawing {drawing.name}")
+            figure: Any = drawing.draw(theme)
+            suffix = "-dark" if theme == "dark" else ""
+            written += [save(figure, place / f"{drawing.name}{suffix}.{kind}", dpi) for kind in kinds]
+    return written
+
+
+def _make_folder(place: Path) -> None:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{place} cannot be written ({error.strerror}); choose another place by --out") from error
