@@ -1,0 +1,1 @@
+"""What a precision matrix says about its graph: influence, spectrum, correlation, convergence."""
