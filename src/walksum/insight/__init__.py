@@ -1,1 +1,1 @@
-"""What a precision matrix says about its graph: influence, spectrum, correlation, convergence."""
+"""Numbers behind the pictures: what J^-1 does to a graph. Numerics only, no drawing."""
