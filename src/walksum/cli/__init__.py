@@ -1,10 +1,10 @@
-"""The command: walksum train | predict | info | datasets | solve | doctor. One command a file."""
+"""The command: walksum train | predict | info | explore | datasets | solve | doctor. One command a file."""
 
 from __future__ import annotations
 
 import typer
 
-from walksum.cli import datasets, doctor, info, predict, solve, train
+from walksum.cli import datasets, doctor, explore, info, predict, solve, train
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -17,6 +17,7 @@ app = typer.Typer(
 app.command()(train.train)
 app.command()(predict.predict)
 app.command()(info.info)
+app.command()(explore.explore)
 app.command()(datasets.datasets)
 app.command()(solve.solve)
 app.command()(doctor.doctor)

@@ -48,13 +48,15 @@ def _predict(
     drop_unknown: bool,
     encoding: str,
 ) -> None:
+    from walksum.cli.show import reading
+    from walksum.cli.sources import problem_of_run
     from walksum.job import predict as forward
     from walksum.judge import marginal_variance
     from walksum.nn import GLT
     from walksum.runs import read_run, write_predictions
 
     run = read_run(folder)
-    problem = _problem(voice, run, nodes, edges, graph, drop_unknown, encoding)
+    problem = problem_of_run(run, nodes, edges, graph, drop_unknown, encoding, reading(voice))
     model = run.model()
     _refuse_other_size(run, problem)
     notes = [*problem.notes, *run.encoding.notes(problem.features)]
@@ -66,49 +68,6 @@ def _predict(
     _whole_file(out, lambda path: write_predictions(path, problem, output, variance))
     voice.say(f"{problem.num_nodes} predictions of {problem.target} written to {out}", always=True)
     voice.result({"predictions": str(out), "nodes": problem.num_nodes, "confidence": by, "notes": notes})
-
-
-def _problem(
-    voice: Voice,
-    run: Run,
-    nodes: Path | None,
-    edges: Path | None,
-    graph: Path | None,
-    drop_unknown: bool,
-    encoding: str,
-) -> Problem:
-    """The graph as the run's table columns describe it; its target column is neither needed nor read."""
-    from dataclasses import replace
-
-    from torch import Tensor
-
-    from walksum.cli.show import reading
-    from walksum.cli.sources import read_problem
-    from walksum.data.edges import EdgeColumns
-    from walksum.data.own import DEGREE, Columns
-
-    stored, wanted = run.config["columns"], run.encoding
-    features = tuple(name for name in wanted.columns if name != DEGREE)
-    columns = Columns(
-        id=stored.get("id"),
-        edges=EdgeColumns(stored.get("source"), stored.get("destination"), stored.get("weight")),
-        features=features,
-        numeric=frozenset(wanted.columns if wanted.width is not None else wanted.numeric),
-        text=frozenset(wanted.categories),
-        task=run.config["task"],
-        drop_unknown=drop_unknown,
-    )
-    if nodes is None and graph is None:
-        if stored:
-            raise ValueError("--nodes and --edges are missing; name the tables to predict for")
-        problem = read_problem(run.config["name"], None, None, None, None, columns, encoding, None)
-    else:
-        problem = read_problem(None, nodes, edges, graph, None, columns, encoding, reading(voice))
-    if isinstance(problem.features, Tensor) and problem.features.size(1) != wanted.num_features:
-        raise ValueError(
-            f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"
-        )
-    return replace(problem, classes=run.config["classes"], task=run.config["task"], target=run.config["target"])
 
 
 def _refuse_other_size(run: Run, problem: Problem) -> None:

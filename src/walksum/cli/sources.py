@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from walksum.data.own import Columns
     from walksum.data.problem import Problem
+    from walksum.runs import Run
 
 
 def read_problem(
@@ -34,6 +37,66 @@ def read_problem(
         name = dataset or "digits"
         return from_data(name, load(name, root))
     return read_tables(nodes, edges, columns, Reader(encoding, on_read))
+
+
+def problem_of_run(
+    run: Run,
+    nodes: Path | None,
+    edges: Path | None,
+    graph: Path | None,
+    drop_unknown: bool,
+    encoding: str,
+    on_read: Any,
+    labels: bool = False,
+) -> Problem:
+    """The graph as the run's table columns describe it.
+
+    Its target column is neither needed nor read; with ``labels`` it is read where it is there.
+    """
+    import torch
+
+    from walksum.data.edges import EdgeColumns
+    from walksum.data.own import DEGREE, Columns
+
+    stored, wanted = run.config["columns"], run.encoding
+    features = tuple(name for name in wanted.columns if name != DEGREE)
+    columns = Columns(
+        target=run.config["target"] if labels and _has_column(nodes, run.config["target"], encoding) else None,
+        id=stored.get("id"),
+        edges=EdgeColumns(stored.get("source"), stored.get("destination"), stored.get("weight")),
+        features=features,
+        numeric=frozenset(wanted.columns if wanted.width is not None else wanted.numeric),
+        text=frozenset(wanted.categories),
+        task=run.config["task"],
+        drop_unknown=drop_unknown,
+    )
+    if nodes is None and graph is None:
+        if stored:
+            raise ValueError("--nodes and --edges are missing; name the tables to predict for")
+        problem = read_problem(run.config["name"], None, None, None, None, columns, encoding, None)
+    else:
+        problem = read_problem(None, nodes, edges, graph, None, columns, encoding, on_read)
+    if isinstance(problem.features, torch.Tensor) and problem.features.size(1) != wanted.num_features:
+        raise ValueError(
+            f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"
+        )
+    y = _by_name(problem, run.config["classes"]) if labels and not problem.regression else problem.y
+    return replace(problem, y=y, classes=run.config["classes"], task=run.config["task"], target=run.config["target"])
+
+
+def _has_column(nodes: Path | None, name: str, encoding: str) -> bool:
+    from walksum.data.tables import Reader
+
+    return nodes is not None and nodes.is_file() and name in Reader(encoding).columns(nodes)
+
+
+def _by_name(problem: Problem, classes: list[str]) -> Tensor:
+    """Class numbers as the run counts them; -1 for a class it does not know."""
+    import torch
+
+    number = {name: k for k, name in enumerate(classes)}
+    found = torch.tensor([*(number.get(name, -1) for name in problem.classes), -1])
+    return found[problem.y]
 
 
 def check_sources(dataset: str | None, nodes: Path | None, edges: Path | None, graph: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -126,7 +127,7 @@ class Walks:
         return [Path(nodes, self._weight(nodes)) for nodes in found if nodes]
 
     def _weight(self, nodes: tuple[int, ...]) -> float:
-        product = np.prod([self.R[k, m] for k, m in zip(nodes[:-1], nodes[1:], strict=True)])
+        product = np.prod([self.R[k, m] for k, m in itertools.pairwise(nodes)])
         return float(product / np.sqrt(self.diag[nodes[0]] * self.diag[nodes[-1]]))
 
 
