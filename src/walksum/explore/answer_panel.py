@@ -48,9 +48,14 @@ def nothing_yet(subject: Subject) -> list[Any]:
 def answer_panel(subject: Subject, answer: Answer) -> list[Any]:
     return [
         _head(subject, answer),
-        _bars("Influence by distance", "hops", "distance", _by_hop(answer)),
-        *([_bars("Influence by label", "labels", "label", answer.by_label[:MOST_LABELS])] if answer.by_label else []),
         _sources(subject, answer),
+        html.Section(
+            [
+                _bars("By distance", "hops", "distance", _by_hop(answer)),
+                _bars("By label", "labels", "label", answer.by_label[:MOST_LABELS]) if answer.by_label else None,
+            ],
+            className="pair",
+        ),
         _paths(subject, answer),
     ]
 
@@ -111,8 +116,8 @@ def _others(subject: Subject, node: int) -> list[Any]:
         return []
     row = subject.output[node]
     best = row.argsort(descending=True)[:MOST_CLASSES].tolist()
-    said = ", ".join(f"{subject.problem.classes[k]} {percent(float(row[k]))}" for k in best[1:])
-    return [html.P(f"Next: {said}", className="quiet")]
+    said = ", ".join(f"{subject.problem.classes[k]}: {percent(float(row[k]))}" for k in best[1:])
+    return [html.P(f"Other classes: {said}", className="quiet")]
 
 
 def _solved(answer: Answer) -> html.P:
@@ -130,14 +135,13 @@ def _by_hop(answer: Answer) -> list[tuple[str, float]]:
     return rows + ([("further", rest)] if rest > 0 else [])
 
 
-def _bars(title: str, key: str, first: str, rows: list[tuple[str, float]]) -> html.Section:
+def _bars(title: str, key: str, first: str, rows: list[tuple[str, float]]) -> html.Table:
     most = max((share for _, share in rows), default=1.0) or 1.0
     body = [html.Tr([html.Th(name, scope="row"), bar(share / most), html.Td(percent(share))]) for name, share in rows]
     heads = html.Tr([html.Th(first), html.Th("", **{"aria-hidden": "true"}), html.Th("share")], className="unseen")
-    table = html.Table(
+    return html.Table(
         [html.Caption(title), html.Thead(heads), html.Tbody(body)], id=f"by-{key}", className="bars-table"
     )
-    return html.Section(table)
 
 
 def _sources(subject: Subject, answer: Answer) -> html.Section:

@@ -22,7 +22,7 @@ class Colours:
 
 
 SCHEMES = {
-    "light": Colours("#1b2430", "#5c6773", "#d5dae0", "#ffffff", "#2166ac", "#e6e8eb", "#b2182b", "#0072b2", "#e69f00"),
+    "light": Colours("#1b2430", "#5c6773", "#d5dae0", "#ffffff", "#2166ac", "#d0d6dd", "#b2182b", "#0072b2", "#e69f00"),
     "dark": Colours("#e6e9ed", "#9aa4b0", "#3a424d", "#171b21", "#4f9fe0", "#39414c", "#f0655a", "#56b4e9", "#e69f00"),
 }
 
@@ -33,7 +33,7 @@ def colours(scheme: str | None) -> Colours:
 
 def diverging(of: Colours) -> list[list[Any]]:
     """A plotly colour scale."""
-    return [[0, of.negative], [0.5, of.neutral], [1, of.positive]]
+    return [[0, of.negative], [0.5, of.ground], [1, of.positive]]
 
 
 def stylesheet(of: Colours) -> list[dict[str, Any]]:
@@ -65,8 +65,8 @@ def stylesheet(of: Colours) -> list[dict[str, Any]]:
         style(
             "node.around.toned[tone < 0]", width="mapData(tone, -1, 0, 30, 14)", height="mapData(tone, -1, 0, 30, 14)"
         ),
-        style("edge", width=0.5, line_color=of.line, opacity=0.55),
-        style("node.around ~ edge", width=1),
+        style("edge", width=0.5, line_color=of.line, opacity=0.5),
+        style("edge.around", width=1),
         style("edge.path", width=3, line_color=of.quiet, opacity=1, z_index=4),
         style(
             "node.named, node.asked",
@@ -78,6 +78,6 @@ def stylesheet(of: Colours) -> list[dict[str, Any]]:
             text_valign="top",
             text_margin_y=-2,
         ),
-        style("node.asked", border_width=3, border_color=of.text, width=22, height=22, font_size=24, z_index=9),
+        style("node.asked", border_width=3, border_color=of.text, width=30, height=30, font_size=38, z_index=9),
         style("node.around.asked", width=34, height=34, font_size=16),
     ]

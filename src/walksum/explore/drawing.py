@@ -118,7 +118,8 @@ def _elements(
     for a, b in edges.T.tolist():
         name = f"{a}|{b}"
         data = {"id": f"e{name}", "source": f"n{a}", "target": f"n{b}"}
-        drawn.append({"data": data, "classes": "path" if name in onpath else ""})
+        classes = ["around"] * around + ["path"] * (name in onpath)
+        drawn.append({"data": data, "classes": " ".join(classes)})
     return drawn
 
 

@@ -8,8 +8,8 @@ import scipy.sparse.linalg as spla
 
 from walksum.graph import Graph
 
-STEPS = 120
-GRAVITY = 0.02  # keeps parts that no edge joins on the page
+STEPS = 90
+GRAVITY = 0.05  # keeps parts that no edge joins on the page
 SMALLEST = 4  # nodes from which a spectral start exists
 
 
@@ -52,7 +52,7 @@ def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
 
 
 def relax(edges: np.ndarray, start: np.ndarray, steps: int = STEPS, fixed: int | None = None) -> np.ndarray:
-    """Forces as in ForceAtlas2: springs pull in proportion to length, nodes repel as 1 / distance."""
+    """Springs pull in proportion to length, nodes repel as 1 / distance^2, so only near ones."""
     place = start.astype(np.float32).copy()
     count = len(place)
     i, j = edges
@@ -77,6 +77,7 @@ def _repulsion(place: np.ndarray, mass: np.ndarray) -> np.ndarray:
     square = (place**2).sum(1)
     near = square[:, None] + square[None] - 2 * place @ place.T
     np.maximum(near, 1e-2, out=near)
+    near *= np.sqrt(near)
     np.divide(mass[:, None] * mass[None], near, out=near)
     np.fill_diagonal(near, 0)
     return near.sum(1, keepdims=True) * place - near @ place

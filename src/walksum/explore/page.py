@@ -89,10 +89,10 @@ def _controls(subject: Subject) -> html.Section:
             html.H2("Save"),
             html.Div(
                 [
-                    html.Button("Picture, PNG", id="save-png", type="button"),
-                    html.Button("Picture, SVG", id="save-svg", type="button"),
-                    html.Button("Data, CSV", id="save-csv", type="button"),
-                    html.Button("Data, JSON", id="save-json", type="button"),
+                    html.Button("PNG picture", id="save-png", type="button"),
+                    html.Button("SVG picture", id="save-svg", type="button"),
+                    html.Button("CSV data", id="save-csv", type="button"),
+                    html.Button("JSON data", id="save-json", type="button"),
                 ],
                 className="buttons",
             ),

@@ -21,6 +21,11 @@ SAMPLE_NODES = 20_000  # beyond, even a sample takes too long
 WHOLE_SPECTRUM, BALL = 3_000, 1_000
 TOL, MOST_STEPS = 1e-10, 400
 LARGE = 20_000  # nodes from which only the quickest solvers are compared, over few steps
+CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtons": [["zoom2d", "pan2d", "resetScale2d", "toImage"]],  # nothing that talks to another server
+}
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 
 
@@ -68,10 +73,15 @@ def _heatmap(values: np.ndarray, names: list[str], title: str, of: Colours) -> g
         y=[f"node {name}" for name in names],
     )
     figure = go.Figure(trace)
-    _plain(figure, of, title, height=380)
-    figure.update_xaxes(showticklabels=len(names) <= NEAR, showgrid=False, tickfont_size=8)
+    _plain(figure, of, title, height=430)
+    figure.update_xaxes(constrain="domain", showticklabels=len(names) <= NEAR, showgrid=False, tickfont_size=8)
     figure.update_yaxes(
-        autorange="reversed", scaleanchor="x", showticklabels=len(names) <= NEAR, showgrid=False, tickfont_size=8
+        autorange="reversed",
+        scaleanchor="x",
+        constrain="domain",
+        showticklabels=len(names) <= NEAR,
+        showgrid=False,
+        tickfont_size=8,
     )
     return figure
 
@@ -205,7 +215,7 @@ def _says(words: str) -> html.P:
 
 
 def _graph(figure: go.Figure, words: str) -> html.Div:
-    plot = dcc.Graph(figure=figure, config={"displaylogo": False, "responsive": True, "scrollZoom": False})
+    plot = dcc.Graph(figure=figure, config=CONFIG)
     return html.Div(plot, className="plot", role="group", **{"aria-label": words})
 
 
@@ -218,6 +228,7 @@ def _plain(figure: go.Figure, of: Colours, title: str, height: int = 340) -> Non
         font={"family": "system-ui, sans-serif", "size": 12, "color": of.text},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": of.quiet, "activecolor": of.accent},
         hoverlabel={"font": {"family": "system-ui, sans-serif"}},
     )
     figure.update_xaxes(gridcolor=of.line, linecolor=of.line, zeroline=False, tickcolor=of.line)

@@ -6,6 +6,7 @@ import errno
 import logging
 import threading
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,9 +16,10 @@ from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from walksum.explore.answer import Desk
-from walksum.explore.callbacks import connect
+from walksum.explore.callbacks import connect, shown_view
 from walksum.explore.page import page
 from walksum.explore.subject import Subject
+from walksum.explore.view import first_view
 
 ADDRESS = "127.0.0.1"
 HOSTS = ("127.0.0.1", "localhost")
@@ -31,6 +33,7 @@ POLICY = (
 
 
 def make_app(subject: Subject) -> Dash:
+    """The page of one subject, with its first view made: the first visitor should not wait for it."""
     app = Dash(
         "walksum",
         assets_folder=str(ASSETS),
@@ -40,11 +43,18 @@ def make_app(subject: Subject) -> Dash:
         compress=False,
     )
     desk = Desk(subject)
+    warm(desk)
     app.layout = page(subject)
     connect(app, desk)
     app.enable_dev_tools(debug=False)
     guard(app.server)
     return app
+
+
+def warm(desk: Desk) -> None:
+    """Predictions, layout and compiled kernels."""
+    shown_view(desk, first_view(desk.subject), None)
+    shown_view(desk, replace(first_view(desk.subject), node=desk.subject.name(0)), None)
 
 
 def guard(server: Flask) -> None:

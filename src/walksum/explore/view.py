@@ -95,7 +95,8 @@ def to_query(subject: Subject, view: View) -> str:
 
 
 def heads(subject: Subject, view: View) -> int:
-    return subject.precisions[view.layer - 1].heads if view.design == AS_TRAINED else 1
+    """Of the trained layer; kept in mind while another design is looked at."""
+    return subject.precisions[view.layer - 1].heads
 
 
 def _node(subject: Subject, view: View, value: Any) -> str | None:

@@ -101,6 +101,7 @@
             const ends = { from: event.target.source().data("name"), to: event.target.target().data("name") };
             tell("edge", Object.assign({ stamp: stamp }, ends));
           });
+          new ResizeObserver(() => { drawn.resize(); drawn.fit(undefined, 24); }).observe(drawn.container());
           drawn.on("mouseover", "node", () => { drawn.container().style.cursor = "pointer"; });
           drawn.on("mouseout", "node", () => { drawn.container().style.cursor = ""; });
         }, 100);
