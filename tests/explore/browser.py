@@ -54,7 +54,10 @@ class Page:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def texts(self, selector):
-        return self.js("return Array.from(document.querySelectorAll(arguments[0])).map(e => e.innerText)", selector)
+        return self.js(
+            "return Array.from(document.querySelectorAll(arguments[0])).map(e => e.innerText ?? e.textContent)",
+            selector,
+        )
 
     def text(self, selector):
         found = self.texts(selector)

@@ -38,8 +38,6 @@ def _navigation(app: Dash, desk: Desk) -> None:
     @app.callback(
         Output("url", "search"),
         Output("view", "data"),
-        Output("scale", "value"),
-        Output("scale", "disabled"),
         Output("scale-said", "children"),
         Output("head", "children"),
         Output("layer", "disabled"),
@@ -50,32 +48,17 @@ def _navigation(app: Dash, desk: Desk) -> None:
         Output("matches", "children"),
         Input("url", "search"),
         Input("asked", "data"),
-        Input("scale", "value"),
         Input("find", "n_clicks"),
         Input("search", "n_submit"),
         State("search", "value"),
         State("view", "data"),
     )
-    def navigate(query: str, asked: Any, scale: Any, find: Any, submit: Any, text: str | None, now: Any) -> tuple:
+    def navigate(query: str, asked: Any, find: Any, submit: Any, text: str | None, now: Any) -> tuple:
         """One callback for every way to change the view, so that there is one truth: the address."""
-        source = ctx.triggered_id if now is not None else "url"
-        view = View(**now) if now is not None else View()
-        messages: list[str] = []
-        matches: list[Any] = []
-        if source == "url" or source is None:
-            view, messages = from_query(subject, query)
-        elif source == "asked":
-            wanted = {name: value for name, value in (asked or {}).items() if name != "stamp"}
-            view, messages = changed(subject, view, wanted)
-        elif source == "scale":
-            view, messages = changed(subject, view, {"scale": scale})
-        else:
-            view, messages, matches = _find(subject, view, text or "")
+        view, messages, matches = _next_view(subject, now, query, asked, text or "", _triggers())
         return (
             to_query(subject, view),
             asdict(view),
-            view.scale,
-            view.design == AS_TRAINED,
             "as trained" if view.design == AS_TRAINED else f"{view.scale:.3f}",
             options([(str(k + 1), f"{k + 1} of {heads(subject, view)}") for k in range(heads(subject, view))]),
             view.design != AS_TRAINED,
@@ -85,6 +68,29 @@ def _navigation(app: Dash, desk: Desk) -> None:
             [html.P(message) for message in messages],
             matches,
         )
+
+
+def _triggers() -> set[str]:
+    """Every component that asked: Dash may answer two actions that come together in one call."""
+    return {each["prop_id"].split(".")[0] for each in ctx.triggered}
+
+
+def _next_view(
+    subject: Subject, now: Any, query: str | None, asked: Any, text: str, by: set[str]
+) -> tuple[View, list[str], list[Any]]:
+    """The view after what was asked, what to say about it, and nodes to choose from."""
+    messages: list[str] = []
+    if now is None:
+        view, messages = from_query(subject, query)
+    else:
+        view = View(**now)
+        if "url" in by and (query or "") != to_query(subject, view):  # a link, or back and forth in the browser
+            view, messages = from_query(subject, query)
+    if "asked" in by and asked:
+        view, messages = changed(subject, view, {name: value for name, value in asked.items() if name != "stamp"})
+    if by & {"find", "search"}:
+        return _find(subject, view, text)
+    return view, messages, []
 
 
 def _hint(view: View) -> str:
@@ -221,7 +227,8 @@ def _what_if(app: Dash, desk: Desk) -> None:
     ) -> tuple:
         changes, message = from_json(known), ""
         try:
-            changes = _changed(subject, changes, str(ctx.triggered_id), node or "", kind, one or "", other or "")
+            for by in sorted(_triggers()):
+                changes = _changed(subject, changes, by, node or "", kind, one or "", other or "")
             result = _result(subject, imagine, View(**now), changes)
         except ValueError as error:
             message, changes = str(error), from_json(known)

@@ -17,11 +17,12 @@ from walksum.graph import Graph
 from walksum.insight.influence import Walks
 from walksum.kernels import elimination
 from walksum.precision import Precision
-from walksum.solvers import SOLVERS, Direct, Prepared, Solver, choose
+from walksum.solvers import SOLVERS, Direct, GaBP, Prepared, Solver, choose
 
 T = TypeVar("T")
 
 ELIMINATE_EDGES, ELIMINATE_OPERATIONS = 20_000, 1e9  # up to here one factorisation beats iterating for every click
+TOL, MOST_STEPS = 1e-11, 10_000
 HALF = 0.5  # scale at which a design is built: doubling and halving round nothing
 SCALES = {
     "laplacian": "scale",
@@ -54,6 +55,8 @@ class Matrix:
 
 def make_solver(name: str, J: Precision) -> Solver:
     """ "auto" is for many single columns of one J: it factorises where the library's choice might iterate."""
+    if name == "gabp":
+        return GaBP(tol=TOL, max_steps=MOST_STEPS)  # its own tolerance is the paper's, which shows in the fourth digit
     if name != "auto":
         return SOLVERS[name]()
     if J.graph.num_edges <= ELIMINATE_EDGES and elimination.symbolic(J.graph, ELIMINATE_OPERATIONS) is not None:

@@ -14,6 +14,8 @@ from walksum.explore.subject import Subject
 from walksum.explore.view import AS_TRAINED, COUPLINGS, DESIGNS, SCALE, SOLVERS, USUAL, refused_solvers
 from walksum.explore.whatif import kinds
 
+cyto.load_extra_layouts()  # the build that can also write SVG
+
 FIRST_PANEL = "whatif"
 MOST_HUES = 10
 WORDS = {AS_TRAINED: "as trained", USUAL: "the paper's"}
@@ -82,7 +84,7 @@ def _controls(subject: Subject) -> html.Section:
             _field(
                 "scale",
                 ["Scale ", html.Span(id="scale-said")],
-                dcc.Input(id="scale", type="range", min=SCALE[0], max=SCALE[1], step=0.001, debounce=0.15),
+                html.Div(id="scale-place", **{"data-low": SCALE[0], "data-high": SCALE[1]}),
             ),
             html.P(id="hint", className="quiet"),
             _select("solver", "Solver", [(name, name) for name in SOLVERS], refused_solvers(subject)),

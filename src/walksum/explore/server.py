@@ -25,6 +25,7 @@ ADDRESS = "127.0.0.1"
 HOSTS = ("127.0.0.1", "localhost")
 ASSETS = Path(__file__).parent / "assets"
 PREFIXES = ("/_dash-", "/assets/")
+ANY_PATH = "/<path:path>"
 SINGLES = ("/", "/_favicon.ico")
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
@@ -79,7 +80,9 @@ def guard(server: Flask) -> None:
 
 
 def _known(path: str) -> bool:
-    return path in SINGLES or path.startswith(PREFIXES)
+    """Dash answers every other path with its page."""
+    rule = request.url_rule
+    return (path in SINGLES or path.startswith(PREFIXES)) and rule is not None and rule.rule != ANY_PATH
 
 
 def _hostname(url: str) -> str | None:

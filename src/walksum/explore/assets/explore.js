@@ -55,6 +55,24 @@
     else if (data.store) tell(data.store, event.target.value);
   });
 
+  document.addEventListener("input", (event) => {
+    if (event.target.id === "scale") {
+      document.getElementById("scale-said").textContent = Number(event.target.value).toFixed(3);
+    }
+  });
+
+  // Dash has no native range: its own slider has no name that a screen reader could say
+  function slider() {
+    const place = document.getElementById("scale-place");
+    if (place.firstChild) return place.firstChild;
+    const made = document.createElement("input");
+    const settings = { id: "scale", type: "range", min: place.dataset.low, max: place.dataset.high, step: 0.001 };
+    Object.assign(made, settings);
+    made.dataset.control = "scale";
+    place.appendChild(made);
+    return made;
+  }
+
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, select, textarea");
     if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
@@ -84,6 +102,9 @@
       sync: function (view) {
         if (!view) return window.dash_clientside.no_update;
         setTimeout(() => {
+          const scale = slider();
+          scale.value = view.scale;
+          scale.disabled = view.design === "trained";
           document.querySelectorAll("select[data-control]").forEach((each) => {
             each.value = String(view[each.dataset.control]);
           });
