@@ -144,11 +144,17 @@ def check_explorable(run: Run) -> None:
 
 def subject_of_run(run: Run, problem: Problem, title: str) -> Subject:
     """A run and the graph it was trained on (or another with the same columns)."""
-    from walksum.data.parts import split_problem
-
     model = run.model()
     assert isinstance(model, GLT)
-    training = None
-    if problem.data is not None:  # a published graph: its split can be drawn again
-        training = frozenset(split_problem(problem, run.job.split, run.job.seed).train.tolist())
-    return Subject(title, problem, run.encoding.encode(problem.features), run.encoding, model, training)
+    x = run.encoding.encode(problem.features)
+    return Subject(title, problem, x, run.encoding, model, _training_nodes(run, problem))
+
+
+def _training_nodes(run: Run, problem: Problem) -> frozenset[int] | None:
+    """Of the graph the run was trained on, where its split can be drawn again; tables do not tell how they were cut."""
+    from walksum.data.parts import split_problem
+
+    trained = run.metrics["data"]
+    if problem.data is None or (trained["nodes"], trained["edges"]) != (problem.num_nodes, problem.graph.num_edges):
+        return None
+    return frozenset(split_problem(problem, run.job.split, run.job.seed).train.tolist())
