@@ -61,9 +61,13 @@ def settle(page: Page) -> None:
 
 def shoot(page: Page, path: Path, element: str | None = None) -> None:
     settle(page)
+    for place in ("document.documentElement", "document.getElementById('answer')"):
+        page.js(f"{place}.style.scrollbarWidth = 'none'")
     content = page.find(element).screenshot_as_png if element else page.driver.get_screenshot_as_png()
     picture = Image.open(io.BytesIO(content)).convert("RGB")
-    picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.save(path, optimize=True)
+    if path.stat().st_size > LARGEST:
+        picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path} has {path.stat().st_size} bytes; pictures of the docs stay below {LARGEST}")
     print(path, path.stat().st_size)
@@ -84,6 +88,9 @@ def pictures_of(page: Page, name: str, out: Path) -> None:
 
 def panels_of(page: Page, out: Path) -> None:
     dress(page, "light")
+    page.open(f"?node={asked_node(page)}&design=pairwise-normal")
+    shoot(page, out / "explorer-signs.png")
+    resize(page, SIZE[0], 2 * SIZE[1])  # a picture of an element ends where the window does
     page.open(f"?node={asked_node(page)}")
     for name in PANELS:
         page.panel(name)

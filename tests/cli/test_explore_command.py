@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from conftest import QUICK, start
+from conftest import start
 from walksum.data.cache import cache_root
 
 pytest.importorskip("dash_cytoscape")
@@ -130,17 +130,15 @@ def _counted(function, calls):
     return wrapped
 
 
-@pytest.fixture(scope="module")
-def mlp_run(tmp_path_factory, shop, walksum):
-    folder = tmp_path_factory.mktemp("mlp")
-    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = walksum("train", *tables, "--model", "mlp", "--out", "run", *QUICK, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
+def test_a_model_without_J_is_refused(colour_run, tmp_path):
+    import shutil
 
-
-def test_a_model_without_J_is_refused(mlp_run):
-    code, output = invoke(mlp_run)
+    run = tmp_path / "run"
+    shutil.copytree(colour_run[0], run)
+    config = json.loads((run / "config.json").read_text())
+    config["job"]["model"] = "mlp"
+    (run / "config.json").write_text(json.dumps(config))
+    code, output = invoke(run)
     assert code == 2
     assert "holds the model 'mlp', which has no precision matrix J to look at" in output
     assert "--model glt" in output

@@ -78,6 +78,19 @@ def test_a_click_on_a_node_answers_why(page, small):
     assert page.text("#spoken").startswith("Node house-3: label north")
 
 
+def test_a_spinner_turns_while_an_answer_is_made(page):
+    page.open()
+    page.js(
+        "window.seen = []; new MutationObserver(all => all.forEach(each => window.seen.push("
+        "each.target.getAttribute(each.attributeName)))).observe(document.getElementById('answer'), "
+        "{attributes: true, attributeFilter: ['data-dash-is-loading']})"
+    )
+    page.search("house-3")
+    page.shows("house-3")
+    page.wait(lambda: page.js("return window.seen.includes('true')"), "the sign of work")
+    page.wait(lambda: page.find("#answer").get_attribute("data-dash-is-loading") != "true", "its end")
+
+
 def test_a_source_in_the_list_is_the_next_question(page, small):
     page.open("?node=house-3").shows("house-3")
     following = page.sources()[1][0]

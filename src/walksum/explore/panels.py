@@ -69,17 +69,18 @@ def _heatmap(values: np.ndarray, names: list[str], title: str, of: Colours) -> g
         colorscale=diverging(of),
         colorbar={"thickness": 10, "outlinewidth": 0},
         hovertemplate="%{x} and %{y}: %{z:.3f}<extra></extra>",
-        x=[f"node {name}" for name in names],
+        x=[f"node {name}" for name in names],  # words: plotly would take ids that are numbers for positions
         y=[f"node {name}" for name in names],
     )
     figure = go.Figure(trace)
     _plain(figure, of, title, height=430)
-    figure.update_xaxes(constrain="domain", showticklabels=len(names) <= NEAR, showgrid=False, tickfont_size=8)
+    figure.update_xaxes(constrain="domain", showticklabels=False, ticks="", showgrid=False)
     figure.update_yaxes(
         autorange="reversed",
         scaleanchor="x",
         constrain="domain",
         showticklabels=len(names) <= NEAR,
+        ticks="",
         showgrid=False,
         tickfont_size=8,
     )
@@ -132,12 +133,14 @@ def convergence_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     curves = convergence.residual_curves(J, h, solvers=solvers)
     for k, curve in enumerate(curves):
         line = {"color": palette[k % len(palette)], "dash": DASHES[k % len(DASHES)], "width": 2}
-        figure.add_trace(go.Scatter(x=curve.steps, y=_positive(curve.residuals), name=curve.name, line=line))
+        figure.add_trace(
+            go.Scatter(x=curve.steps, y=_positive(curve.residuals), name=curve.name, line=line, mode="lines")
+        )
     _plain(figure, of, f"Residual by iteration, for the influence on node {view.node}")
     figure.update_xaxes(title="iterations", type="log")
     figure.update_yaxes(title="backward error", type="log", exponentformat="power")
-    ended = ", ".join(f"{each.name} {each.steps[-1]}" for each in curves if each.converged)
-    words = f"Reached {TOL:.0e}, by iterations: {ended}." if ended else f"None reached {TOL:.0e} in the steps allowed."
+    ended = "; ".join(f"{each.name}: {each.steps[-1]}" for each in curves if each.converged)
+    words = f"Iterations to {TOL:.0e}: {ended}." if ended else f"None reached {TOL:.0e} in the steps allowed."
     if large:
         words += f" Above {LARGE:,} nodes only the quickest are run, for 40 steps at most."
     return [_says(words), _graph(figure, "convergence curves")]

@@ -29,7 +29,7 @@ ANY_PATH = "/<path:path>"
 SINGLES = ("/", "/_favicon.ico")
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
-    "script-src 'self' 'unsafe-inline' 'unsafe-eval'; connect-src 'self'; frame-ancestors 'none'"
+    "script-src 'self' 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
 )
 
 
