@@ -1,7 +1,7 @@
 """Pictures of the explorer for the docs: ``python scripts/screenshots.py runs/cora runs/digits``.
 
-Each run folder (of a published dataset) gives docs/images/explorer-NAME.png, light, and explorer-NAME-dark.png; the
-first one also its panels. Needs walksum[dev] and Debian's chromium and chromium-driver.
+Each run folder (of a published dataset) gives docs/images/explorer-NAME.png; the first one also explorer-NAME-dark.png
+and its panels. Needs walksum[dev] and Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -79,11 +79,10 @@ def asked_node(page: Page) -> str:
     return subject.name(dict(subject.suggestions).get("least sure, yet right", 0))
 
 
-def pictures_of(page: Page, name: str, out: Path) -> None:
-    for scheme, ending in (("light", ""), ("dark", "-dark")):
-        dress(page, scheme)
-        page.open(f"?node={asked_node(page)}")
-        shoot(page, out / f"explorer-{name}{ending}.png")
+def picture_of(page: Page, scheme: str, path: Path) -> None:
+    dress(page, scheme)
+    page.open(f"?node={asked_node(page)}")
+    shoot(page, path)
 
 
 def panels_of(page: Page, out: Path) -> None:
@@ -114,8 +113,10 @@ def main() -> None:
         for number, folder in enumerate(options.runs):
             page = Page(chromium, Served(folder))
             resize(page, *SIZE)
-            pictures_of(page, page.served.subject.problem.name, options.out)
+            name = page.served.subject.problem.name
+            picture_of(page, "light", options.out / f"explorer-{name}.png")
             if number == 0:
+                picture_of(page, "dark", options.out / f"explorer-{name}-dark.png")
                 panels_of(page, options.out)
     finally:
         chromium.quit()
