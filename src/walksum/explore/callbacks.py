@@ -1,117 +1,33 @@
-"""What happens on the page: actions -> view -> drawing, answer and panels."""
+"""What happens on the page: actions -> view (navigation.py) -> drawing, answer, panels, files."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
 from walksum.explore import export
 from walksum.explore.answer import Desk
-from walksum.explore.answer_panel import answer_panel, node_button, nothing_yet, spoken
+from walksum.explore.answer_panel import answer_panel, nothing_yet, spoken
 from walksum.explore.colours import colours, stylesheet
 from walksum.explore.drawing import draw, draws_whole, paint
 from walksum.explore.matrices import Recent
-from walksum.explore.page import FIRST_PANEL, class_legend, influence_legend, options
+from walksum.explore.navigation import connect_navigation
+from walksum.explore.page import FIRST_PANEL, class_legend, influence_legend
 from walksum.explore.panels import panel
-from walksum.explore.subject import Subject
-from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, to_query
-from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, from_json
-from walksum.explore.whatif_panel import before_and_after
+from walksum.explore.view import View
+from walksum.explore.whatif_page import connect_whatif
 
 KEPT_PANELS = 12
 
 
 def connect(app: Dash, desk: Desk) -> None:
     """Every callback of the page."""
-    _navigation(app, desk)
+    connect_navigation(app, desk)
     _showing(app, desk)
     _panels(app, desk)
-    _what_if(app, desk)
+    connect_whatif(app, desk)
     _saving(app, desk)
-
-
-def _navigation(app: Dash, desk: Desk) -> None:
-    subject = desk.subject
-
-    @app.callback(
-        Output("url", "search"),
-        Output("view", "data"),
-        Output("scale-said", "children"),
-        Output("head", "children"),
-        Output("layer", "disabled"),
-        Output("head", "disabled"),
-        Output("coupling", "disabled"),
-        Output("hint", "children"),
-        Output("message", "children"),
-        Output("matches", "children"),
-        Input("url", "search"),
-        Input("asked", "data"),
-        Input("find", "n_clicks"),
-        Input("search", "n_submit"),
-        State("search", "value"),
-        State("view", "data"),
-    )
-    def navigate(query: str, asked: Any, find: Any, submit: Any, text: str | None, now: Any) -> tuple:
-        """One callback for every way to change the view, so that there is one truth: the address."""
-        view, messages, matches = _next_view(subject, now, query, asked, text or "", _triggers())
-        return (
-            to_query(subject, view),
-            asdict(view),
-            "as trained" if view.design == AS_TRAINED else f"{view.scale:.3f}",
-            options([(str(k + 1), f"{k + 1} of {heads(subject, view)}") for k in range(heads(subject, view))]),
-            view.design != AS_TRAINED,
-            view.design != AS_TRAINED,
-            view.design == AS_TRAINED,
-            _hint(view),
-            [html.P(message) for message in messages],
-            matches,
-        )
-
-
-def _triggers() -> set[str]:
-    """Every component that asked: Dash may answer two actions that come together in one call."""
-    return {each["prop_id"].split(".")[0] for each in ctx.triggered}
-
-
-def _next_view(
-    subject: Subject, now: Any, query: str | None, asked: Any, text: str, by: set[str]
-) -> tuple[View, list[str], list[Any]]:
-    """The view after what was asked, what to say about it, and nodes to choose from."""
-    messages: list[str] = []
-    if now is None:
-        view, messages = from_query(subject, query)
-    else:
-        view = View(**now)
-        if "url" in by and (query or "") != to_query(subject, view):  # a link, or back and forth in the browser
-            view, messages = from_query(subject, query)
-    if "asked" in by and asked:
-        view, messages = changed(subject, view, {name: value for name, value in asked.items() if name != "stamp"})
-    if by & {"find", "search"}:
-        return _find(subject, view, text)
-    return view, messages, []
-
-
-def _hint(view: View) -> str:
-    if view.design == AS_TRAINED:
-        return "The trained model's own J. Choose a design to change sign and scale."
-    return "This design on the same graph, not the J of the trained model."
-
-
-def _find(subject: Subject, view: View, text: str) -> tuple[View, list[str], list[Any]]:
-    if not text.strip():
-        return view, ["Type the id of a node, or a part of it."], []
-    found = subject.search(text)
-    if len(found) == 1:
-        return replace(view, node=subject.name(found[0])), [], []
-    if found:
-        return view, [], [html.P("Which one?", className="quiet"), *[node_button(subject, node) for node in found]]
-    try:
-        subject.node(text)
-    except ValueError as error:
-        return view, [str(error)], []
-    return view, [], []
 
 
 def _showing(app: Dash, desk: Desk) -> None:
@@ -190,68 +106,6 @@ def _panels(app: Dash, desk: Desk) -> None:
         view = View(**now)
         key = (name, view.matrix, view.node, view.solver, scheme)
         return made.get(key, lambda: panel(desk, name, view, scheme)), False, True, f"tab-{name}"
-
-
-def _what_if(app: Dash, desk: Desk) -> None:
-    subject, imagine = desk.subject, WhatIf(desk.subject)
-
-    @app.callback(Output("if-node", "value"), Input("view", "data"), prevent_initial_call=True)
-    def name_node(now: Any) -> str:
-        return now["node"] or ""
-
-    @app.callback(
-        Output("if-from", "value"), Output("if-to", "value"), Input("edge", "data"), prevent_initial_call=True
-    )
-    def name_edge(edge: Any) -> tuple[str, str]:
-        return edge["from"], edge["to"]
-
-    @app.callback(
-        Output("changes", "data"),
-        Output("if-message", "children"),
-        Output("if-result", "children"),
-        Output("if-clear", "hidden"),
-        Input("if-features", "n_clicks"),
-        Input("if-drop", "n_clicks"),
-        Input("if-flip", "n_clicks"),
-        Input("if-clear", "n_clicks"),
-        Input("view", "data"),
-        State("if-node", "value"),
-        State("kind", "data"),
-        State("if-from", "value"),
-        State("if-to", "value"),
-        State("changes", "data"),
-        prevent_initial_call=True,
-    )
-    def change(
-        a: Any, b: Any, c: Any, d: Any, now: Any, node: Any, kind: Any, one: Any, other: Any, known: Any
-    ) -> tuple:
-        changes, message = from_json(known), ""
-        try:
-            for by in sorted(_triggers()):
-                changes = _changed(subject, changes, by, node or "", kind, one or "", other or "")
-            result = _result(subject, imagine, View(**now), changes)
-        except ValueError as error:
-            message, changes = str(error), from_json(known)
-            result = no_update
-        return changes.to_json(), message, result, not changes
-
-
-def _changed(subject: Subject, changes: Changes, by: str, node: str, kind: str, one: str, other: str) -> Changes:
-    if by == "if-clear":
-        return Changes()
-    if by == "if-features":
-        return changes.with_features(subject, node, kind)
-    if by in ("if-drop", "if-flip"):
-        return changes.with_edge(subject, one, other, DROP if by == "if-drop" else FLIP)
-    return changes
-
-
-def _result(subject: Subject, imagine: WhatIf, view: View, changes: Changes) -> list[Any]:
-    if not changes:
-        return [html.P("Nothing is changed yet.", className="quiet")]
-    if view.node is None:
-        return [html.P("Choose a node to see its prediction move.", className="quiet")]
-    return before_and_after(subject, subject.node(view.node), changes, imagine.output(changes))
 
 
 def _saving(app: Dash, desk: Desk) -> None:

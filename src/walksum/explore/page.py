@@ -1,4 +1,4 @@
-"""The page: controls, drawing, answer, panels. Native elements with labels, so that keyboards and readers work."""
+"""The page: controls, drawing, answer, panels."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import dash_cytoscape as cyto
 from dash import dcc, html
 
 from walksum.explore.colours import colours, stylesheet
+from walksum.explore.controls import controls
 from walksum.explore.drawing import HUES, draws_whole
 from walksum.explore.panels import PANELS
 from walksum.explore.subject import Subject
-from walksum.explore.view import AS_TRAINED, COUPLINGS, DESIGNS, SCALE, SOLVERS, USUAL, refused_solvers
 from walksum.explore.whatif import kinds
+from walksum.explore.whatif_page import whatif_form
 
 cyto.load_extra_layouts()  # the build that can also write SVG
 
 FIRST_PANEL = "whatif"
 MOST_HUES = 10
-WORDS = {AS_TRAINED: "as trained", USUAL: "the paper's"}
 
 
 def page(subject: Subject) -> html.Div:
@@ -33,7 +33,7 @@ def page(subject: Subject) -> html.Div:
             html.Div(id="message", role="alert"),
             html.Main(
                 [
-                    _controls(subject),
+                    controls(subject),
                     _drawing(subject),
                     html.Section(id="answer", tabIndex=-1, **{"aria-label": "Answer"}),
                 ],
@@ -59,66 +59,6 @@ def _header(subject: Subject) -> html.Header:
 def _model(subject: Subject) -> str:
     config = subject.model.config
     return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
-
-
-def _controls(subject: Subject) -> html.Section:
-    layers = [(str(k + 1), f"{k + 1} of {len(subject.precisions)}") for k in range(len(subject.precisions))]
-    return html.Section(
-        [
-            _field(
-                "search",
-                "Find a node",
-                html.Div(
-                    [
-                        dcc.Input(id="search", type="text", placeholder="id", autoComplete="off", spellCheck="false"),
-                        html.Button("Find", id="find", type="button"),
-                    ],
-                    className="row",
-                ),
-            ),
-            html.Div(id="matches", **{"aria-live": "polite"}),
-            html.H2("Precision matrix J"),
-            _select("design", "Design", [(name, WORDS.get(name, name)) for name in DESIGNS]),
-            html.Div([_select("layer", "Layer", layers), _select("head", "Head", [("1", "1 of 1")])], className="pair"),
-            _select("coupling", "Coupling sign", [(name, WORDS.get(name, name)) for name in COUPLINGS]),
-            _field(
-                "scale",
-                ["Scale ", html.Span(id="scale-said")],
-                html.Div(id="scale-place", **{"data-low": SCALE[0], "data-high": SCALE[1]}),
-            ),
-            html.P(id="hint", className="quiet"),
-            _select("solver", "Solver", [(name, name) for name in SOLVERS], refused_solvers(subject)),
-            html.H2("Save"),
-            html.Div(
-                [
-                    html.Button("PNG picture", id="save-png", type="button"),
-                    html.Button("SVG picture", id="save-svg", type="button"),
-                    html.Button("CSV data", id="save-csv", type="button"),
-                    html.Button("JSON data", id="save-json", type="button"),
-                ],
-                className="buttons",
-            ),
-            html.P("The address of this page is a link to this view.", className="quiet"),
-        ],
-        id="controls",
-        **{"aria-label": "Controls"},
-    )
-
-
-def _field(name: str, words: Any, control: Any) -> html.Div:
-    return html.Div([html.Label(words, htmlFor=name), control], className="field")
-
-
-def options(pairs: list[tuple[str, str]], refused: dict[str, str] | None = None) -> list[html.Option]:
-    refused = refused or {}
-    return [
-        html.Option(words, value=value, disabled=value in refused, title=refused.get(value)) for value, words in pairs
-    ]
-
-
-def _select(name: str, words: str, pairs: list[tuple[str, str]], refused: dict[str, str] | None = None) -> html.Div:
-    """A native select; assets/explore.js sends its changes and sets it from the view."""
-    return _field(name, words, html.Select(options(pairs, refused), id=name, **{"data-control": name}))
 
 
 def _drawing(subject: Subject) -> html.Section:
@@ -216,63 +156,8 @@ def _panels(subject: Subject) -> html.Section:
                 className="tabs",
                 **{"aria-label": "Panels"},
             ),
-            _whatif(subject),
+            whatif_form(subject),
             html.Div(id="panel-body", role="tabpanel", hidden=True),
         ],
         className="panels",
-    )
-
-
-def _whatif(subject: Subject) -> html.Div:
-    classes = [(name, f"mean of {name}") for name in kinds(subject)]
-    return html.Div(
-        [
-            html.P(
-                "Change something and see the model's prediction of the chosen node move. The changes add up until "
-                "they are cleared; nothing is written.",
-                className="explains",
-            ),
-            html.Div(
-                [
-                    html.Fieldset(
-                        [
-                            html.Legend("Features of a node"),
-                            _field("if-node", "Node", dcc.Input(id="if-node", type="text", autoComplete="off")),
-                            _field(
-                                "if-class",
-                                "become the",
-                                html.Select(options(classes), id="if-class", **{"data-store": "kind"}),
-                            ),
-                            html.Button("Change features", id="if-features", type="button"),
-                        ]
-                    ),
-                    html.Fieldset(
-                        [
-                            html.Legend("An edge (click one in the drawing)"),
-                            _field("if-from", "From node", dcc.Input(id="if-from", type="text", autoComplete="off")),
-                            _field("if-to", "to node", dcc.Input(id="if-to", type="text", autoComplete="off")),
-                            html.Div(
-                                [
-                                    html.Button("Drop the edge", id="if-drop", type="button"),
-                                    html.Button("Flip its sign", id="if-flip", type="button"),
-                                ],
-                                className="row",
-                            ),
-                        ]
-                    ),
-                    html.Div(
-                        [
-                            html.Div(id="if-message", role="alert"),
-                            html.Div(id="if-result", **{"aria-live": "polite"}),
-                            html.Button("Clear all changes", id="if-clear", type="button", hidden=True),
-                        ],
-                        className="result",
-                    ),
-                ],
-                className="whatif-columns",
-            ),
-        ],
-        id="whatif",
-        role="tabpanel",
-        **{"aria-labelledby": "tab-whatif"},
     )

@@ -15,11 +15,11 @@ from walksum.explore.colours import Colours, colours, diverging
 from walksum.explore.view import View
 from walksum.insight import convergence, correlation, spectrum
 
-NEAR = 60  # nodes of the correlation matrix around the selection
+NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection
 SAMPLED = 400  # nodes up to which the matrix of a whole graph is shown; of more, so many are sampled
 SAMPLE_NODES = 20_000  # beyond, even a sample takes too long
 WHOLE_SPECTRUM, BALL = 3_000, 1_000
-TOL, MOST_STEPS = 1e-10, 400
+TOL, MOST_STEPS, FEW_STEPS = 1e-10, 400, 15
 LARGE = 20_000  # nodes from which only the quickest solvers are compared, over few steps
 CONFIG = {
     "displaylogo": False,
@@ -33,12 +33,15 @@ def correlation_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     matrix, graph = desk.matrix(view), desk.subject.graph
     figures, notes = [], []
     if answer is not None:
-        nodes = torch.from_numpy(answer.influence.ranked(min(NEAR, graph.num_nodes)).copy())
+        count = min(NEAR if graph.num_nodes <= LARGE else NEAR_IN_LARGE, graph.num_nodes)
+        nodes = torch.from_numpy(answer.influence.ranked(count).copy())
         near = correlation.correlation(matrix.J, nodes)[0].numpy()
         names = [desk.subject.name(node) for node in nodes.tolist()]
         figures.append(_heatmap(near, names, f"Around node {view.node}, by influence", of))
-        if graph.num_nodes > NEAR:
-            notes.append(f"Left: the {NEAR} strongest sources of node {view.node}; the other nodes are averaged over.")
+        if graph.num_nodes > count:
+            notes.append(
+                f"First: the {count} strongest sources of node {view.node}; the other nodes are averaged over."
+            )
     if graph.num_nodes <= SAMPLE_NODES:
         whole = correlation.ordered(matrix.J, most=SAMPLED)
         names = [desk.subject.name(node) for node in whole.nodes.tolist()]
@@ -125,9 +128,9 @@ def convergence_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     h = torch.zeros(1, J.num_nodes, 1, dtype=J.dtype)
     h[0, answer.node] = 1
     large = J.num_nodes > LARGE
-    solvers = convergence.standard_solvers(TOL, 40 if large else MOST_STEPS)
+    solvers = convergence.standard_solvers(TOL, FEW_STEPS if large else MOST_STEPS)
     if large:
-        solvers = {name: solvers[name] for name in ("CG, Jacobi", "CG, DIC", "Chebyshev")}
+        solvers = {name: solvers[name] for name in ("CG, DIC", "Chebyshev")}
     figure = go.Figure()
     palette = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f")
     curves = convergence.residual_curves(J, h, solvers=solvers)
@@ -142,7 +145,7 @@ def convergence_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     ended = "; ".join(f"{each.name}: {each.steps[-1]}" for each in curves if each.converged)
     words = f"Iterations to {TOL:.0e}: {ended}." if ended else f"None reached {TOL:.0e} in the steps allowed."
     if large:
-        words += f" Above {LARGE:,} nodes only the quickest are run, for 40 steps at most."
+        words += f" Above {LARGE:,} nodes only the quickest are run, for {FEW_STEPS} steps at most."
     return [_says(words), _graph(figure, "convergence curves")]
 
 
