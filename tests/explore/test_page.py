@@ -371,6 +371,20 @@ def test_a_large_graph_shows_the_surroundings_of_the_chosen_node(driver, served_
     page.shows(following)
 
 
+def test_an_error_nobody_foresaw_is_said_on_the_page(page, monkeypatch, capfd):
+    def fail(*args):
+        raise RuntimeError("the moon is full")
+
+    page.open()
+    with monkeypatch.context() as patch:
+        patch.setattr("walksum.explore.callbacks.shown_view", fail)
+        page.search("house-3")
+        page.wait(lambda: "RuntimeError: the moon is full" in page.text("#message"), "the message")
+    page.search("house-4")
+    page.shows("house-4")
+    assert "the moon is full" in capfd.readouterr().err
+
+
 def test_nothing_is_complained_about_in_the_console(page):
     page.open(LINK).shows("house-9")
     severe = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+import traceback
 import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from dash import Dash
+from dash import Dash, html, set_props
 from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
@@ -42,6 +43,7 @@ def make_app(subject: Subject) -> Dash:
         title=f"{subject.title} · walksum explore",
         update_title="",
         compress=False,
+        on_error=_say_failure,
     )
     desk = Desk(subject)
     warm(desk)
@@ -50,6 +52,13 @@ def make_app(subject: Subject) -> Dash:
     app.enable_dev_tools(debug=False)
     guard(app.server)
     return app
+
+
+def _say_failure(error: Exception) -> None:
+    """What nobody foresaw: a word on the page, the stack trace in the terminal."""
+    traceback.print_exception(error)
+    words = f"That did not work: {type(error).__name__}: {error}. The terminal shows where."
+    set_props("message", {"children": [html.P(words)]})
 
 
 def warm(desk: Desk) -> None:
