@@ -69,6 +69,16 @@ def test_the_edges_of_the_strongest_paths_are_marked(small):
     assert marked
 
 
+def test_of_a_dense_graph_some_edges_are_drawn_and_all_on_paths(small, monkeypatch):
+    monkeypatch.setattr(drawing, "MOST_EDGES", 10)
+    answer = Desk(small).answer(View("house-4", 2))
+    found = drawing.draw(small, answer)
+    drawn = {each["id"] for each in parts(found.elements)[1]}
+    assert set(drawing.paint(small, answer)["paths"]) <= drawn
+    assert 10 <= len(drawn) <= 10 + len(drawing.path_edges(answer))
+    assert found.note.startswith(f"10 of {small.graph.num_edges} edges are drawn")
+
+
 def test_layouts_are_finite_spread_and_the_same_twice(small):
     place = whole_layout(small.graph)
     again = whole_layout(ws.Graph(small.graph.edges, 60))

@@ -371,6 +371,20 @@ def test_a_large_graph_shows_the_surroundings_of_the_chosen_node(driver, served_
     page.shows(following)
 
 
+def test_of_a_dense_graph_the_edges_of_the_paths_are_added(page, small, monkeypatch):
+    from walksum.explore import drawing
+    from walksum.explore.answer import Desk
+    from walksum.explore.view import View
+
+    monkeypatch.setattr(drawing, "MOST_EDGES", 10)
+    page.open()
+    page.wait(lambda: page.cy("return cy.edges().length") == 10, "few edges")
+    page.search("house-4")
+    page.shows("house-4")
+    expected = sorted(drawing.paint(small, Desk(small).answer(View("house-4", 2)))["paths"])
+    page.wait(lambda: page.cy("return cy.edges('.path').map(e => e.id()).sort()") == expected, "the paths")
+
+
 def test_an_error_nobody_foresaw_is_said_on_the_page(page, monkeypatch, capfd):
     def fail(*args):
         raise RuntimeError("the moon is full")

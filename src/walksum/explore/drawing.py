@@ -13,7 +13,7 @@ from walksum.explore.subject import Subject
 
 WHOLE_NODES = 2_000  # graphs up to this size are drawn whole
 AROUND_NODES = 150
-MOST_EDGES, MOST_AROUND = 12_000, 700
+MOST_EDGES, MOST_AROUND = 6_000, 700  # a canvas of more takes seconds to repaint without a GPU
 DECADES = 3.0  # of influence between full colour and none
 SIDE, AROUND_SIDE = 1600.0, 900.0  # of the drawing's square, in its own units
 LABELLED = 26  # of the nodes around one, so many carry their id
@@ -56,8 +56,11 @@ def _whole(subject: Subject, answer: Answer | None) -> Drawing:
     edges = subject.graph.edges.numpy()
     note = ""
     if edges.shape[1] > MOST_EDGES:
-        kept = np.sort(np.random.default_rng(0).permutation(edges.shape[1])[:MOST_EDGES])
-        note = f"{MOST_EDGES:,} of {edges.shape[1]:,} edges are drawn, chosen at random; all of them count."
+        kept = np.zeros(edges.shape[1], dtype=bool)
+        kept[np.random.default_rng(0).permutation(edges.shape[1])[:MOST_EDGES]] = True
+        onpath = path_edges(answer)
+        kept |= np.array([f"{a}|{b}" in onpath for a, b in edges.T.tolist()])
+        note = f"{MOST_EDGES:,} of {edges.shape[1]:,} edges are drawn, chosen at random, and those on a strongest path."
         edges = edges[:, kept]
     nodes = np.arange(subject.num_nodes)
     elements = _elements(subject, answer, nodes, edges, whole_layout(subject.graph) * SIDE)

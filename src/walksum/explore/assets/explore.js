@@ -33,6 +33,14 @@
     tell("panel", tab.dataset.panel);
   }
 
+  // an edge by its id, "e3|17": of a dense graph not all are drawn, those on a path always are
+  function pathEdge(drawn, id) {
+    const found = drawn.getElementById(id);
+    if (found.length) return found;
+    const ends = id.slice(1).split("|");
+    return drawn.add({ group: "edges", data: { id: id, source: "n" + ends[0], target: "n" + ends[1] } });
+  }
+
   function zoom(how) {
     const drawn = cy();
     if (!drawn) return;
@@ -142,7 +150,7 @@
           paint.tones.forEach((tone, k) => drawn.getElementById("n" + k).data("tone", tone));
           drawn.nodes().addClass("toned");
           drawn.getElementById(paint.asked).data("caption", paint.caption).addClass("asked");
-          paint.paths.forEach((edge) => drawn.getElementById(edge).addClass("path"));
+          paint.paths.forEach((edge) => pathEdge(drawn, edge).addClass("path"));
         }), 100);
         stamp += 1;
         return String(stamp);
