@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from conftest import start
+from conftest import ENVIRONMENT, start
 from walksum.data.cache import cache_root
 
 pytest.importorskip("dash_cytoscape")
@@ -208,8 +208,6 @@ def test_without_the_extra_it_names_it(monkeypatch):
 
 def test_the_library_and_the_command_do_without_dash(tmp_path):
     import subprocess
-
-    from conftest import ENVIRONMENT
 
     program = (
         "import sys; sys.modules['dash'] = sys.modules['dash_cytoscape'] = sys.modules['plotly'] = None\n"

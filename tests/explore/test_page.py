@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 import torch
+from village import ODD
 
 import walksum as ws
-from conftest import ODD
 from walksum.explore.answer_panel import percent
 from walksum.explore.export import COLUMNS
 from walksum.job import predict

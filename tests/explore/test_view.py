@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
+from village import ODD, subject_of, village
 
 import walksum as ws
-from conftest import ODD, subject_of, village
 from walksum.explore.answer import Desk
 from walksum.explore.export import as_csv, as_json, file_name
 from walksum.explore.matrices import Recent, precision_of

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from village import subject_of, village
 
 import walksum as ws
-from conftest import subject_of, village
 from walksum.explore.whatif import ALL, DROP, FLIP, Changes, WhatIf, describe, from_json
 
 
