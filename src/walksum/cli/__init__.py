@@ -1,10 +1,10 @@
-"""The command: walksum train | predict | info | figures | datasets | report | solve | doctor | bench. One a file."""
+"""The command, one a file: train, predict, info, figures, explore, datasets, bench, report, solve, doctor."""
 
 from __future__ import annotations
 
 import typer
 
-from walksum.cli import bench, bench_table2, datasets, doctor, figures, info, predict, report, solve, train
+from walksum.cli import bench, bench_table2, datasets, doctor, explore, figures, info, predict, report, solve, train
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -18,6 +18,7 @@ app.command()(train.train)
 app.command()(predict.predict)
 app.command()(info.info)
 app.command()(figures.figures)
+app.command()(explore.explore)
 app.command()(datasets.datasets)
 app.command()(report.report)
 app.command()(solve.solve)

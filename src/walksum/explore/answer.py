@@ -1,0 +1,73 @@
+"""Answer: why a node got its label, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from walksum.explore.matrices import Matrix, Recent, precision_of
+from walksum.explore.subject import UNKNOWN, Subject
+from walksum.explore.view import View
+from walksum.insight.influence import Influence, Path, influence, longest_only
+
+LISTED = 20  # sources
+PATHS, PATH_SOURCES = 6, 24
+KEPT_MATRICES, KEPT_ANSWERS = 6, 32
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a click on a node shows.
+
+    Attributes:
+        influence: of every node on this one.
+        listed: the strongest sources, itself included.
+        paths: the strongest paths of the strongest sources.
+        by_label: share of each label among the sources, falling.
+    """
+
+    view: View
+    node: int
+    influence: Influence
+    listed: np.ndarray
+    paths: list[Path]
+    by_label: list[tuple[str, float]]
+
+
+class Desk:
+    """A subject with the matrices and answers that were made for it."""
+
+    def __init__(self, subject: Subject):
+        self.subject = subject
+        self._matrices, self._answers = Recent(KEPT_MATRICES), Recent(KEPT_ANSWERS)
+
+    def matrix(self, view: View) -> Matrix:
+        return self._matrices.get(view.matrix, lambda: Matrix(precision_of(self.subject, view)))
+
+    def answer(self, view: View) -> Answer | None:
+        """None without a node."""
+        if view.node is None:
+            return None
+        return self._answers.get((view.matrix, view.solver, view.node), lambda: self._answer(view))
+
+    def _answer(self, view: View) -> Answer:
+        assert view.node is not None
+        node, matrix = self.subject.node(view.node), self.matrix(view)
+        found = influence(matrix.J, node, matrix.prepared(view.solver))
+        paths = matrix.walks.strongest(node, found.ranked(PATH_SOURCES).tolist())
+        return Answer(
+            view, node, found, found.ranked(LISTED), longest_only(paths)[:PATHS], by_label(self.subject, found)
+        )
+
+
+def by_label(subject: Subject, found: Influence) -> list[tuple[str, float]]:
+    """How much of the influence comes from the nodes of each label; nothing for numbers."""
+    if subject.problem.regression:
+        return []
+    y = subject.problem.y.numpy()
+    totals = np.bincount(y + 1, weights=found.share, minlength=len(subject.problem.classes) + 1)
+    names = [UNKNOWN, *subject.problem.classes]
+    return sorted(
+        ((name, float(total)) for name, total in zip(names, totals, strict=True) if total > 0), key=lambda s: -s[1]
+    )

@@ -1,0 +1,197 @@
+"""The answer in words, lists and bars: what the page shows beside the drawing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from walksum.explore.answer import Answer
+from walksum.explore.subject import UNKNOWN, Subject
+
+MOST_HOPS = 8  # rows of the table by distance; what comes from further is added up
+MOST_LABELS = 6
+MOST_CLASSES = 4  # probabilities shown
+FAINT = 5e-4  # a share below this is told as "< 0.1 %"
+
+
+def percent(share: float) -> str:
+    return "< 0.1 %" if 0 < share < FAINT else f"{100 * share:.1f} %"
+
+
+def node_button(subject: Subject, node: int, words: str | None = None) -> html.Button:
+    """A node one can go to: assets/explore.js sends its id."""
+    name = subject.name(node)
+    return html.Button(
+        words or name, className="node", **{"data-node": name, "aria-label": f"Show node {name}", "type": "button"}
+    )
+
+
+def bar(share: float, kind: str = "") -> html.Td:
+    return html.Td(
+        html.Div(className=f"bar {kind}", style={"width": f"{max(0.0, min(1.0, share)) * 100:.1f}%"}),
+        className="bars",
+        **{"aria-hidden": "true"},
+    )
+
+
+def nothing_yet(subject: Subject) -> list[Any]:
+    """The empty state: what to do, and where to start."""
+    rows = [html.Li([node_button(subject, node), f" {why}"]) for why, node in subject.suggestions]
+    return [
+        html.H2("Choose a node"),
+        html.P("Click one in the drawing, search for its id, or begin with one of these:"),
+        html.Ul(rows, className="suggestions"),
+    ]
+
+
+def answer_panel(subject: Subject, answer: Answer) -> list[Any]:
+    return [
+        _head(subject, answer),
+        _sources(subject, answer),
+        html.Section(
+            [
+                _bars("By distance", "hops", "distance", _by_hop(answer)),
+                _bars("By label", "labels", "label", answer.by_label[:MOST_LABELS]) if answer.by_label else None,
+            ],
+            className="pair",
+        ),
+        _paths(subject, answer),
+    ]
+
+
+def spoken(subject: Subject, answer: Answer) -> str:
+    """For a screen reader, when the answer changes."""
+    node, sure = answer.node, subject.probability(answer.node)
+    others = [each for each in answer.listed.tolist() if each != node]
+    words = f"Node {subject.name(node)}: label {_said(subject.label(node))}, predicted {subject.predicted(node)}"
+    words += "" if sure is None else f" with probability {percent(sure)}"
+    if others:
+        first = others[0]
+        words += f". Strongest source: node {subject.name(first)}, influence {answer.influence.value[first]:+.3g}"
+    return words + "."
+
+
+def _said(label: str) -> str:
+    return "unknown" if label == UNKNOWN else label
+
+
+def _head(subject: Subject, answer: Answer) -> html.Section:
+    node, variance = answer.node, answer.influence.variance
+    label, predicted = subject.label(node), subject.predicted(node)
+    verdict = "" if label == UNKNOWN or subject.problem.regression else "right" if label == predicted else "wrong"
+    tags = [html.Span("training node", className="tag")] if subject.is_training(node) else []
+    tags += [html.Span(verdict, className=f"tag {verdict}")] if verdict else []
+    sure = subject.probability(node)
+    facts = [
+        ("Label", _said(label), "label"),
+        ("Prediction", predicted, "predicted"),
+        *([] if sure is None else [("Probability", percent(sure), "probability")]),
+        ("Variance", f"{variance:.4g}", "variance"),
+        ("Confidence", f"{1 / variance:.4g}" if variance else UNKNOWN, "confidence"),
+    ]
+    titles = {
+        "Variance": "(J⁻¹)ᵢᵢ: how uncertain the node's mean is before its neighbours' features are known",
+        "Confidence": "1 / variance, as in predictions.csv",
+    }
+    return html.Section(
+        [
+            html.H2([f"Node {subject.name(node)}", *tags]),
+            html.Dl(
+                [
+                    html.Div([html.Dt(name, title=titles.get(name)), html.Dd(value, id=f"fact-{key}")])
+                    for name, value, key in facts
+                ],
+                className="facts",
+            ),
+            *_others(subject, node),
+            _solved(answer),
+        ]
+    )
+
+
+def _others(subject: Subject, node: int) -> list[Any]:
+    """The classes it was between."""
+    if subject.problem.regression or len(subject.problem.classes) < 2:
+        return []
+    row = subject.output[node]
+    best = row.argsort(descending=True)[:MOST_CLASSES].tolist()
+    said = ", ".join(f"{subject.problem.classes[k]}: {percent(float(row[k]))}" for k in best[1:])
+    return [html.P(f"Other classes: {said}", className="quiet")]
+
+
+def _solved(answer: Answer) -> html.P:
+    solution = answer.influence.solution
+    words = f"{solution.solver}: {solution.steps} steps, residual {solution.residual:.0e}"
+    if solution.converged:
+        return html.P(words, className="quiet", id="solved")
+    return html.P(f"{solution.solver} {solution.status.value} ({words})", className="warning", id="solved")
+
+
+def _by_hop(answer: Answer) -> list[tuple[str, float]]:
+    shares = answer.influence.share_by_hop().tolist()
+    rows = [("itself" if k == 0 else f"{k} hop{'s' * (k > 1)}", share) for k, share in enumerate(shares[:MOST_HOPS])]
+    rest = sum(shares[MOST_HOPS:])
+    return rows + ([("further", rest)] if rest > 0 else [])
+
+
+def _bars(title: str, key: str, first: str, rows: list[tuple[str, float]]) -> html.Table:
+    most = max((share for _, share in rows), default=1.0) or 1.0
+    body = [html.Tr([html.Th(name, scope="row"), bar(share / most), html.Td(percent(share))]) for name, share in rows]
+    heads = html.Tr([html.Th(first), html.Th("", **{"aria-hidden": "true"}), html.Th("share")], className="unseen")
+    return html.Table(
+        [html.Caption(title), html.Thead(heads), html.Tbody(body)], id=f"by-{key}", className="bars-table"
+    )
+
+
+def _sources(subject: Subject, answer: Answer) -> html.Section:
+    found = answer.influence
+    most = max(float(found.share[answer.listed].max(initial=0.0)), 1e-300)
+    body = []
+    for node in answer.listed.tolist():
+        value, hops = float(found.value[node]), int(found.hops[node])
+        words = "itself" if node == answer.node else None
+        body.append(
+            html.Tr(
+                [
+                    html.Td(node_button(subject, node, words)),
+                    html.Td(_said(subject.label(node)), className="word"),
+                    html.Td(str(hops) if hops >= 0 else "none"),
+                    html.Td(f"{value:+.4g}", className="negative" if value < 0 else "positive"),
+                    html.Td(percent(float(found.share[node]))),
+                    bar(float(found.share[node]) / most, "negative" if value < 0 else "positive"),
+                ],
+                **{"data-source": subject.name(node)},
+            )
+        )
+    names = ("node", "label", "hops", "influence", "share")
+    heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
+    table = html.Table([html.Caption("Strongest sources"), html.Thead(html.Tr(heads)), html.Tbody(body)], id="sources")
+    note = f"The {len(body)} strongest of {subject.num_nodes:,} nodes; the saved data hold all."
+    return html.Section([html.Div(table, className="scroll"), html.P(note, className="quiet")])
+
+
+def _paths(subject: Subject, answer: Answer) -> html.Section:
+    if not answer.paths:
+        return html.Section([html.H3("Strongest paths"), html.P("No edge leads to this node.", className="quiet")])
+    items = []
+    for path in answer.paths:
+        steps: list[Any] = []
+        for node in path.nodes:
+            steps += [html.Span("→", className="arrow", **{"aria-label": "to"})] if steps else []
+            steps.append(node_button(subject, node))
+        total = float(answer.influence.value[path.source])
+        part = path.weight / total if total else 0.0
+        steps.append(
+            html.Span(
+                f"{path.weight:+.3g}", className="weight", title=f"{100 * part:.0f} % of what its source adds in all"
+            )
+        )
+        items.append(html.Li(steps))
+    return html.Section(
+        [
+            html.H3("Strongest paths"),
+            html.Ol(items, id="paths", className="paths"),
+            html.P("What this one walk adds; all walks together make the influence.", className="quiet"),
+        ]
+    )

@@ -1,0 +1,155 @@
+"""The drawing of the graph: which nodes and edges are shown, where, and how strongly they are coloured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from walksum.explore.answer import Answer
+from walksum.explore.layout import around_layout, whole_layout
+from walksum.explore.subject import Subject
+
+WHOLE_NODES = 2_000  # graphs up to this size are drawn whole
+AROUND_NODES = 150
+MOST_EDGES, MOST_AROUND = 6_000, 700  # a canvas of more takes seconds to repaint without a GPU
+DECADES = 3.0  # of influence between full colour and none
+SIDE, AROUND_SIDE = 1600.0, 900.0  # of the drawing's square, in its own units
+LABELLED = 26  # of the nodes around one, so many carry their id
+
+Element = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Elements for cytoscape, and in words what is left out."""
+
+    elements: list[Element]
+    note: str
+
+
+def draws_whole(subject: Subject) -> bool:
+    return subject.num_nodes <= WHOLE_NODES
+
+
+def tones(answer: Answer) -> np.ndarray:
+    """Colour strength in [-1, 1] with the sign of the influence: 1 at the strongest other node, 0 from 1/1000 of it."""
+    value = answer.influence.value
+    size = np.abs(value)
+    others = np.delete(size, answer.node)
+    top = float(others.max(initial=0.0))
+    if top == 0:
+        return np.zeros_like(value)
+    with np.errstate(divide="ignore"):
+        strength = 1 + np.log10(size / top) / DECADES
+    return np.sign(value) * np.clip(strength, 0, 1)
+
+
+def draw(subject: Subject, answer: Answer | None) -> Drawing:
+    if draws_whole(subject):
+        return _whole(subject, answer)
+    return Drawing([], "") if answer is None else _around(subject, answer)
+
+
+def _whole(subject: Subject, answer: Answer | None) -> Drawing:
+    edges = subject.graph.edges.numpy()
+    note = ""
+    if edges.shape[1] > MOST_EDGES:
+        kept = np.zeros(edges.shape[1], dtype=bool)
+        kept[np.random.default_rng(0).permutation(edges.shape[1])[:MOST_EDGES]] = True
+        onpath = path_edges(answer)
+        kept |= np.array([f"{a}|{b}" in onpath for a, b in edges.T.tolist()])
+        note = f"{MOST_EDGES:,} of {edges.shape[1]:,} edges are drawn, chosen at random, and those on a strongest path."
+        edges = edges[:, kept]
+    nodes = np.arange(subject.num_nodes)
+    elements = _elements(subject, answer, nodes, edges, whole_layout(subject.graph) * SIDE)
+    return Drawing(elements, note)
+
+
+def _around(subject: Subject, answer: Answer) -> Drawing:
+    nodes = answer.influence.ranked(AROUND_NODES)
+    nodes = np.concatenate([[answer.node], nodes[nodes != answer.node]])[:AROUND_NODES]
+    nodes = nodes[np.abs(answer.influence.value[nodes]) > 0]
+    edges, among = edges_among(subject, nodes)
+    note = f"The {len(nodes)} nodes with the strongest influence are drawn, of {subject.num_nodes:,}"
+    note += f"; {edges.shape[1]:,} of the {among:,} edges among them." if edges.shape[1] < among else "."
+    place = np.full(subject.num_nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    position = around_layout(place[edges], answer.influence.hops[nodes]) * AROUND_SIDE
+    return Drawing(_elements(subject, answer, nodes, edges, position), note)
+
+
+def edges_among(subject: Subject, nodes: np.ndarray) -> tuple[np.ndarray, int]:
+    """Edges between these nodes, and how many there are; of too many, those whose ends rank first."""
+    rank = np.full(subject.num_nodes, -1)
+    rank[nodes] = np.arange(len(nodes))
+    i, j = subject.graph.edges.numpy()
+    found = np.flatnonzero((rank[i] >= 0) & (rank[j] >= 0))
+    if len(found) > MOST_AROUND:
+        both = rank[i[found]] + rank[j[found]]
+        both[(rank[i[found]] == 0) | (rank[j[found]] == 0)] = -1  # the asked node keeps all of its own
+        kept = found[np.argsort(both, kind="stable")[:MOST_AROUND]]
+    else:
+        kept = found
+    return np.stack([i[kept], j[kept]]), len(found)
+
+
+def _elements(
+    subject: Subject, answer: Answer | None, nodes: np.ndarray, edges: np.ndarray, position: np.ndarray
+) -> list[Element]:
+    tone = None if answer is None else tones(answer)
+    named = set(nodes.tolist()) if len(nodes) <= LABELLED else set(nodes[:LABELLED].tolist())
+    around = not draws_whole(subject)
+    drawn = []
+    for node, (x, y) in zip(nodes.tolist(), position.tolist(), strict=True):
+        data: dict[str, Any] = {"id": f"n{node}", "name": subject.name(node), "hue": class_hue(subject, node)}
+        classes = ["around"] if around else []
+        if around and node in named:
+            data["caption"] = subject.name(node)
+            classes.append("named")
+        if subject.is_training(node):
+            classes.append("training")
+        if tone is not None:
+            data["tone"] = round(float(tone[node]), 3)
+            classes.append("toned")
+        if answer is not None and node == answer.node:
+            classes.append("asked")
+            data["caption"] = subject.name(node)
+        drawn.append({"data": data, "position": {"x": round(x, 1), "y": round(y, 1)}, "classes": " ".join(classes)})
+    onpath = path_edges(answer)
+    for a, b in edges.T.tolist():
+        name = f"{a}|{b}"
+        data = {"id": f"e{name}", "source": f"n{a}", "target": f"n{b}"}
+        classes = ["around"] * around + ["path"] * (name in onpath)
+        drawn.append({"data": data, "classes": " ".join(classes)})
+    return drawn
+
+
+def path_edges(answer: Answer | None) -> set[str]:
+    """The edges of the strongest paths, named by the numbers of their ends."""
+    found = set()
+    for path in answer.paths if answer is not None else []:
+        for a, b in zip(path.nodes[:-1], path.nodes[1:], strict=True):
+            found.add(f"{min(a, b)}|{max(a, b)}")
+    return found
+
+
+def paint(subject: Subject, answer: Answer | None) -> dict[str, Any]:
+    """What changes on a whole drawing that is already there: colours, the asked node, the paths."""
+    if answer is None:
+        return {"tones": None, "asked": None, "paths": []}
+    return {
+        "tones": np.round(tones(answer), 3).tolist(),
+        "asked": f"n{answer.node}",
+        "caption": subject.name(answer.node),
+        "paths": [f"e{name}" for name in sorted(path_edges(answer))],
+    }
+
+
+# Okabe and Ito's colours and their kin, told apart by colour-blind readers; more classes come round again
+HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a900", "#7f7f7f", "#8c564b", "#6a51a3")
+
+
+def class_hue(subject: Subject, node: int) -> str:
+    return "#7f7f7f" if subject.problem.regression else HUES[int(subject.prediction[node]) % len(HUES)]

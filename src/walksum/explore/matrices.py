@@ -1,0 +1,126 @@
+"""The precision matrix of a view, and what is prepared for it: made once, kept while it is looked at."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+
+from walksum.designs import FIXED
+from walksum.explore.subject import Subject
+from walksum.explore.view import AS_TRAINED, USUAL, View
+from walksum.graph import Graph
+from walksum.insight.influence import Walks
+from walksum.kernels import elimination
+from walksum.precision import Precision
+from walksum.solvers import SOLVERS, Direct, GaBP, Prepared, Solver, choose
+
+T = TypeVar("T")
+
+ELIMINATE_EDGES, ELIMINATE_OPERATIONS = 20_000, 1e9  # up to here one factorisation beats iterating for every click
+TOL, MOST_STEPS = 1e-11, 10_000
+HALF = 0.5  # scale at which a design is built: doubling and halving round nothing
+SCALES = {
+    "laplacian": "scale",
+    "pairwise-normal": "epsilon",
+}  # the argument that is the scale; none: couplings are full
+
+
+class Matrix:
+    """One J of one head, in float64, with its prepared solvers."""
+
+    def __init__(self, J: Precision):
+        self.J = J
+        self._prepared: dict[str, Prepared] = {}
+        self._lock = threading.Lock()
+
+    def prepared(self, solver: str) -> Prepared:
+        with self._lock:
+            if solver not in self._prepared:
+                self._prepared[solver] = make_solver(solver, self.J).prepare(self.J)
+            return self._prepared[solver]
+
+    @cached_property
+    def walks(self) -> Walks:
+        return Walks(self.J)
+
+    @cached_property
+    def walk_summability(self) -> tuple[float, float]:
+        return self.J.walk_summability()
+
+
+def make_solver(name: str, J: Precision) -> Solver:
+    """ "auto" is for many single columns of one J: it factorises where the library's choice might iterate."""
+    if name == "gabp":
+        return GaBP(tol=TOL, max_steps=MOST_STEPS)  # its own tolerance is the paper's, which shows in the fourth digit
+    if name != "auto":
+        return SOLVERS[name]()
+    if J.graph.num_edges <= ELIMINATE_EDGES and elimination.symbolic(J.graph, ELIMINATE_OPERATIONS) is not None:
+        return Direct()
+    return choose(J, 1).solver
+
+
+def precision_of(subject: Subject, view: View) -> Precision:
+    """J of one head, in float64."""
+    if view.design == AS_TRAINED:
+        J = subject.precisions[view.layer - 1]
+        return Precision(J.graph, J.diag[view.head - 1].contiguous(), J.off[view.head - 1].contiguous())
+    full = subject.graph.derived(_full, _features(subject, view.design), view.design, view.coupling)
+    return Precision(full.graph, full.diag, view.scale * full.off)
+
+
+class _Features:
+    """Features by identity: a key of the graph's derived structures."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+    def __hash__(self) -> int:
+        return id(self.x)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Features) and other.x is self.x
+
+
+def _features(subject: Subject, design: str) -> _Features | None:
+    return _Features(subject.x) if FIXED[design].reads_input else None
+
+
+def _full(graph: Graph, features: _Features | None, design: str, coupling: str) -> Precision:
+    """The design with its couplings at their limit; any scale of it is a multiple of them."""
+    arguments: Any = {} if coupling == USUAL else {"coupling": coupling}
+    if design in SCALES:
+        arguments[SCALES[design]] = HALF
+    x = None if features is None else features.x.double()
+    J = FIXED[design](**arguments)(graph, x, torch.empty(0, dtype=torch.float64))
+    return Precision(graph, J.diag, J.off / HALF if design in SCALES else J.off)
+
+
+class Recent:
+    """The most recent values of a function, each made once even when two requests ask together."""
+
+    def __init__(self, most: int):
+        self.most = most
+        self._values: OrderedDict[Hashable, object] = OrderedDict()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        with self._lock:
+            own = self._locks.setdefault(key, threading.Lock())
+        with own:
+            with self._lock:
+                if key in self._values:
+                    self._values.move_to_end(key)
+                    return self._values[key]  # type: ignore[return-value]
+            value = make()
+            with self._lock:
+                self._values[key] = value
+                while len(self._values) > self.most:
+                    gone, _ = self._values.popitem(last=False)
+                    self._locks.pop(gone, None)
+            return value

@@ -1,0 +1,163 @@
+"""The page: controls, drawing, answer, panels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash_cytoscape as cyto
+from dash import dcc, html
+
+from walksum.explore.colours import colours, stylesheet
+from walksum.explore.controls import controls
+from walksum.explore.drawing import HUES, draws_whole
+from walksum.explore.panels import PANELS
+from walksum.explore.subject import Subject
+from walksum.explore.whatif import kinds
+from walksum.explore.whatif_page import whatif_form
+
+cyto.load_extra_layouts()  # the build that can also write SVG
+
+FIRST_PANEL = "whatif"
+MOST_HUES = 10
+
+
+def page(subject: Subject) -> html.Div:
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            *[dcc.Store(id=name) for name in ("asked", "view", "scheme", "paint", "shown", "panel", "edge", "changes")],
+            dcc.Store(id="kind", data=kinds(subject)[0]),
+            dcc.Download(id="download"),
+            html.A("Skip to the answer", href="#answer", className="skip"),
+            _header(subject),
+            html.Div(id="message", role="alert"),
+            html.Main(
+                [
+                    controls(subject),
+                    _drawing(subject),
+                    html.Section(id="answer", tabIndex=-1, **{"aria-label": "Answer"}),
+                ],
+                className="columns",
+            ),
+            _panels(subject),
+            html.Div(id="spoken", className="unseen", role="status", **{"aria-live": "polite"}),
+        ],
+        className="page",
+    )
+
+
+def _header(subject: Subject) -> html.Header:
+    size = f"{subject.num_nodes:,} nodes, {subject.graph.num_edges:,} edges"
+    return html.Header(
+        [
+            html.H1("Why did this node get this label?"),
+            html.P([html.Strong(subject.title), f" · {size} · {_model(subject)}"], className="quiet"),
+        ]
+    )
+
+
+def _model(subject: Subject) -> str:
+    config = subject.model.config
+    return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
+
+
+def _drawing(subject: Subject) -> html.Section:
+    graph = cyto.Cytoscape(
+        id="graph",
+        elements=[],
+        layout={"name": "preset", "fit": True, "padding": 24},
+        stylesheet=stylesheet(colours("light")),
+        style={"width": "100%", "height": "100%"},
+        minZoom=0.1,
+        maxZoom=6,
+        autoungrabify=True,
+        boxSelectionEnabled=False,
+        responsive=True,
+    )
+    return html.Section(
+        [
+            html.Div(
+                [
+                    graph,
+                    html.Div(id="no-graph", className="empty"),
+                    html.Div(
+                        [
+                            html.Button(sign, type="button", **{"data-zoom": factor, "aria-label": words})
+                            for sign, factor, words in (
+                                ("+", "1.4", "Zoom in"),
+                                ("-", "0.714", "Zoom out"),
+                                ("⤢", "fit", "Show all of the drawing"),
+                            )
+                        ],
+                        className="zoom",
+                    ),
+                ],
+                className="canvas",
+                role="group",
+                id="canvas",
+                **{"aria-label": "Drawing of the graph. The list of strongest sources holds the same as text."},
+            ),
+            html.Div(id="legend", className="legend"),
+            html.P(id="drawing-note", className="quiet"),
+        ],
+        className="drawing",
+        **{"aria-label": "Graph"},
+    )
+
+
+def influence_legend(subject: Subject) -> list[Any]:
+    shape = [html.Span("■ training node", className="key")] if subject.training else []
+    return [
+        html.Span("negative influence"),
+        html.Span(className="ramp", **{"aria-hidden": "true"}),
+        html.Span("positive influence"),
+        html.Span("(logarithmic, three decades)", className="quiet"),
+        html.Span([html.I(className="thick", **{"aria-hidden": "true"}), "strongest paths"], className="key"),
+        *shape,
+    ]
+
+
+def class_legend(subject: Subject) -> list[Any]:
+    if not draws_whole(subject) or subject.problem.regression:
+        return []
+    names = subject.problem.classes[:MOST_HUES]
+    more = [html.Span("and more, colours come round again")] if len(subject.problem.classes) > MOST_HUES else []
+    return [
+        html.Span("predicted:"),
+        *[
+            html.Span([html.I(style={"background": HUES[k]}, **{"aria-hidden": "true"}), name], className="key")
+            for k, name in enumerate(names)
+        ],
+        *more,
+    ]
+
+
+def _panels(subject: Subject) -> html.Section:
+    tabs = [(FIRST_PANEL, "What if"), *((name, words) for name, (words, _) in PANELS.items())]
+    return html.Section(
+        [
+            html.Div(
+                [
+                    html.Button(
+                        words,
+                        id=f"tab-{name}",
+                        role="tab",
+                        type="button",
+                        tabIndex=0 if name == FIRST_PANEL else -1,
+                        **{
+                            "data-panel": name,
+                            "aria-selected": "true" if name == FIRST_PANEL else "false",
+                            "aria-controls": "whatif" if name == FIRST_PANEL else "panel-body",
+                        },
+                    )
+                    for name, words in tabs
+                ],
+                role="tablist",
+                className="tabs",
+                **{"aria-label": "Panels"},
+            ),
+            whatif_form(subject),
+            html.Div(id="panel-body", role="tabpanel", hidden=True),
+        ],
+        className="panels",
+    )

@@ -1,0 +1,139 @@
+"""The server: this machine only, known host names only, the page and its assets only."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+import traceback
+import webbrowser
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from dash import Dash, html, set_props
+from flask import Flask, Response, abort, request
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from walksum.explore.answer import Desk
+from walksum.explore.callbacks import connect, shown_view
+from walksum.explore.page import page
+from walksum.explore.subject import Subject
+from walksum.explore.view import first_view
+
+ADDRESS = "127.0.0.1"
+HOSTS = ("127.0.0.1", "localhost")
+ASSETS = Path(__file__).parent / "assets"
+PREFIXES = ("/_dash-", "/assets/")
+ANY_PATH = "/<path:path>"
+SINGLES = ("/", "/_favicon.ico")
+POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+    "script-src 'self' 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
+)
+
+
+def make_app(subject: Subject) -> Dash:
+    """The page of one subject, with its first view made: the first visitor should not wait for it."""
+    app = Dash(
+        "walksum",
+        assets_folder=str(ASSETS),
+        serve_locally=True,
+        title=f"{subject.title} · walksum explore",
+        update_title="",
+        compress=False,
+        on_error=_say_failure,
+    )
+    desk = Desk(subject)
+    warm(desk)
+    app.layout = page(subject)
+    connect(app, desk)
+    app.enable_dev_tools(debug=False)
+    guard(app.server)
+    return app
+
+
+def _say_failure(error: Exception) -> None:
+    """What nobody foresaw: a word on the page, the stack trace in the terminal."""
+    traceback.print_exception(error)
+    words = f"That did not work: {type(error).__name__}: {error}. The terminal shows where."
+    set_props("message", {"children": [html.P(words)]})
+
+
+def warm(desk: Desk) -> None:
+    """Predictions, layout and compiled kernels."""
+    shown_view(desk, first_view(desk.subject), None)
+    shown_view(desk, replace(first_view(desk.subject), node=desk.subject.name(0)), None)
+
+
+def guard(server: Flask) -> None:
+    """Refuse what a page of another site could make a browser send here, and every path that is not the page's."""
+
+    @server.before_request
+    def check() -> None:
+        if _hostname(f"//{request.host}") not in HOSTS:
+            abort(403, "This server answers to 127.0.0.1 and localhost only.")
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            abort(403, "This server answers its own page only.")
+        if ".." in unquote(unquote(request.path)) or not _known(request.path):
+            abort(404)
+
+    @server.after_request
+    def seal(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = POLICY
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+
+def _known(path: str) -> bool:
+    """Dash answers every other path with its page."""
+    rule = request.url_rule
+    return (path in SINGLES or path.startswith(PREFIXES)) and rule is not None and rule.rule != ANY_PATH
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_request(self, *args: Any, **kwargs: Any) -> None:
+        """No line a request: the terminal belongs to the user."""
+
+
+def open_server(subject: Subject, port: int) -> BaseWSGIServer:
+    """Listening on loopback; port 0 takes a free one."""
+    app = make_app(subject)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    try:
+        return make_server(ADDRESS, port, app.server, threaded=True, request_handler=_Quiet)
+    except (OSError, OverflowError, SystemExit) as error:
+        raise ValueError(_busy(port, error)) from error
+
+
+def _busy(port: int, error: BaseException) -> str:
+    in_use = isinstance(error, SystemExit) or getattr(error, "errno", None) == errno.EADDRINUSE
+    why = "is in use" if in_use else f"cannot be opened ({getattr(error, 'strerror', None) or error})"
+    return f"--port {port} {why}; name another one, or --port 0 for any free one"
+
+
+def url_of(server: BaseWSGIServer) -> str:
+    return f"http://{ADDRESS}:{server.server_port}/"
+
+
+def serve(server: BaseWSGIServer, browser: bool) -> None:
+    """Until Ctrl-C."""
+    if browser:
+        # in a thread of its own: some browsers return only when they are closed
+        threading.Thread(target=webbrowser.open, args=(url_of(server),), daemon=True).start()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()

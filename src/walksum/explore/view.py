@@ -1,0 +1,157 @@
+"""View: what the page shows now. It is a link: query string -> View -> query string."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from walksum.designs import NAMES
+from walksum.designs.base import SIGN
+from walksum.explore.subject import Subject
+
+AS_TRAINED = "trained"
+USUAL = "usual"
+DESIGNS = (AS_TRAINED, *NAMES)
+COUPLINGS = (USUAL, *SIGN)
+SOLVERS = ("auto", "direct", "cg", "gabp", "hybrid", "chebyshev", "multigrid", "dense")
+SCALE = (0.5, 0.999)
+DIRECT_EDGES, DENSE_NODES = 60_000, 3_000  # beyond, their preparation takes minutes
+
+
+@dataclass(frozen=True)
+class View:
+    """Which node is asked about, and by which J.
+
+    Attributes:
+        node: its id; None: none yet.
+        layer, head: which J of the trained model, counted from 1; without meaning for other designs.
+        design: "trained" (the model's own J) or a design on the same graph.
+        coupling: its sign; "usual" is the paper's for the design.
+        scale: how strong the couplings are, of the design's limit 1.
+        solver: by name.
+    """
+
+    node: str | None = None
+    layer: int = 1
+    head: int = 1
+    design: str = AS_TRAINED
+    coupling: str = USUAL
+    scale: float = 0.99
+    solver: str = "auto"
+
+    @property
+    def matrix(self) -> tuple[Any, ...]:
+        """What J depends on."""
+        if self.design == AS_TRAINED:
+            return AS_TRAINED, self.layer, self.head
+        return self.design, self.coupling, self.scale
+
+
+def first_view(subject: Subject) -> View:
+    return View(layer=len(subject.precisions))
+
+
+def refused_solvers(subject: Subject) -> dict[str, str]:
+    """Solvers this graph is too large for, and why."""
+    found = {}
+    if subject.graph.num_edges > DIRECT_EDGES:
+        found["direct"] = f"elimination is only offered up to {DIRECT_EDGES:,} edges"
+    if subject.num_nodes > DENSE_NODES:
+        found["dense"] = f"a dense factorisation is only offered up to {DENSE_NODES:,} nodes"
+    try:
+        import pyamg  # noqa: F401
+    except ImportError:
+        found["multigrid"] = "it needs the package pyamg: pip install 'walksum[multigrid]'"
+    return found
+
+
+def changed(subject: Subject, view: View, wanted: Mapping[str, Any]) -> tuple[View, list[str]]:
+    """The view with other values; those that cannot be are left as they were, with a message."""
+    messages = []
+    for name in (each.name for each in fields(View)):
+        if name in wanted:
+            try:
+                view = replace(view, **{name: _CHECKS[name](subject, view, wanted[name])})
+            except ValueError as error:
+                messages.append(str(error))
+    if view.head > heads(subject, view):  # another layer may have fewer
+        view = replace(view, head=1)
+    return view, messages
+
+
+def from_query(subject: Subject, query: str | None) -> tuple[View, list[str]]:
+    """The view a link names."""
+    given = {name: values[-1] for name, values in parse_qs((query or "").lstrip("?")).items()}
+    return changed(subject, first_view(subject), given)
+
+
+def to_query(subject: Subject, view: View) -> str:
+    """The shortest query that restores the view: only what differs from the first one."""
+    usual = asdict(first_view(subject))
+    said = {name: value for name, value in asdict(view).items() if value != usual[name]}
+    return f"?{urlencode(said)}" if said else ""
+
+
+def heads(subject: Subject, view: View) -> int:
+    """Of the trained layer; kept in mind while another design is looked at."""
+    return subject.precisions[view.layer - 1].heads
+
+
+def _node(subject: Subject, view: View, value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    return subject.name(subject.node(str(value)))
+
+
+def _layer(subject: Subject, view: View, value: Any) -> int:
+    return _whole("layer", value, len(subject.precisions))
+
+
+def _head(subject: Subject, view: View, value: Any) -> int:
+    return _whole("head", value, max(J.heads for J in subject.precisions))
+
+
+def _whole(name: str, value: Any, most: int) -> int:
+    if not str(value).isdecimal() or not 1 <= int(value) <= most:
+        raise ValueError(f"There is no {name} {value}; choose 1 to {most}.")
+    return int(value)
+
+
+def _choice(name: str, known: tuple[str, ...]) -> Callable[[Subject, View, Any], str]:
+    def check(subject: Subject, view: View, value: Any) -> str:
+        if value not in known:
+            raise ValueError(f"The {name} {value!r} is not known; choose {', '.join(known)}.")
+        return value
+
+    return check
+
+
+def _scale(subject: Subject, view: View, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not SCALE[0] <= number <= SCALE[1]:
+        raise ValueError(f"The scale {value} is not between {SCALE[0]} and {SCALE[1]}.")
+    return round(number, 4)
+
+
+def _solver(subject: Subject, view: View, value: Any) -> str:
+    name = _choice("solver", SOLVERS)(subject, view, value)
+    refused = refused_solvers(subject)
+    if name in refused:
+        raise ValueError(f"The solver {name} is not used here: {refused[name]}.")
+    return name
+
+
+_CHECKS: dict[str, Callable[[Subject, View, Any], Any]] = {
+    "node": _node,
+    "layer": _layer,
+    "head": _head,
+    "design": _choice("design", DESIGNS),
+    "coupling": _choice("coupling", COUPLINGS),
+    "scale": _scale,
+    "solver": _solver,
+}

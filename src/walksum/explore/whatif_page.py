@@ -1,0 +1,132 @@
+"""The what-if panel: its form, and what its buttons do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, dcc, html, no_update
+
+from walksum.explore.answer import Desk
+from walksum.explore.controls import field, options
+from walksum.explore.navigation import triggers
+from walksum.explore.subject import Subject
+from walksum.explore.view import View
+from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, from_json, kinds
+from walksum.explore.whatif_panel import before_and_after
+
+
+def whatif_form(subject: Subject) -> html.Div:
+    classes = [(name, f"mean of {name}") for name in kinds(subject)]
+    return html.Div(
+        [
+            html.P(
+                "Change something and see the model's prediction of the chosen node move. The changes add up until "
+                "they are cleared; nothing is written.",
+                className="explains",
+            ),
+            html.Div(
+                [
+                    html.Fieldset(
+                        [
+                            html.Legend("Features of a node"),
+                            field("if-node", "Node", dcc.Input(id="if-node", type="text", autoComplete="off")),
+                            field(
+                                "if-class",
+                                "become the",
+                                html.Select(options(classes), id="if-class", **{"data-store": "kind"}),
+                            ),
+                            html.Button("Change features", id="if-features", type="button"),
+                        ]
+                    ),
+                    html.Fieldset(
+                        [
+                            html.Legend("An edge (click one in the drawing)"),
+                            field("if-from", "From node", dcc.Input(id="if-from", type="text", autoComplete="off")),
+                            field("if-to", "to node", dcc.Input(id="if-to", type="text", autoComplete="off")),
+                            html.Div(
+                                [
+                                    html.Button("Drop the edge", id="if-drop", type="button"),
+                                    html.Button("Flip its sign", id="if-flip", type="button"),
+                                ],
+                                className="row",
+                            ),
+                        ]
+                    ),
+                    html.Div(
+                        [
+                            html.Div(id="if-message", role="alert"),
+                            html.Div(id="if-result", **{"aria-live": "polite"}),
+                            html.Button("Clear all changes", id="if-clear", type="button", hidden=True),
+                        ],
+                        className="result",
+                    ),
+                ],
+                className="whatif-columns",
+            ),
+        ],
+        id="whatif",
+        role="tabpanel",
+        **{"aria-labelledby": "tab-whatif"},
+    )
+
+
+def connect_whatif(app: Dash, desk: Desk) -> None:
+    subject, imagine = desk.subject, WhatIf(desk.subject)
+
+    @app.callback(Output("if-node", "value"), Input("view", "data"), prevent_initial_call=True)
+    def name_node(now: Any) -> str:
+        return now["node"] or ""
+
+    @app.callback(
+        Output("if-from", "value"), Output("if-to", "value"), Input("edge", "data"), prevent_initial_call=True
+    )
+    def name_edge(edge: Any) -> tuple[str, str]:
+        return edge["from"], edge["to"]
+
+    @app.callback(
+        Output("changes", "data"),
+        Output("if-message", "children"),
+        Output("if-result", "children"),
+        Output("if-clear", "hidden"),
+        Input("if-features", "n_clicks"),
+        Input("if-drop", "n_clicks"),
+        Input("if-flip", "n_clicks"),
+        Input("if-clear", "n_clicks"),
+        Input("view", "data"),
+        State("if-node", "value"),
+        State("kind", "data"),
+        State("if-from", "value"),
+        State("if-to", "value"),
+        State("changes", "data"),
+        prevent_initial_call=True,
+    )
+    def change(
+        a: Any, b: Any, c: Any, d: Any, now: Any, node: Any, kind: Any, one: Any, other: Any, known: Any
+    ) -> tuple:
+        changes, message = from_json(known), ""
+        try:
+            for by in sorted(triggers()):
+                changes = _changed(subject, changes, by, node or "", kind, one or "", other or "")
+            result = _result(subject, imagine, View(**now), changes)
+        except ValueError as error:
+            message, changes = str(error), from_json(known)
+            result = no_update
+        return changes.to_json(), message, result, not changes
+
+
+def _changed(subject: Subject, changes: Changes, by: str, node: str, kind: str, one: str, other: str) -> Changes:
+    if by == "if-clear":
+        return Changes()
+    if by == "if-features":
+        return changes.with_features(subject, node, kind)
+    if by in ("if-drop", "if-flip"):
+        return changes.with_edge(subject, one, other, DROP if by == "if-drop" else FLIP)
+    return changes
+
+
+def _result(subject: Subject, imagine: WhatIf, view: View, changes: Changes) -> list[Any]:
+    if not changes:
+        return [html.P("Nothing is changed yet.", className="quiet")]
+    if view.node is None:
+        return [html.P("Choose a node to see its prediction move.", className="quiet")]
+    return before_and_after(subject, subject.node(view.node), changes, imagine.output(changes))

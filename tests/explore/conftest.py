@@ -1,0 +1,97 @@
+"""Small subjects to explore, and one browser for all tests that need one."""
+
+import os
+import shutil
+import threading
+
+import numpy as np
+import pytest
+import torch
+from village import subject_of, village
+
+from walksum.data.problem import Problem
+
+CHROMIUM, DRIVER = "chromium", "chromedriver"
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Drawn whole; eight heads in the first layer."""
+    return subject_of(village())
+
+
+@pytest.fixture(scope="session")
+def large():
+    """Too large to be drawn whole."""
+    from benchmarks.problems import power_law
+
+    graph = power_law(2_500, 8_000, 0.5)
+    draw = torch.Generator().manual_seed(0)
+    problem = Problem(
+        name="large",
+        ids=np.array([str(k) for k in range(2_500)], dtype=object),
+        features=torch.randn(2_500, 4, generator=draw),
+        edge_index=graph.edges,
+        y=torch.randint(0, 4, (2_500,), generator=draw),
+        classes=list("abcd"),
+    )
+    return subject_of(problem, "diagonally-dominant", learned=False, epochs=2)
+
+
+class Served:
+    """A subject on a real server of its own."""
+
+    def __init__(self, subject):
+        from walksum.explore.server import open_server, url_of
+
+        self.subject = subject
+        self.server = open_server(subject, 0)
+        self.url, self.port = url_of(self.server), self.server.server_port
+        self._thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def served(small):
+    server = Served(small)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def served_large(large):
+    server = Served(large)
+    yield server
+    server.close()
+
+
+def missing_browser():
+    return [name for name in (CHROMIUM, DRIVER) if shutil.which(name) is None]
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory):
+    return tmp_path_factory.mktemp("downloads")
+
+
+@pytest.fixture(scope="module")
+def driver(downloads):
+    """Headless Chromium; without one the test is skipped, unless WALKSUM_REQUIRE_BROWSER says that it must be there."""
+    missing = missing_browser()
+    if missing:
+        words = (
+            f"{' and '.join(missing)} not found: the explorer's page was not tested (apt-get install chromium-driver)"
+        )
+        if os.environ.get("WALKSUM_REQUIRE_BROWSER") == "1":
+            pytest.fail(words)
+        pytest.skip(words)
+    from browser import start_chromium
+
+    chromium = start_chromium(shutil.which(CHROMIUM), shutil.which(DRIVER), downloads)
+    yield chromium
+    chromium.quit()

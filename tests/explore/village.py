@@ -1,0 +1,43 @@
+"""A village with words for ids, and a quickly trained model of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from walksum.data.problem import Problem
+from walksum.explore.quick import quick_job
+from walksum.explore.subject import Subject
+from walksum.job import fit_model, material_of
+
+ODD = '<b>odd & "id"</b>'  # ids are the user's own text
+
+
+def village(count=60, seed=0):
+    """Three quarters of a village; neighbours mostly live in the same one. Ids are words, some labels are unknown."""
+    draw = np.random.default_rng(seed)
+    quarter = np.arange(count) % 3
+    near = draw.integers(0, count // 3, (4 * count, 2)) * 3
+    ends = near + np.where(draw.random((4 * count, 1)) < 0.9, draw.integers(0, 3, (4 * count, 1)), [[0, 1]])
+    ids = np.array([f"house-{k}" for k in range(count)], dtype=object)
+    ids[7] = ODD
+    y = torch.from_numpy(quarter.copy())
+    y[5] = -1
+    x = np.eye(3)[quarter] + draw.normal(size=(count, 3))
+    return Problem(
+        name="village",
+        ids=ids,
+        features=torch.from_numpy(x).float(),
+        edge_index=torch.from_numpy(ends[: 2 * count].T.copy()) % (count - 1),  # the last house stands alone
+        y=y,
+        classes=["north", "south", "east"],
+        target="quarter",
+    )
+
+
+def subject_of(problem, design="laplacian", learned=True, epochs=20):
+    job = replace(quick_job(design, learned, None), hidden=16, max_epochs=epochs)
+    material = material_of(job, problem)
+    model, _ = fit_model(job, material)
+    training = frozenset(material.split.train.tolist())
+    return Subject(problem.name, problem, material.x, material.encoding, model, training)
