@@ -168,6 +168,21 @@ def test_an_error_of_the_caller_is_not_a_failed_run(toy):
         training.train_runs(cell("gcn", runs=2, max_epochs=2), batched=True, on_record=full)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("model", ["glt-laplacian-fixed", "glt-diagonally-dominant-learned", "gcn", "cgnn-weights"])
+def test_a_gpu_trains_the_same_runs(model):
+    specs = cell(model, runs=7, max_epochs=12, lr=1e-3, dropout=0.0)
+    there, here = (
+        {event.spec.seed: event for event in train_team(bench, specs, True) if isinstance(event, RunRecord)}
+        for bench in (bench_of(specs, "cuda"), bench_of(specs))
+    )
+    for seed, record in there.items():
+        assert record.peak_memory > 0
+        for row, twin in zip(record.curve, here[seed].curve, strict=True):
+            assert row == pytest.approx(twin, abs=1e-6)
+
+
 @pytest.mark.skipif("WALKSUM_DATA" not in os.environ, reason="needs the published files")
 def test_texas():
     specs = [paper_spec("glt-laplacian-fixed", "texas", seed, dropout=0.0, max_epochs=30) for seed in range(3)]

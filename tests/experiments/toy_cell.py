@@ -19,7 +19,7 @@ def cell(model, runs, **changes):
     return [paper_spec(model, "texas", seed, **{"lr": 1e-2, "hidden": 16, **changes}) for seed in range(runs)]
 
 
-def bench_of(specs):
+def bench_of(specs, device="cpu", dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(CLASSES, (NODES,), generator=generator)
     words = torch.rand(NODES, FEATURES, generator=generator) < 0.08
@@ -29,6 +29,7 @@ def bench_of(specs):
     ring = torch.arange(NODES)
     source, target = torch.cat([ring, ring[::3]]), torch.cat([ring.roll(-1), ring.roll(7)[::3]])
     edge_index = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
+    edge_index, y = edge_index.to(device), y.to(device)
     edges = edge_index if row_of(specs[0].model).baseline else Graph.from_edge_index(edge_index, NODES)
     splits = {spec.seed: make_split(y, "random", spec.seed, counts=(24, 18, 18)) for spec in specs}
-    return Workbench(specs[0].cell, words.double(), y, edges, splits)
+    return Workbench(specs[0].cell, words.to(device, dtype), y, edges, splits)

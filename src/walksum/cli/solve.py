@@ -191,7 +191,7 @@ def _applicable(J: Precision) -> list[str]:
 
     out = {"unrolled"}
     if J.num_nodes > DENSE_LIMIT:
-        out.add("dense")
+        out |= {"dense", "inverse"}
     if find_spec("pyamg") is None:
         out.add("multigrid")
     return [name for name in SOLVERS if name not in out]

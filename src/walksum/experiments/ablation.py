@@ -9,11 +9,13 @@ table. What is no sensible argument of a model is changed here, on the finished 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -139,6 +141,27 @@ class _Scaled(Design):
         return Precision(graph, J.diag, self.factor * J.off)
 
 
+def not_normalised(model: nn.Module) -> nn.Module:
+    for mixer in _all(model, GLTConv):
+        mixer.design = _Raw(mixer.design)
+    return model
+
+
+class _Raw(Design):
+    """J as it stands before the symmetric normalisation that ends every learned design."""
+
+    def __init__(self, design: Design):
+        super().__init__(design.coupling)
+        self.design = design
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        def keep(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
+            return Precision(graph, torch.where(diag > 0, diag, 1.0), off)
+
+        with mock.patch.object(sys.modules[type(self.design).__module__], "normalise", keep):
+            return self.design(graph, x, h)
+
+
 def _all(model: nn.Module, kind: type) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kind)]
 
@@ -164,9 +187,12 @@ VARIANTS: dict[str, Variant] = {
     "one layer": Variant({"layers": 1}),
     "three layers": Variant({"layers": 3}),
     "chosen by validation loss": Variant({"select": "loss"}),
+    "learning rate 3e-3": Variant({"lr": 3e-3}),
     "learning rate 1e-2": Variant({"lr": 1e-2}),
+    "patience 500": Variant({"patience": 500}),
     "couplings halved": Variant(model=couplings_times(0.5)),
     "couplings times 0.9": Variant(model=couplings_times(0.9)),
+    "J not normalised": Variant(model=not_normalised),
     "no norm before mixing": Variant(model=without_norm_before_mixing),
     "no norm after mixing": Variant(model=without_norm_after_mixing),
     "no residual around mixing": Variant(model=without_residual),

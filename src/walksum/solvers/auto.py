@@ -81,9 +81,14 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
         return None
     if nodes > INVERT and (nodes > most or columns < wide):
         return None
-    if graph.device.type == "cuda" and torch.cuda.mem_get_info(graph.device)[0] < ROOM * nodes**2:
+    if graph.device.type == "cuda" and _free_memory(graph.device) < ROOM * nodes**2:
         return None
     return Inverse("full" if nodes <= INVERT else "half")
+
+
+def _free_memory(device: torch.device) -> int:
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + held
 
 
 def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> Choice:
