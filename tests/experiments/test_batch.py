@@ -189,3 +189,15 @@ def test_texas():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert_same_runs(run(specs, batched=True), run(specs, batched=False), 1e-4)
+
+
+def test_short_operations_get_one_thread_and_the_caller_all_of_them_back(toy):
+    before, during = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        specs = cell("mlp", runs=2, max_epochs=2)
+        training.train_runs(specs, on_record=lambda record: during.append(torch.get_num_threads()))
+        assert during == [1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

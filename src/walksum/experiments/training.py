@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -69,14 +70,24 @@ def _train(
         return
     bench = workbench(specs, device, root)
     size = _batch_size(bench, batched, len(specs))
-    total, done = len(specs), 0
-    for first in range(0, total, size):
-        group = specs[first : first + size]
-        for event in _attempt(bench, group, stacked=size > 1):
-            if isinstance(event, Progress):
-                event = replace(event, done=done + event.done)
-            yield event
-        done += len(group)
+    with _threads_that_pay(bench, size):
+        for first in range(0, len(specs), size):
+            for event in _attempt(bench, specs[first : first + size], stacked=size > 1):
+                if isinstance(event, Progress):
+                    event = replace(event, done=first + event.done)
+                yield event
+
+
+@contextmanager
+def _threads_that_pay(bench: Workbench, size: int) -> Iterator[None]:
+    """One thread where operations are short: two that wait for each other on a busy machine take four times as long."""
+    before = torch.get_num_threads()
+    if bench.device.type == "cpu" and size * bench.x.size(0) <= ROWS_ON_CPU:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _batch_size(bench: Workbench, batched: bool | None, runs: int) -> int:
