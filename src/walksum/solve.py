@@ -85,7 +85,7 @@ def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
 class _Call:
     """What one call of solve carries into its forward and backward passes.
 
-    On a graph of a few hundred nodes the kernels take 20 microseconds, so little may surround them: shapes are checked
+    On a graph of a few hundred nodes the kernels are soon done, so little may surround them: shapes are checked
     once, by :func:`solve`, and a :class:`Solution` is only made where someone reads it.
     """
 

@@ -18,7 +18,7 @@ try:  # private names: where they are gone, torch's own will do
     _frames: Any = torch._C._dynamo.eval_frame
     _listener, _set = _frames.get_eval_frame_callback, _frames.set_code_exec_strategy
     _aside = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
-except AttributeError:
+except (AttributeError, ImportError, TypeError):
     _listener = None
 
 

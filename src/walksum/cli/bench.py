@@ -97,7 +97,7 @@ def table1(
             return
         trained = 0
         if found.missing(specs, since):
-            job = _job(found, _device(device), root, False if no_batch else None, since)
+            job = _job(found, device_named(device), root, False if no_batch else None, since)
             _check_engine(engine)
             _check_data(specs, root)
             found.make()
@@ -109,7 +109,7 @@ def table1(
         raise typer.Exit(UNEXPECTED)
 
 
-def _device(device: str) -> str:
+def device_named(device: str) -> str:
     from walksum.solvers.base import check_choice
 
     check_choice("device", device, ("auto", "cpu", "cuda"))

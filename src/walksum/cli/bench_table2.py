@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from walksum.cli import choices
-from walksum.cli.bench import _device
+from walksum.cli.bench import device_named
 from walksum.cli.voice import INTERRUPTED, Debug, Interrupted, Json, Quiet, Voice, speak
 
 
@@ -45,7 +45,7 @@ def table2(
         columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
         at = _epochs(probes) or up_to(epochs)
         try:
-            new = measure(store, tuple(columns), tuple(rows), at, seed, _device(device), voice.progress)
+            new = measure(store, tuple(columns), tuple(rows), at, seed, device_named(device), voice.progress)
         except KeyboardInterrupt:
             voice.fail(f"interrupted; what was measured is in {store}, and the same command goes on there", INTERRUPTED)
             raise Interrupted from None
