@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from walksum.experiments.paper import HOMOPHILY
 from walksum.experiments.rows import ROWS
 from walksum.report import compare, notes
+from walksum.report.claims import claims_grid
 from walksum.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words, cells
 from walksum.report.pairs import dataset_title, matrix_grid, p_text, signed, tests_grid
 from walksum.report.sections import CellRuns, Section
@@ -70,6 +71,9 @@ def _provenance(sections: list[Section]) -> list[Block]:
 def _main(section: Section, matrices: bool) -> list[Block]:
     blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS.get(section.protocol, ""))]
     blocks += [_table(section, _against_paper, notes.caption(section)), Words(_verdict(section))]
+    claims = claims_grid(section)
+    if claims is not None:
+        blocks += [Title(f"Against the paper's best ({section.protocol})", 3), claims]
     tests = tests_grid(section)
     if tests is not None:
         blocks += [Title(f"Paired tests ({section.protocol})", 3), Words(notes.TESTS), tests]
