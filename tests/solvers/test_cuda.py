@@ -14,7 +14,7 @@ from walksum import CG, GaBP, Precision, Status
 from walksum.graph import Graph
 from walksum.kernels import gpu_cg, gpu_matrix, gpu_messages
 from walksum.kernels.gpu_plan import Tile, feature_width
-from walksum.solvers import cuda_cg, cuda_gabp
+from walksum.solvers import cuda_cg, cuda_gabp, cuda_once
 from walksum.solvers.cuda_cg import PreparedCudaCG
 from walksum.solvers.cuda_gabp import PreparedCudaGaBP
 from walksum.solvers.gabp import PreparedGaBP
@@ -89,8 +89,10 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), (32, 64), 2048, 8, None))
 
 
-@pytest.fixture(params=["captured", "captured with hubs", "in pieces"])
+@pytest.fixture(params=["one launch", "captured", "captured with hubs", "in pieces"])
 def way(request, monkeypatch):
+    if request.param != "one launch":
+        monkeypatch.setattr(cuda_once, "TURNS", -1)
     if request.param == "in pieces":
         in_pieces(monkeypatch)
     if request.param == "captured with hubs":
