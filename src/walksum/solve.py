@@ -133,9 +133,9 @@ class _Call:
             return
         if self.on_nonconverged == "raise":  # in time, before anything is made of a wrong mu: no replay can do that
             self._refuse(mu.device, "on_nonconverged='raise'")
-        found = verdict()
-        if self.observe is not None or found[0] is not Status.converged:
-            self.report(Solution(mu.detach(), *found, prepared.name, self.direction))
+        status, steps, residual = verdict()
+        if self.observe is not None or status is not Status.converged:
+            self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
 
     def _refuse_capture(self, prepared: Prepared, h: Tensor) -> None:
         if not h.is_cuda:

@@ -68,7 +68,7 @@ def _deal(graph: Graph, members: int, slots: int) -> Deal:
     degree = np.diff(indptr)
     kind = _class_of(degree)
     groups = [_rows_of(c, np.flatnonzero(kind == c), indptr, degree, slots) for c in range(CLASSES)]
-    groups += [_hub(node, indptr, slots) for node in np.flatnonzero(kind == CLASSES)]
+    groups += [_hub(int(node), indptr, slots) for node in np.flatnonzero(kind == CLASSES)]
     kinds, owners, rows, tiles = _shares(groups, members, slots)
     by_member = np.lexsort((kinds, owners))
     place, tile = (np.empty_like(rows) for _ in range(2))
@@ -82,10 +82,8 @@ def _deal(graph: Graph, members: int, slots: int) -> Deal:
     def put(table: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(table)).to(torch.int32).to(graph.device)
 
-    spare = np.zeros((1, 2), np.int64)  # so that no table is empty
-    return Deal(
-        put(order), put(index), put(edges), put(np.concatenate([hubs, spare])), put(bounds), len(order), int(tiles.sum())
-    )
+    hubs = np.concatenate([hubs, [[0, 0]]])  # so that no table is empty
+    return Deal(put(order), put(index), put(edges), put(hubs), put(bounds), len(order), int(tiles.sum()))
 
 
 def _order(groups: list[_Items], place: np.ndarray, places: int) -> tuple[np.ndarray, list[np.ndarray]]:

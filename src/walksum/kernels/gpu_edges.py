@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.gpu_launch import launch
+from walksum.kernels.gpu_launch import Shortcut, launch
 from walksum.kernels.gpu_plan import feature_width
 
 DOT_EDGES, DOT_WARPS = 32, 8
@@ -84,13 +84,16 @@ def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor
     new = g.new_empty if F else g.new_zeros
     d_diag, d_off = new(heads, num_nodes), new(heads, graph.num_edges)
     if F:
-        blocks = -(-graph.num_edges // DOT_EDGES)
-        launch(
-            gradients_kernel, (blocks + -(-num_nodes // DOT_EDGES), 1, heads), g, graph.edges.contiguous(),
-            g.contiguous(), mu.contiguous(), d_diag, d_off, graph.num_edges, num_nodes, blocks, F,
-            warps=DOT_WARPS, EDGES=DOT_EDGES, WIDTH=feature_width(F),
-        )  # fmt: skip
+        start = graph.derived(_gradients, heads, F)
+        start(graph.edges.contiguous(), g.contiguous(), mu.contiguous(), d_diag, d_off)
     return d_diag, d_off
+
+
+def _gradients(graph: Graph, heads: int, F: int) -> Shortcut:
+    blocks = -(-graph.num_edges // DOT_EDGES)
+    grid = (blocks + -(-graph.num_nodes // DOT_EDGES), 1, heads)
+    numbers = (graph.num_edges, graph.num_nodes, blocks, F)
+    return Shortcut(gradients_kernel, grid, numbers, DOT_WARPS, EDGES=DOT_EDGES, WIDTH=feature_width(F))
 
 
 @triton.jit(do_not_specialize=["num_slots", "num_edges"])

@@ -61,7 +61,7 @@ def together(room, counter, meeting, total, first, second, C: tl.constexpr, T: t
 
 @triton.jit
 def take_rows(
-    order, edge, diag, off, lines_diag, lines_inverse, values, begin, end, place, jacobi, norm, positive,
+    order, edge, diag, off, pivot, inverse, values, begin, end, place, jacobi, norm, positive,
     WIDTH: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     """Copy the values of J for the rows of one class; the largest row sum and whether all diagonals are positive."""
@@ -71,7 +71,7 @@ def take_rows(
         around = tl.sum(tl.reshape(tl.abs(value), [HEIGHT, WIDTH]), 1)
         rows = place + (tile - begin) * HEIGHT + tl.arange(0, HEIGHT)
         norm, positive = take_diagonal(
-            order, diag, lines_diag, lines_inverse, rows, around, jacobi, norm, positive
+            order, diag, pivot, inverse, rows, around, jacobi, norm, positive
         )  # fmt: skip
     return place + (end - begin) * HEIGHT, norm, positive
 
@@ -86,11 +86,11 @@ def take_values(edge, off, values, tile, SLOTS: tl.constexpr):
 
 
 @triton.jit
-def take_diagonal(order, diag, lines_diag, lines_inverse, rows, around, jacobi, norm, positive):
+def take_diagonal(order, diag, pivot, inverse, rows, around, jacobi, norm, positive):
     node = tl.load(order + rows)
     own = tl.load(diag + node, mask=node >= 0, other=1.0)
-    tl.store(lines_diag + rows, own)
-    tl.store(lines_inverse + rows, tl.where(jacobi != 0, 1 / own, 1.0))
+    tl.store(pivot + rows, own)
+    tl.store(inverse + rows, tl.where(jacobi != 0, 1 / own, 1.0))
     largest = tl.max(tl.where(node >= 0, magnitude(tl.abs(own) + around), 0.0), 0)
     return tl.maximum(norm, largest), tl.minimum(positive, tl.min((own > 0).to(tl.float32), 0))
 
@@ -112,11 +112,11 @@ def weigh(lines, neighbour, weight, x, old, beta, C: tl.constexpr, CACHE: tl.con
 
 
 @triton.jit
-def own_rows(lines, lines_diag, rows, x, old, beta, C: tl.constexpr):
+def own_rows(lines, pivot, rows, x, old, beta, C: tl.constexpr):
     """The new direction of rows, and their diagonal."""
     at = rows[:, None] * (4 * C) + tl.arange(0, C)[None, :]
     own = tl.load(lines + x + at) + beta[None, :] * tl.load(lines + old + at)
-    return own, tl.load(lines_diag + rows)
+    return own, tl.load(pivot + rows)
 
 
 @triton.jit
@@ -130,14 +130,14 @@ def file_rows(lines, q, rows, own, y, new, C: tl.constexpr):
 
 @triton.jit
 def product_rows(
-    lines, q, lines_diag, values, index, begin, end, place, x, old, new, beta, live, dot, neighbour, weight,
+    lines, q, pivot, values, index, begin, end, place, x, old, new, beta, live, dot, neighbour, weight,
     WIDTH: tl.constexpr, C: tl.constexpr, SLOTS: tl.constexpr, CACHE: tl.constexpr,
 ):  # fmt: skip
     """J times the new direction for the rows of one class."""
     HEIGHT: tl.constexpr = SLOTS // WIDTH
     for tile in range(begin, begin + (end - begin) * live):
         rows = place + (tile - begin) * HEIGHT + tl.arange(0, HEIGHT)
-        own, diagonal = own_rows(lines, lines_diag, rows, x, old, beta, C)
+        own, diagonal = own_rows(lines, pivot, rows, x, old, beta, C)
         part = weigh(lines, neighbour, weight, x, old, beta, C, CACHE)
         neighbour, weight = fetch(index, values, tile + 1, SLOTS)
         y = diagonal[:, None] * own + tl.sum(tl.reshape(part, [HEIGHT, WIDTH, C]), 1)
@@ -147,13 +147,13 @@ def product_rows(
 
 @triton.jit
 def product_hubs(
-    lines, q, lines_diag, values, index, hubs, begin, end, place, x, old, new, beta, live, dot, neighbour, weight,
+    lines, q, pivot, values, index, hubs, begin, end, place, x, old, new, beta, live, dot, neighbour, weight,
     C: tl.constexpr, SLOTS: tl.constexpr, CACHE: tl.constexpr,
 ):  # fmt: skip
     """The same for rows that fill tiles of their own."""
     for hub in range(begin, begin + (end - begin) * live):
         rows = place + hub - begin + tl.arange(0, 1)
-        own, diagonal = own_rows(lines, lines_diag, rows, x, old, beta, C)
+        own, diagonal = own_rows(lines, pivot, rows, x, old, beta, C)
         part = tl.zeros([SLOTS, C], tl.float32)
         for tile in range(tl.load(hubs + 2 * hub), tl.load(hubs + 2 * hub + 1)):
             part += weigh(lines, neighbour, weight, x, old, beta, C, CACHE)
@@ -199,7 +199,7 @@ def begin_rows(
 
 @triton.jit
 def update_rows(
-    lines, q, source, r, lines_inverse, begin, end, new, alpha, share, C: tl.constexpr, PLACES: tl.constexpr,
+    lines, q, source, r, inverse, begin, end, new, alpha, share, C: tl.constexpr, PLACES: tl.constexpr,
 ):  # fmt: skip
     """mu += alpha p, r = source - share q, z; and r . z, max |r|, max |mu| of every column."""
     lane = tl.arange(0, C)[None, :]
@@ -214,7 +214,7 @@ def update_rows(
         mu += alpha[None, :] * tl.load(lines + new + at, mask=here, other=0.0)
         rest = tl.load(source + flat, mask=here, other=0.0)
         rest -= share[None, :] * tl.load(q + flat, mask=here, other=0.0)
-        z = rest * tl.load(lines_inverse + rows, mask=rows < end, other=0.0)[:, None]
+        z = rest * tl.load(inverse + rows, mask=rows < end, other=0.0)[:, None]
         tl.store(lines + MU * C + at, mu, mask=here)
         tl.store(lines + Z * C + at, z, mask=here)
         tl.store(r + flat, rest, mask=here)
@@ -259,9 +259,7 @@ def after_look(state, steps, best, error, r_max, size, tol):
     return state, steps, tl.zeros_like(best), tl.minimum(best, measured), measured
 
 
-@triton.jit(
-    do_not_specialize=["num_nodes", "num_edges", "F", "places", "tiles", "jacobi", "max_steps"]
-)
+@triton.jit(do_not_specialize=["num_nodes", "num_edges", "F", "places", "tiles", "jacobi", "max_steps"])
 def solve_kernel(
     diag, off, h, out, report, room, counters, order, index, edge, hubs, bounds,
     num_nodes, num_edges, F, places, tiles, room_of_team, jacobi, max_steps, tol, aim,
@@ -280,9 +278,9 @@ def solve_kernel(
     q = r + places * C
     b = q + places * C
     values = b + places * C
-    lines_diag = values + tiles * SLOTS
-    lines_inverse = lines_diag + places
-    partial = lines_inverse + places
+    pivot = values + tiles * SLOTS
+    inverse = pivot + places
+    partial = inverse + places
     bounds += member * 16
     c0, c1, c2, c3 = tl.load(bounds), tl.load(bounds + 1), tl.load(bounds + 2), tl.load(bounds + 3)
     c4, c5, c6 = tl.load(bounds + 4), tl.load(bounds + 5), tl.load(bounds + 6)
@@ -290,23 +288,23 @@ def solve_kernel(
 
     norm, positive, at = begin * 0.0, begin * 0.0 + 1.0, begin
     at, norm, positive = take_rows(
-        order, edge, diag, off, lines_diag, lines_inverse, values, c0, c1, at, jacobi, norm, positive, 2, SLOTS)  # fmt: skip
+        order, edge, diag, off, pivot, inverse, values, c0, c1, at, jacobi, norm, positive, 2, SLOTS)  # fmt: skip
     at, norm, positive = take_rows(
-        order, edge, diag, off, lines_diag, lines_inverse, values, c1, c2, at, jacobi, norm, positive, 4, SLOTS)  # fmt: skip
+        order, edge, diag, off, pivot, inverse, values, c1, c2, at, jacobi, norm, positive, 4, SLOTS)  # fmt: skip
     at, norm, positive = take_rows(
-        order, edge, diag, off, lines_diag, lines_inverse, values, c2, c3, at, jacobi, norm, positive, 8, SLOTS)  # fmt: skip
+        order, edge, diag, off, pivot, inverse, values, c2, c3, at, jacobi, norm, positive, 8, SLOTS)  # fmt: skip
     at, norm, positive = take_rows(
-        order, edge, diag, off, lines_diag, lines_inverse, values, c3, c4, at, jacobi, norm, positive, 16, SLOTS)  # fmt: skip
+        order, edge, diag, off, pivot, inverse, values, c3, c4, at, jacobi, norm, positive, 16, SLOTS)  # fmt: skip
     at, norm, positive = take_rows(
-        order, edge, diag, off, lines_diag, lines_inverse, values, c4, c5, at, jacobi, norm, positive, 32, SLOTS)  # fmt: skip
+        order, edge, diag, off, pivot, inverse, values, c4, c5, at, jacobi, norm, positive, 32, SLOTS)  # fmt: skip
     at, norm, positive = take_rows(
-        order, edge, diag, off, lines_diag, lines_inverse, values, c5, c6, at, jacobi, norm, positive, 64, SLOTS)  # fmt: skip
+        order, edge, diag, off, pivot, inverse, values, c5, c6, at, jacobi, norm, positive, 64, SLOTS)  # fmt: skip
     for hub in range(hub0, hub1):
         around = begin * 0.0
         for tile in range(tl.load(hubs + 2 * hub), tl.load(hubs + 2 * hub + 1)):
             around += tl.sum(tl.abs(take_values(edge, off, values, tile, SLOTS)), 0)
         rows = at + hub - hub0 + tl.arange(0, 1)
-        norm, positive = take_diagonal(order, diag, lines_diag, lines_inverse, rows, around, jacobi, norm, positive)
+        norm, positive = take_diagonal(order, diag, pivot, inverse, rows, around, jacobi, norm, positive)
 
     nothing = tl.zeros([C], tl.float32)
     largest = sizes(order, h, begin, end, F, first, C, PLACES)
@@ -333,25 +331,25 @@ def solve_kernel(
         dot, at = nothing, begin
         neighbour, weight = fetch(index, values, c0, SLOTS)
         at, dot, neighbour, weight = product_rows(
-            lines, q, lines_diag, values, index, c0, c1, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, c0, c1, at, x, old, new, beta, live, dot, neighbour, weight,
             2, C, SLOTS, CACHE)  # fmt: skip
         at, dot, neighbour, weight = product_rows(
-            lines, q, lines_diag, values, index, c1, c2, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, c1, c2, at, x, old, new, beta, live, dot, neighbour, weight,
             4, C, SLOTS, CACHE)  # fmt: skip
         at, dot, neighbour, weight = product_rows(
-            lines, q, lines_diag, values, index, c2, c3, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, c2, c3, at, x, old, new, beta, live, dot, neighbour, weight,
             8, C, SLOTS, CACHE)  # fmt: skip
         at, dot, neighbour, weight = product_rows(
-            lines, q, lines_diag, values, index, c3, c4, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, c3, c4, at, x, old, new, beta, live, dot, neighbour, weight,
             16, C, SLOTS, CACHE)  # fmt: skip
         at, dot, neighbour, weight = product_rows(
-            lines, q, lines_diag, values, index, c4, c5, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, c4, c5, at, x, old, new, beta, live, dot, neighbour, weight,
             32, C, SLOTS, CACHE)  # fmt: skip
         at, dot, neighbour, weight = product_rows(
-            lines, q, lines_diag, values, index, c5, c6, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, c5, c6, at, x, old, new, beta, live, dot, neighbour, weight,
             64, C, SLOTS, CACHE)  # fmt: skip
         dot = product_hubs(
-            lines, q, lines_diag, values, index, hubs, hub0, hub1, at, x, old, new, beta, live, dot, neighbour, weight,
+            lines, q, pivot, values, index, hubs, hub0, hub1, at, x, old, new, beta, live, dot, neighbour, weight,
             C, SLOTS, CACHE)  # fmt: skip
         curvature, _, _ = together(partial, counter, meeting, dot, nothing, nothing, C, T)
         active = (state == ACTIVE) & (looking == 0)
@@ -361,7 +359,7 @@ def solve_kernel(
         share = tl.where(looking > 0, 1.0, alpha)
         source = r + tl.where(looking > 0, 2, 0) * (places * C)  # b lies two vectors behind r
         rho_new, r_max, mu_max = update_rows(
-            lines, q, source, r, lines_inverse, begin, end, new, alpha, share, C, PLACES)  # fmt: skip
+            lines, q, source, r, inverse, begin, end, new, alpha, share, C, PLACES)  # fmt: skip
         rho_new, r_max, mu_max = together(partial, counter, meeting + 1, rho_new, r_max, mu_max, C, T)
         meeting += 2
         size = norm_all * mu_max + size_of_h

@@ -92,7 +92,7 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
 
 def in_one_launch(graph: Graph, heads: int, columns: int) -> bool:
     """Whether conjugate gradients on this GPU take a single launch (float32 only)."""
-    if columns < 1 or not kernels.has_triton():
+    if columns < 1 or graph.device.type != "cuda" or not kernels.has_triton():
         return False
     from walksum.solvers.cuda_once import fits
 

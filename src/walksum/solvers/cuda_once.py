@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.kernels.gpu_deal import SLOTS, Deal, count_tiles, deal
 from walksum.kernels.gpu_finish import EXHAUSTED, INDEFINITE, STALLED
-from walksum.kernels.gpu_launch import launch
+from walksum.kernels.gpu_launch import Shortcut
 from walksum.kernels.gpu_once import NONFINITE, PLACES, REPORT, solve_kernel
 from walksum.kernels.gpu_plan import feature_width
 from walksum.precision import Precision
@@ -64,19 +64,18 @@ class OneLaunch:
         self.deal: Deal = deal(graph, team.members, SLOTS)
         self.tol = tol
         self.teams = heads * team.blocks
-        self.grid = (team.members, team.blocks, heads)
         self.room = room_of_team(self.deal, team)
         places, tiles = self.deal.places, self.deal.tiles
         sizes = (graph.num_nodes, graph.num_edges, columns, places, tiles, self.room)
-        self.numbers = (*sizes, int(jacobi), max_steps, tol, aim)
         self.tables = (self.deal.order, self.deal.index, self.deal.edge, self.deal.hubs, self.deal.bounds)
         together = team.members > 1
-        self.meta = {"C": team.columns, "T": team.members, "SLOTS": SLOTS, "PLACES": PLACES}
-        self.meta |= {"CACHE": ".cg" if together else "", "warps": WARPS}
-        if together and graph.device.type == "cuda":
-            self.meta["launch_cooperative_grid"] = True  # all members run at once, or the launch is refused
+        meta: dict[str, Any] = {"C": team.columns, "T": team.members, "SLOTS": SLOTS, "PLACES": PLACES}
+        meta["CACHE"] = ".cg" if together else ""  # what other processors wrote is not in the first-level cache
+        if together:
+            meta["launch_cooperative_grid"] = True  # all members run at once, or the launch is refused
+        numbers = (*sizes, int(jacobi), max_steps, tol, aim)
+        self.launch = Shortcut(solve_kernel, (team.members, team.blocks, heads), numbers, WARPS, **meta)
         self.counters: dict[int, Tensor] = {}  # of each stream: launches of one stream follow each other
-        self.lock = threading.Lock()
 
     def start(self, J: Precision, h: Tensor) -> tuple[Tensor, Verdict]:
         """Launch; nothing is waited for."""
@@ -85,10 +84,7 @@ class OneLaunch:
         mu = torch.empty_like(h)
         room = h.new_empty(self.teams * self.room)
         report = h.new_empty(REPORT, heads, columns)
-        launch(
-            solve_kernel, self.grid, h, J.diag.contiguous(), J.off.contiguous(), h, mu, report, room, self._counters(h),
-            *self.tables, *self.numbers, **self.meta,
-        )  # fmt: skip
+        self.launch(J.diag.contiguous(), J.off.contiguous(), h, mu, report, room, self._counters(h), *self.tables)
         return mu, Verdict(report, self.tol)
 
     def _counters(self, like: Tensor) -> Tensor:

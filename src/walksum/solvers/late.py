@@ -56,15 +56,15 @@ class LateSolution(Solution):
         return found
 
     @property
-    def status(self) -> Status:  # type: ignore[override]
+    def status(self) -> Status:
         return self._found()[0]
 
     @property
-    def steps(self) -> int:  # type: ignore[override]
+    def steps(self) -> int:
         return self._found()[1]
 
     @property
-    def residual(self) -> float:  # type: ignore[override]
+    def residual(self) -> float:
         return self._found()[2]
 
     def __reduce__(self) -> tuple:  # copied and stored as what it found
