@@ -9,7 +9,6 @@ teams: members, columns, warps.
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
 NEVER = -1
+TEAMS = [(8, 16, 8), (8, 16, 16), (8, 16, 4), (8, 8, 8), (16, 32, 8), (4, 8, 8), (1, 1, 8)]  # columns, members, warps
 
 
 @contextmanager
@@ -85,7 +85,11 @@ def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
         problem = problems.make(name, graph, x, design, heads, 64 // heads)
         truth = Truth(problem)
         auto, yardstick = contestants.ours("auto")(problem), contestants.yardstick(problem)
+        began = time.perf_counter()
         outcome = auto()
+        first = time.perf_counter() - began
+        if first > 1:
+            print(f"(the first solve took {first:.1f} s: compiling)")
         errors = truth.errors(outcome.mu, outcome.g)
         taken = median_us(auto)
         launched = PreparedCudaCG(ws.Precision(graph, problem.diag, problem.off), ws.CG())
@@ -140,12 +144,7 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     problem = problems.make(name, graph, x, "L-Lap", 1, 64)
     J = ws.Precision(graph, problem.diag, problem.off)
     print(f"\n== teams on {name}, L-Lap: device us a solve")
-    for width, members, warps in itertools.product((8, 16, 4), (16, 8, 4, 1), (8, 16, 4)):
-        programs = 64 // width * members
-        if programs > cuda_once.processors(graph.device) and members > 1:
-            continue
-        if width != 8 and warps != 8:
-            continue
+    for width, members, warps in TEAMS:
         settings = {"WIDEST": width, "MOST_MEMBERS": members, "WARPS": warps, "TURNS": 10**9}
         with knobs(graph, **settings):
             try:

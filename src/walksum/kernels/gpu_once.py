@@ -10,17 +10,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from walksum.kernels.gpu_finish import (
-    ACTIVE,
-    CLAIMED,
-    EXHAUSTED,
-    INDEFINITE,
-    STALLED,
-    VERIFIED,
-    magnitude,
-)
+from walksum.kernels.gpu_finish import ACTIVE, CLAIMED, EXHAUSTED, STALLED, VERIFIED, magnitude
 
-NONFINITE = tl.constexpr(6)  # a state beside those of gpu_finish
+INDEFINITE, NONFINITE = tl.constexpr(6), tl.constexpr(7)  # above the states of gpu_finish: the gravest counts
 REPORT = 3  # numbers a column that a solve leaves: state, steps, true backward error
 PLACES = 256  # rows that a member updates at a time
 

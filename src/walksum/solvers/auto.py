@@ -61,18 +61,20 @@ class Choice:
 def choose(J: Precision, columns: int) -> Choice:
     """The solver for this J and so many columns a head."""
     if J.device.type != "cpu":
-        return _on_gpu(J, columns)
+        return J.graph.derived(_on_gpu, J.heads, columns, kernels.uses_triton(J.diag))
     if J.dtype not in (torch.float32, torch.float64):
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
     learned = J.diag.requires_grad or J.off.requires_grad
     return J.graph.derived(_on_cpu, J.heads, max(1, columns), learned)
 
 
-def _on_gpu(J: Precision, columns: int) -> Choice:
-    if kernels.uses_triton(J.diag) and in_one_launch(J.graph, J.heads, columns):
-        return Choice(CG(), f"{J.graph} is small: all steps of all columns fit into one launch")
-    if not kernels.uses_triton(J.diag) and J.num_nodes <= DENSE_ON_GPU:
-        return Choice(Dense(), f"{J.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch")
+def _on_gpu(graph: Graph, heads: int, columns: int, triton: bool) -> Choice:
+    if triton and in_one_launch(graph, heads, columns):
+        return Choice(CG(), f"{graph} is small: all steps of all columns fit into one launch")
+    if not triton and graph.num_nodes <= DENSE_ON_GPU:
+        return Choice(
+            Dense(), f"{graph.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch"
+        )
     return Choice(CG(), "triangular sweeps are serial, so a GPU iterates")
 
 

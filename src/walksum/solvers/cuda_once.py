@@ -12,16 +12,18 @@ from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.kernels.gpu_deal import SLOTS, Deal, count_tiles, deal
-from walksum.kernels.gpu_finish import EXHAUSTED, INDEFINITE, STALLED
+from walksum.kernels.gpu_finish import STALLED
 from walksum.kernels.gpu_launch import Shortcut
-from walksum.kernels.gpu_once import NONFINITE, PLACES, REPORT, solve_kernel
+from walksum.kernels.gpu_once import INDEFINITE, NONFINITE, PLACES, REPORT, solve_kernel
 from walksum.kernels.gpu_plan import feature_width
 from walksum.precision import Precision
 from walksum.solvers.base import Status, judge
+from walksum.solvers.late import Found, capturing
 
 WIDEST = 8  # columns of a team: 32 bytes, the least that a GPU fetches at a time
 MOST_MEMBERS = 16
 WARPS = 8
+FAILURES = {NONFINITE.value: Status.nonfinite, INDEFINITE.value: Status.not_positive_definite}
 TURNS = 48  # tiles a member may take in a step; beyond, launches over the whole device are quicker
 
 
@@ -89,9 +91,9 @@ class OneLaunch:
 
     def _counters(self, like: Tensor) -> Tensor:
         """Zeros that every launch leaves as it found them."""
-        if like.is_cuda and torch.cuda.is_current_stream_capturing():
+        if capturing(like):
             return like.new_zeros(2 * self.teams, dtype=torch.int32)
-        stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
+        stream = current_stream(like)
         found = self.counters.get(stream)
         if found is None:
             found = self.counters[stream] = like.new_zeros(2 * self.teams, dtype=torch.int32)
@@ -109,25 +111,29 @@ def room_of_team(dealt: Deal, team: Team) -> int:
     return -(-(vectors + (dealt.tiles + 1) * SLOTS + 6 * team.columns * team.members) // 16) * 16
 
 
+def current_stream(like: Tensor) -> int:
+    return torch._C._cuda_getCurrentRawStream(like.device.index) if like.is_cuda else 0
+
+
 class Verdict:
     """What the launch found: a small tensor on the device, read when asked for."""
 
     def __init__(self, report: Tensor, tol: float):
         self.report, self.tol = report, tol
-        self.stream = torch.cuda.current_stream(report.device) if report.is_cuda else None
+        self.stream = current_stream(report)
 
-    def __call__(self) -> tuple[Status, int, float]:
-        if self.stream is None or self.stream == torch.cuda.current_stream(self.report.device):
+    def __call__(self) -> Found:
+        if self.stream == current_stream(self.report):
             return self.of(self.report.cpu().numpy())
-        with torch.cuda.stream(self.stream):
+        device = self.report.device
+        own = torch.cuda.ExternalStream(self.stream, device) if self.stream else torch.cuda.default_stream(device)
+        with torch.cuda.stream(own):
             return self.of(self.report.cpu().numpy())
 
-    def of(self, known: np.ndarray) -> tuple[Status, int, float]:
+    def of(self, known: np.ndarray) -> Found:
         """Status, steps and residual from the numbers of the report."""
-        state, steps, residual = known[0], int(known[1].max()), float(known[2].max())
-        if (state == NONFINITE.value).any():
-            return Status.nonfinite, steps, math.nan
-        if (state == INDEFINITE.value).any():
-            return Status.not_positive_definite, steps, math.nan
-        stuck = (state == STALLED.value).any() and not (state == EXHAUSTED.value).any()
-        return judge(residual, self.tol, Status.stalled if stuck else Status.max_steps_reached), steps, residual
+        state, steps, residual = known.reshape(REPORT, -1).max(1).tolist()  # NaN is the largest of all
+        if state in FAILURES:
+            return FAILURES[state], int(steps), math.nan
+        stuck = state == STALLED.value  # and none exhausted, which is more
+        return judge(residual, self.tol, Status.stalled if stuck else Status.max_steps_reached), int(steps), residual
