@@ -34,6 +34,7 @@ from walksum.solvers import (
 
 if TYPE_CHECKING:
     from walksum import plot
+    from walksum.captured import TrainingStep
     from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
     from walksum.nn import GLT, GLTBlock, GLTConv, load
 
@@ -44,13 +45,14 @@ __all__ += ["Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiag
 __all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
 __all__ += ["Solver", "GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
 __all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
-__all__ += ["GLTConv", "GLTBlock", "GLT", "load"]
+__all__ += ["GLTConv", "GLTBlock", "GLT", "load", "TrainingStep"]
 __all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
 __all__ += ["plot"]
 
 
 # PyG, scikit-learn and matplotlib take seconds to import: only where they are used
 _LATER = dict.fromkeys(("GLT", "GLTBlock", "GLTConv", "load"), "walksum.nn")
+_LATER["TrainingStep"] = "walksum.captured"
 _LATER |= dict.fromkeys(("GLTClassifier", "GLTRegressor", "TransductiveKFold"), "walksum.estimators")
 
 

@@ -17,6 +17,7 @@ from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, kept_solver
 from walksum.solvers.base import check_choice, check_h
+from walksum.solvers.late import LateSolution, books, capturing
 from walksum.untraced import untraced
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
@@ -102,13 +103,54 @@ class _Call:
         other.direction = "backward"
         return other
 
-    def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
+    def run(self, diag: Tensor, off: Tensor, h: Tensor, then: Callable[[Tensor], Any] | None = None) -> Any:
+        """mu, and what ``then`` makes of it: launched before the host waits for the verdict, where that can be."""
         prepared = self.prepared(diag, off, h.size(-1))
+        launched = prepared.later(h.detach())
+        if launched is not None:
+            mu = launched[0]
+            made = mu if then is None else then(mu)
+            self.report_later(prepared, *launched)
+            return made
+        self._refuse_capture(prepared, h)
         mu, status, steps, residual = prepared.outcome(h.detach())
         if self.observe is not None or status is not Status.converged:
             # detached: whoever keeps the report must not keep the autograd graph
             self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
-        return mu
+        return mu if then is None else then(mu)
+
+    def report_later(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
+        """Wait for the verdict only where someone must be warned of it: not in a capture, not if it is ignored."""
+        recorded = capturing(mu)
+        if self.on_nonconverged == "ignore" or recorded:
+            late = LateSolution(
+                mu.detach(), solver=prepared.name, direction=self.direction, verdict=verdict, captured=recorded
+            )
+            if self.observe is not None:
+                self.observe(late)
+            for book in books(mu.device):
+                book.entries.append((late, self.report))
+            return
+        if self.on_nonconverged == "raise":  # in time, before anything is made of a wrong mu: no replay can do that
+            self._refuse(mu.device, "on_nonconverged='raise'")
+        status, steps, residual = verdict()
+        if self.observe is not None or status is not Status.converged:
+            self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
+
+    def _refuse_capture(self, prepared: Prepared, h: Tensor) -> None:
+        if not h.is_cuda:
+            return
+        if capturing(h):
+            raise RuntimeError(
+                f"{prepared.name} looks at numbers on its way, which a CUDA graph cannot record; on graphs that are "
+                "small enough solver='auto' or 'cg' does not"
+            )
+        self._refuse(h.device, prepared.name)
+
+    @staticmethod
+    def _refuse(device: torch.device, reason: str) -> None:
+        for book in books(device):
+            book.refusals.append(reason)
 
     def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         stamp = (*_identity(diag), *_identity(off))
@@ -139,6 +181,15 @@ class _Call:
 
 def _identity(t: Tensor) -> tuple:
     return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype
+
+
+def _gradients(graph: Graph, mu: Tensor, needed: bool) -> Callable[[Tensor], tuple]:
+    """g -> g, dL/ddiag, dL/doff."""
+
+    def make(g: Tensor) -> tuple:
+        return (g, *kernels.backend(g).value_gradients(graph, g, mu)) if needed else (g, None, None)
+
+    return make
 
 
 class _Solve(Function):
@@ -174,9 +225,7 @@ class _Solve(Function):
             d_diag = -torch.linalg.vecdot(g, mu) if needs_diag else None
             d_off = -edge_dot(call.graph, g, mu) if needs_off else None
         else:
-            g = call.run(diag, off, grad)
-            if needs_diag or needs_off:
-                d_diag, d_off = kernels.backend(g).value_gradients(call.graph, g, mu)
+            g, d_diag, d_off = call.run(diag, off, grad, _gradients(call.graph, mu, needs_diag or needs_off))
         return d_diag, d_off, g if needs_h else None, None
 
     @staticmethod

@@ -7,13 +7,16 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from walksum.captured import TrainingStep
 from walksum.data.splits import Split
+from walksum.nn import GLT
 from walksum.solvers.base import check_choice
 
 
@@ -102,7 +105,8 @@ def train(
     check_choice("task", task, tuple(TASKS))
     recipe, loss_of = recipe or Recipe(), TASKS[task].loss
     validated = split.val.numel() > 0
-    optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    optimiser = make_optimiser(model, recipe)
+    train_step = TrainingStep(partial(_loss, model, x, edges, split.train.to(y.device), y, loss_of), optimiser)
     after_step = getattr(model, "after_step", lambda: None)  # some baselines project their weights back
     history: list[Epoch] = []
     best: Epoch | None = None
@@ -111,13 +115,10 @@ def train(
     try:
         for number in range(1, recipe.max_epochs + 1):
             model.train()
-            optimiser.zero_grad()
-            loss = loss_of(model(x, edges)[split.train], y[split.train])
-            loss.backward()
-            optimiser.step()
+            loss = train_step()
             after_step()
 
-            epoch = Epoch(number, loss.item(), math.nan, math.nan, math.nan, *_steps(model))
+            epoch = Epoch(number, loss, math.nan, math.nan, math.nan, *_steps(model))
             if validated:
                 epoch = _evaluate(model, x, edges, y, split, epoch, TASKS[task])
             history.append(epoch)
@@ -137,6 +138,17 @@ def train(
     model.load_state_dict(weights)
     model.eval()
     return Outcome(best, history, time.perf_counter() - started, interrupted)
+
+
+def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
+    """Adam; on a GPU, for a model of ours, of the kind that a :class:`TrainingStep` can capture."""
+    replayed = isinstance(model, GLT) and next(model.parameters()).is_cuda
+    fast: dict[str, Any] = {"capturable": True, "fused": True} if replayed else {}
+    return torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, **fast)
+
+
+def _loss(model: nn.Module, x: Tensor, edges: Any, nodes: Tensor, y: Tensor, loss_of: Callable) -> Tensor:
+    return loss_of(model(x, edges).index_select(0, nodes), y.index_select(0, nodes))
 
 
 def _rank(epoch: Epoch) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from walksum import CG, GaBP, Precision, Status
 from walksum.graph import Graph
 from walksum.kernels import gpu_cg, gpu_matrix, gpu_messages
 from walksum.kernels.gpu_plan import Tile, feature_width
-from walksum.solvers import cuda_cg, cuda_gabp
+from walksum.solvers import cuda_cg, cuda_gabp, cuda_once
 from walksum.solvers.cuda_cg import PreparedCudaCG
 from walksum.solvers.cuda_gabp import PreparedCudaGaBP
 from walksum.solvers.gabp import PreparedGaBP
@@ -89,8 +89,10 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), (32, 64), 2048, 8, None))
 
 
-@pytest.fixture(params=["captured", "captured with hubs", "in pieces"])
+@pytest.fixture(params=["one launch", "captured", "captured with hubs", "in pieces"])
 def way(request, monkeypatch):
+    if request.param != "one launch":
+        monkeypatch.setattr(cuda_once, "TURNS", -1)
     if request.param == "in pieces":
         in_pieces(monkeypatch)
     if request.param == "captured with hubs":
@@ -109,6 +111,26 @@ def test_cg_without_preconditioner(device):
     J = dominant(device, heads=1)
     h = columns(J, 3)
     assert_solves(PreparedCudaCG(J, CG(preconditioner="none"))(h), J, h, 2e-6)
+
+
+@pytest.mark.parametrize("leaves", [70, 1100])
+def test_cg_in_one_launch_with_a_hub(device, leaves):
+    ends = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
+    graph = Graph.from_edge_index(torch.cat([ends, ends[:, :40].roll(1, 1)], 1), leaves + 1).to(device)
+    J = Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges, device=device))
+    assert cuda_once.fits(graph, 1, 2)
+    solution, h = PreparedCudaCG(J, CG())(columns(J, 2)), columns(J, 2)
+    assert solution.converged
+    torch.testing.assert_close(solution.value.double(), dense_solve(J, h), rtol=1e-5, atol=1e-5)
+
+
+def test_no_column_fails_silently_beside_one_that_does(device):
+    J = dominant(device)
+    h = columns(J, 12)  # two teams of columns in one launch
+    h[1, 3, 10] = torch.inf
+    solution = PreparedCudaCG(J, CG())(h)
+    assert solution.status is Status.nonfinite
+    assert solution.value[1, :, 8:].isnan().all()
 
 
 def test_buffers_are_shared_by_different_J_but_never_mixed_up(device):
@@ -233,3 +255,33 @@ def test_cg_gives_the_same_bits_every_time():
     first = PreparedCudaCG(J, CG())(h).value
     for _ in range(3):  # launched, captured, replayed
         assert torch.equal(PreparedCudaCG(J, CG())(h).value, first)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("members", [1, 2, 16])
+def test_teams_of_any_size_solve_alike(members, monkeypatch):
+    monkeypatch.setattr(cuda_once, "MOST_MEMBERS", members)
+    J = dominant("cuda", 3000, 9000, heads=2)
+    h = columns(J, 20)
+    assert cuda_once.make_team(J.graph, 2, 20).members == members
+    for _ in range(3):  # counters are as they were found
+        assert_solves(PreparedCudaCG(J, CG())(h), J, h, 2e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_solves_on_two_streams_at_once_are_not_mixed_up():
+    J = dominant("cuda", 3000, 9000, heads=1)
+    rights = [columns(J, 64, seed) for seed in range(2)]
+    expected = [PreparedCudaCG(J, CG())(h).value for h in rights]
+    torch.cuda.synchronize()
+    streams, found = [torch.cuda.Stream() for _ in rights], []
+    for _ in range(20):
+        for stream, h in zip(streams, rights, strict=True):
+            with torch.cuda.stream(stream):
+                found.append(PreparedCudaCG(J, CG()).later(h))
+    torch.cuda.synchronize()
+    for k, (mu, verdict) in enumerate(found):
+        assert verdict()[0] is Status.converged  # read from another stream than its own
+        assert torch.equal(mu, expected[k % 2])

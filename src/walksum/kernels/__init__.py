@@ -42,9 +42,9 @@ def _numba() -> ModuleType:
 
 
 def uses_triton(tensor: Tensor) -> bool:
-    return tensor.is_cuda and tensor.dtype == torch.float32 and _has_triton()
+    return tensor.is_cuda and tensor.dtype == torch.float32 and has_triton()
 
 
 @lru_cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None

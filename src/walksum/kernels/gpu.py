@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.gpu_edges import edge_dot
+from walksum.kernels.gpu_edges import edge_dot, value_gradients
 from walksum.kernels.gpu_finish import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.kernels.gpu_matrix import Control, Matrix
 from walksum.kernels.reference import neighbour_sum
@@ -32,11 +32,6 @@ def backward_error(graph: Graph, diag: Tensor, off: Tensor, mu: Tensor, h: Tenso
     control.scalars[SIZE.value] = h.abs().amax(1)
     matrix.product(mu.contiguous(), None, RESIDUAL.value, control, h=h.contiguous())
     return control.scalars[ERROR.value]
-
-
-def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
-    """``-g_i . mu_i`` and ``-(g_i . mu_j + g_j . mu_i)``: the gradients of diag ``[H, N]`` and off ``[H, E]``."""
-    return -torch.linalg.vecdot(g, mu), -edge_dot(graph, g, mu)
 
 
 __all__ = ["spmm", "edge_dot", "value_gradients", "neighbour_sum", "norm_inf", "backward_error"]

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.gpu_launch import launch
+from walksum.kernels.gpu_launch import Shortcut, launch
 from walksum.kernels.gpu_plan import feature_width
 
 DOT_EDGES, DOT_WARPS = 32, 8
@@ -45,6 +45,55 @@ def edge_dot(graph: Graph, a: Tensor, b: Tensor, edges: int = DOT_EDGES, warps: 
             b.contiguous(), out, graph.num_edges, num_nodes, F, warps=warps, EDGES=edges, WIDTH=feature_width(F),
         )  # fmt: skip
     return out
+
+
+@triton.jit(do_not_specialize=["num_edges", "num_nodes", "blocks"])
+def gradients_kernel(
+    edges, g, mu, d_diag, d_off, num_edges, num_nodes, blocks, F, EDGES: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Edges by the first ``blocks`` programs, nodes by the others."""
+    head, block = tl.program_id(2).to(tl.int64), tl.program_id(0)
+    g += head * num_nodes * F
+    mu += head * num_nodes * F
+    dot = tl.zeros([EDGES], tl.float32)
+    if block < blocks:
+        edge = block.to(tl.int64) * EDGES + tl.arange(0, EDGES)
+        here = edge < num_edges
+        i = tl.load(edges + edge, mask=here, other=0)[:, None] * F
+        j = tl.load(edges + num_edges + edge, mask=here, other=0)[:, None] * F
+        for first in range(0, F, WIDTH):
+            cols = (first + tl.arange(0, WIDTH))[None, :]
+            mask = here[:, None] & (cols < F)
+            there = tl.load(g + i + cols, mask=mask, other=0.0) * tl.load(mu + j + cols, mask=mask, other=0.0)
+            back = tl.load(g + j + cols, mask=mask, other=0.0) * tl.load(mu + i + cols, mask=mask, other=0.0)
+            dot += tl.sum(there + back, 1)
+        tl.store(d_off + head * num_edges + edge, -dot, mask=here)
+    else:
+        node = (block - blocks).to(tl.int64) * EDGES + tl.arange(0, EDGES)
+        here = node < num_nodes
+        for first in range(0, F, WIDTH):
+            cols = (first + tl.arange(0, WIDTH))[None, :]
+            mask, at = here[:, None] & (cols < F), node[:, None] * F + cols
+            dot += tl.sum(tl.load(g + at, mask=mask, other=0.0) * tl.load(mu + at, mask=mask, other=0.0), 1)
+        tl.store(d_diag + head * num_nodes + node, -dot, mask=here)
+
+
+def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
+    """``-g_i . mu_i`` and ``-(g_i . mu_j + g_j . mu_i)``: the gradients of diag ``[H, N]`` and off ``[H, E]``."""
+    heads, num_nodes, F = g.shape
+    new = g.new_empty if F else g.new_zeros
+    d_diag, d_off = new(heads, num_nodes), new(heads, graph.num_edges)
+    if F:
+        start = graph.derived(_gradients, heads, F)
+        start(graph.edges.contiguous(), g.contiguous(), mu.contiguous(), d_diag, d_off)
+    return d_diag, d_off
+
+
+def _gradients(graph: Graph, heads: int, F: int) -> Shortcut:
+    blocks = -(-graph.num_edges // DOT_EDGES)
+    grid = (blocks + -(-graph.num_nodes // DOT_EDGES), 1, heads)
+    numbers = (graph.num_edges, graph.num_nodes, blocks, F)
+    return Shortcut(gradients_kernel, grid, numbers, DOT_WARPS, EDGES=DOT_EDGES, WIDTH=feature_width(F))
 
 
 @triton.jit(do_not_specialize=["num_slots", "num_edges"])

@@ -61,16 +61,20 @@ class Choice:
 def choose(J: Precision, columns: int) -> Choice:
     """The solver for this J and so many columns a head."""
     if J.device.type != "cpu":
-        return _on_gpu(J)
+        return J.graph.derived(_on_gpu, J.heads, columns, kernels.uses_triton(J.diag))
     if J.dtype not in (torch.float32, torch.float64):
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
     learned = J.diag.requires_grad or J.off.requires_grad
     return J.graph.derived(_on_cpu, J.heads, max(1, columns), learned)
 
 
-def _on_gpu(J: Precision) -> Choice:
-    if not kernels.uses_triton(J.diag) and J.num_nodes <= DENSE_ON_GPU:
-        return Choice(Dense(), f"{J.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch")
+def _on_gpu(graph: Graph, heads: int, columns: int, triton: bool) -> Choice:
+    if triton and in_one_launch(graph, heads, columns):
+        return Choice(CG(), f"{graph} is small: all steps of all columns fit into one launch")
+    if not triton and graph.num_nodes <= DENSE_ON_GPU:
+        return Choice(
+            Dense(), f"{graph.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch"
+        )
     return Choice(CG(), "triangular sweeps are serial, so a GPU iterates")
 
 
@@ -79,11 +83,22 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
     nodes, (most, wide) = graph.num_nodes, INVERT_WIDE
     if graph.device.type == "cpu" or heads > 1 or dtype != torch.float32:
         return None
+    if in_one_launch(graph, heads, columns):
+        return None  # which is over before the products and looks of an inverse are launched
     if nodes > INVERT and (nodes > most or columns < wide):
         return None
     if graph.device.type == "cuda" and _free_memory(graph.device) < ROOM * nodes**2:
         return None
     return Inverse("full" if nodes <= INVERT else "half")
+
+
+def in_one_launch(graph: Graph, heads: int, columns: int) -> bool:
+    """Whether conjugate gradients on this GPU take a single launch (float32 only)."""
+    if columns < 1 or graph.device.type != "cuda" or not kernels.has_triton():
+        return False
+    from walksum.solvers.cuda_once import fits
+
+    return graph.derived(fits, heads, columns)
 
 
 def _free_memory(device: torch.device) -> int:

@@ -6,6 +6,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,6 +106,10 @@ class Prepared(ABC):
     def outcome(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         """As :meth:`run`, also for an h without elements."""
         return self.run(h) if h.numel() else (torch.empty_like(h), Status.converged, 0, 0.0)
+
+    def later(self, h: Tensor) -> tuple[Tensor, Any] | None:
+        """mu, launched but not waited for, and its verdict (see late.py); None for a solver that looks on its way."""
+        return None
 
     @abstractmethod
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:

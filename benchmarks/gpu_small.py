@@ -1,0 +1,190 @@
+"""Small graphs on a GPU: one launch beside replayed launches, host time beside device time, training steps.
+
+python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune] [--no-steps]
+
+A diagnosis, under a minute; the records of docs/benchmarks.md come from benchmarks.gpu. ``--tune`` also tries other
+teams: members, columns, warps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+import walksum as ws
+from benchmarks import contestants, problems, steps, timing
+from benchmarks.real import load
+from benchmarks.truth import Truth
+from walksum.solvers import cuda_once
+from walksum.solvers.cuda_cg import PreparedCudaCG
+
+LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
+NEVER = -1
+TEAMS = [(8, 16, 8), (8, 16, 16), (8, 16, 4), (8, 8, 8), (16, 32, 8), (4, 8, 8), (1, 1, 8)]  # columns, members, warps
+
+
+@contextmanager
+def knobs(graph: ws.Graph, **values: Any) -> Iterator[None]:
+    """Other settings of cuda_once; what the graph has derived under them is forgotten."""
+    before = {name: getattr(cuda_once, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(cuda_once, name, value)
+        _forget(graph)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(cuda_once, name, value)
+        _forget(graph)
+
+
+def _forget(graph: ws.Graph) -> None:
+    ours = (cuda_once.one_launch, cuda_once.fits)
+    for key in [key for key in graph._derived if isinstance(key, tuple) and key[0] in ours]:
+        del graph._derived[key]
+
+
+def median_us(run: Callable[[], object], rounds: int = 9, calls: int = 20) -> float:
+    for _ in range(3):
+        run()
+    return 1e6 * statistics.median(timing.seconds(run, "cuda", calls) for _ in range(rounds))
+
+
+def host_us(run: Callable[[], object], calls: int = 50) -> float:
+    """What the host is busy for when it never waits."""
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(calls):
+        run()
+    taken = 1e6 * (time.perf_counter() - started) / calls
+    torch.cuda.synchronize()
+    return taken
+
+
+def device_us(run: Callable[[], object], calls: int = 20) -> float:
+    """Of a launch, by replaying it as a CUDA graph: no host in between."""
+    run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            run()
+    return median_us(graph.replay, calls=1) / calls
+
+
+def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
+    print(f"\n== {name}: {graph}  tiles {cuda_once.count_tiles(graph)}")
+    print("design heads | auto: us, steps, error | one launch: device us, a step, with a look | replayed | yardstick")
+    for design, heads in LAYOUTS:
+        problem = problems.make(name, graph, x, design, heads, 64 // heads)
+        truth = Truth(problem)
+        auto, yardstick = contestants.ours("auto")(problem), contestants.yardstick(problem)
+        began = time.perf_counter()
+        outcome = auto()
+        first = time.perf_counter() - began
+        if first > 1:
+            print(f"(the first solve took {first:.1f} s: compiling)")
+        errors = truth.errors(outcome.mu, outcome.g)
+        taken = median_us(auto)
+        launched = PreparedCudaCG(ws.Precision(graph, problem.diag, problem.off), ws.CG())
+        once = device_us(lambda p=launched, h=problem.h: p.later(h)) if launched.later(problem.h) else float("nan")
+        reading = median_us(lambda p=launched, h=problem.h: p.run(h))
+        with knobs(graph, TURNS=NEVER):
+            replayed = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
+        theirs = 1e6 * timing.seconds(yardstick, "cuda")
+        theirs = min(theirs, 1e6 * timing.seconds(yardstick, "cuda"))
+        print(
+            f"{design:6} {heads} | {taken:7.0f} ({outcome.status} {outcome.steps} {max(errors):.1e}) | "
+            f"{once:6.0f} {once / max(1, outcome.steps[0]):5.1f} {reading:6.0f} | {replayed:7.0f} | "
+            f"{theirs:8.0f} = {theirs / taken:6.1f}x",
+            flush=True,
+        )
+
+
+def hosts(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
+    problem = problems.make(name, graph, x, "F-PN", 1, 64)
+    run = contestants.ours("auto")(problem)
+    J = ws.Precision(graph, problem.diag, problem.off)
+    launched = PreparedCudaCG(J, ws.CG())
+    g, verdict = torch.randn_like(problem.h), launched.later(problem.h)[1]
+    from walksum.kernels.gpu_edges import value_gradients
+
+    parts = {
+        "launch of a solve": lambda: launched.later(problem.h),
+        "launch of the gradients": lambda: value_gradients(graph, g, problem.h),
+        "ws.solve, no grad": lambda: ws.solve(J, problem.h, on_nonconverged="ignore"),
+        "verdict": lambda: verdict(),
+        "empty": lambda: problem.h.new_empty(1000),
+    }
+    print(f"\n== host us on {name}: " + ", ".join(f"{key} {host_us(part):.1f}" for key, part in parts.items()))
+    print(f"forward + backward, host and device: {median_us(run):.0f}; gradients on the device: "
+          f"{device_us(lambda: value_gradients(graph, g, problem.h)):.1f}")  # fmt: skip
+    profile(run)
+
+
+def profile(run: Callable[[], object]) -> None:
+    import cProfile
+    import pstats
+
+    watch = cProfile.Profile()
+    watch.enable()
+    for _ in range(50):
+        run()
+    watch.disable()
+    pstats.Stats(watch).sort_stats("tottime").print_stats(14)
+
+
+def tune(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
+    problem = problems.make(name, graph, x, "L-Lap", 1, 64)
+    J = ws.Precision(graph, problem.diag, problem.off)
+    print(f"\n== teams on {name}, L-Lap: device us a solve")
+    for width, members, warps in TEAMS:
+        settings = {"WIDEST": width, "MOST_MEMBERS": members, "WARPS": warps, "TURNS": 10**9}
+        with knobs(graph, **settings):
+            try:
+                prepared = PreparedCudaCG(J, ws.CG())
+                solution = prepared(problem.h)
+                taken = device_us(lambda p=prepared: p.later(problem.h), calls=5)
+                print(f"columns {width:2} members {members:2} warps {warps:2}: {taken:7.1f} us, {solution.steps} steps "
+                      f"{taken / solution.steps:5.2f} us each, {solution.status.name}", flush=True)  # fmt: skip
+            except RuntimeError as error:
+                print(f"columns {width:2} members {members:2} warps {warps:2}: {str(error)[:120]}", flush=True)
+
+
+def trainings(name: str) -> None:
+    data = load(name).to("cuda")
+    found = steps.steps(data, "cuda")
+    print(f"\n== training steps on {name}, us")
+    for label, step in found.items():
+        state = "" if not isinstance(step, ws.TrainingStep) else f"  captured: {step.captured} {step.reason or ''}"
+        print(f"{label:18} {median_us(step, rounds=5, calls=10):8.0f}{state}", flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu_small", description=__doc__.splitlines()[0])
+    parser.add_argument("--graphs", nargs="+", default=["cora", "pubmed"])
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--no-steps", action="store_true")
+    args = parser.parse_args(argv)
+    began = time.perf_counter()
+    for name in args.graphs:
+        graph, x = problems.load_graph(name)
+        graph = graph.to("cuda")
+        solves(name, graph, x)
+        hosts(name, graph, x)
+        if args.tune:
+            tune(name, graph, x)
+        if not args.no_steps:
+            trainings(name)
+    print(f"{time.perf_counter() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
