@@ -62,7 +62,7 @@ def _fold(info: Any, dims: tuple, tensors: tuple) -> list[Tensor]:
         t.unsqueeze(0).expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0)
         for t, d in zip(tensors, dims, strict=False)
     ]
-    return [t.reshape(-1, *t.shape[2:]) for t in whole]
+    return [t.flatten(0, 1) for t in whole]
 
 
 def _unfold(info: Any, tensors: tuple) -> tuple:
@@ -146,13 +146,13 @@ def attention_gradient(
     dq, dk, dv = (_like_states(out) for _ in range(3))
     block = _block("keys", width)
     launch(
-        attention_keys, (heads, rows // block.cols, batch), out,
+        attention_keys, (heads, -(-num_nodes // block.cols), batch), out,
         q, k, v, g, units, g_size, score_size * q_size / math.sqrt(width), *bias, tops, deltas, dk, dv,
         num_nodes, rows, width, **shape, **block.meta(),
     )  # fmt: skip
     block = _block("queries", width)
     spans = (tops, tops) if tiles is None else (tiles.low, tiles.high)
-    blocks = rows // block.rows
+    blocks = -(-num_nodes // block.rows)
     partial = tops.new_empty(batch, heads, blocks, NOWHERE + 1) if tiles is not None else tops
     launch(
         attention_queries, (heads, blocks, batch), out,
