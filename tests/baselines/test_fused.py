@@ -113,7 +113,7 @@ def test_size_of_values_and_gradients_does_not_matter(device, scale, biased):
 
 def test_sharp_attention(device):
     """Scores of hundreds: nearly all probability on one key."""
-    (query, key, value, table), bucket, weight = random_problem(device, 1, 1, 70, 8, True)
+    (query, key, value, table), bucket, _ = random_problem(device, 1, 1, 70, 8, True)
     out = fused_attention(30 * query, 30 * key, value, table, tiled(bucket))
     # the scores themselves are off by 1e-3 of their size
     assert_near(out, twin(30 * query.double(), 30 * key.double(), value.double(), table.double(), bucket), 0.1)
@@ -127,7 +127,7 @@ def test_zeros(device):
 
 
 def test_nan_stays_nan(device):
-    (query, key, value, table), bucket, weight = random_problem(device, 1, 1, 40, 8, True)
+    (query, key, value, table), bucket, _ = random_problem(device, 1, 1, 40, 8, True)
     for at in range(4):
         inputs = [t.clone() for t in (query, key, value, table)]
         inputs[at].view(-1)[3] = float("nan")

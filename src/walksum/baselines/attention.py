@@ -30,7 +30,7 @@ def attend(
     In float32 on a GPU it is fused, to about 1e-3. Elsewhere the bias takes heads x N x N numbers. Where that exceeds
     max_scores, queries are taken in chunks that the backward pass computes again instead of storing.
 
-    Shapes: query, key, value [H, N, d], table [H, B], bucket [N, N] -> [H, N, d].
+    Shapes: query, key, value [H, N, d], table [H, B], bucket [N, N], symmetric -> [H, N, d].
     """
     if fusible(query.device, query.dtype) and 0 < query.size(-1) <= MAX_WIDTH and query.size(-2):
         return _fused(query, key, value, table, bucket)

@@ -37,13 +37,11 @@ class Block:
         return {"ROWS": self.rows, "COLS": self.cols, "warps": self.warps, "num_stages": self.stages}
 
 
-BLOCKS = {  # kernel, whether the width is at most 16
-    ("forward", True): Block(64, 64),
-    ("forward", False): Block(64, 64),
-    ("keys", True): Block(64, 64),
-    ("keys", False): Block(64, 64),
-    ("queries", True): Block(64, 64),
-    ("queries", False): Block(64, 64),
+BLOCKS = {  # kernel, biased, width at most 16
+    (kernel, biased, narrow): Block(64, 64)
+    for kernel in ("forward", "keys", "queries")
+    for biased in (False, True)
+    for narrow in (False, True)
 }
 
 
@@ -122,7 +120,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, table: Tensor, tiles: T
     packed = [_packed(x, sizes[..., i], tiles) for i, x in enumerate((query, key, value))]
     out = _like_states(query)
     tops, masses = (query.new_empty(batch, heads, rows) for _ in range(2))
-    block = _block("forward", width)
+    block = _block("forward", width, tiles)
     launch(
         attention_forward, (heads, rows // block.rows, batch), query,
         *packed, _units(sizes, width), sizes[..., 2].contiguous(), *_bias(table, tiles), out, tops, masses,
@@ -144,13 +142,13 @@ def attention_gradient(
     q_size, k_size, v_size = sizes.unbind(-1)
     score_size = g_size * v_size
     dq, dk, dv = (_like_states(out) for _ in range(3))
-    block = _block("keys", width)
+    block = _block("keys", width, tiles)
     launch(
         attention_keys, (heads, -(-num_nodes // block.cols), batch), out,
         q, k, v, g, units, g_size, score_size * q_size / math.sqrt(width), *bias, tops, deltas, dk, dv,
         num_nodes, rows, width, **shape, **block.meta(),
     )  # fmt: skip
-    block = _block("queries", width)
+    block = _block("queries", width, tiles)
     spans = (tops, tops) if tiles is None else (tiles.low, tiles.high)
     blocks = -(-num_nodes // block.rows)
     partial = tops.new_empty(batch, heads, blocks, NOWHERE + 1) if tiles is not None else tops
@@ -164,8 +162,8 @@ def attention_gradient(
     return dq, dk, dv, (partial.sum(-2) * score_size.unsqueeze(-1))[..., : table.size(-1)]
 
 
-def _block(kernel: str, width: int) -> Block:
-    return BLOCKS[kernel, width <= 16]
+def _block(kernel: str, width: int, tiles: Tiles | None) -> Block:
+    return BLOCKS[kernel, tiles is not None, width <= 16]
 
 
 def _shape(width: int, tiles: Tiles | None) -> dict[str, Any]:
