@@ -36,8 +36,8 @@ RUNS = (1, 30)
 CHECKED = 64  # rows whose loss is compared with float64
 LARGEST = 2e10  # bytes of a dense bias that torch is given
 TRIED = [
-    Block(64, 64), Block(64, 64, stages=3), Block(128, 64), Block(128, 64, 8), Block(64, 128), Block(64, 128, 8),
-    Block(128, 128, 8), Block(64, 64, 4, 1), Block(64, 64, 8),
+    Block(64, 64), Block(64, 64, gather=False), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128, 8),
+    Block(128, 64), Block(64, 128), Block(128, 128, 8),
 ]  # fmt: skip
 
 
@@ -143,11 +143,11 @@ def said(row: dict) -> str:
 
 def tune(bucket: Tensor, device: str) -> Iterator[dict]:
     """One kernel at a time, the others as they are."""
-    for (kernel, biased, narrow), usual in fused.BLOCKS.items():
+    for (kernel, biased, narrow), usual in sorted(fused.BLOCKS.items(), key=lambda item: item[0][1:], reverse=True):
         heads, width = HEADS[0] if narrow else HEADS[1]
         *inputs, weight = states(1, heads, bucket.size(0), width, NUM_BUCKETS if biased else 0, device)
         tiles = Tiles.of(bucket) if biased else None
-        for block in TRIED:
+        for block in TRIED if biased else [block for block in TRIED if block.gather]:
             fused.BLOCKS[kernel, biased, narrow] = block
             try:
                 ms = event_ms(_only(kernel, [*inputs, tiles], weight), device, repeat=3, warm=1)
@@ -155,6 +155,11 @@ def tune(bucket: Tensor, device: str) -> Iterator[dict]:
             except Exception as error:  # a block that does not fit the device is an answer too
                 print(f"{kernel} {block}: {type(error).__name__}: {str(error).splitlines()[0][:150]}")
         fused.BLOCKS[kernel, biased, narrow] = usual
+
+
+def tuned(row: dict) -> str:
+    kind = f"{row['kernel']:7} {'biased' if row['biased'] else 'plain':6} {'narrow' if row['narrow'] else 'wide':6}"
+    return f"{kind} {row['ms']:8.3f} ms {row['block']}"
 
 
 def _only(kernel: str, inputs: list, weight: Tensor) -> Callable[[], object]:
@@ -182,7 +187,7 @@ def main() -> None:
         print(f"{name}: distances in {time.perf_counter() - start:.1f} s", flush=True)
         for row in tune(bucket, device) if options.tune else _rows(name, bucket, options.small, device):
             rows.append(row)
-            print(row if options.tune else said(row), flush=True)
+            print(tuned(row) if options.tune else said(row), flush=True)
             if time.monotonic() > end:
                 break
         gc.collect()

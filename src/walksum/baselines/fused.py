@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from walksum.baselines.tiles import NOWHERE, Tiles, filled
-from walksum.kernels.gpu_attention import attention_forward, attention_keys, attention_queries
+from walksum.kernels.gpu_attention import attention_forward
+from walksum.kernels.gpu_attention_backward import attention_keys, attention_queries
 from walksum.kernels.gpu_attention_pack import pack, pack_weighed, weigh
 from walksum.kernels.gpu_launch import launch
 from walksum.untraced import untraced
@@ -26,15 +27,17 @@ PACK_ROWS = 64
 
 @dataclass(frozen=True)
 class Block:
-    """Queries and keys of a tile, warps of a program, stages of its pipeline."""
+    """Queries and keys of a tile, warps of a program, stages of its pipeline, where the table is looked up."""
 
     rows: int
     cols: int
     warps: int = 4
     stages: int = 2
+    gather: bool = True
 
     def meta(self) -> dict[str, int]:
-        return {"ROWS": self.rows, "COLS": self.cols, "warps": self.warps, "num_stages": self.stages}
+        sizes = {"ROWS": self.rows, "COLS": self.cols, "GATHER": self.gather}
+        return {**sizes, "warps": self.warps, "num_stages": self.stages}
 
 
 BLOCKS = {  # kernel, biased, width at most 16
@@ -117,14 +120,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor, table: Tensor, tiles: T
     rows = filled(num_nodes)
     sizes = torch.stack([torch.linalg.vector_norm(x, math.inf, (-2, -1)) for x in (query, key, value)], -1)
     sizes = torch.where(sizes == 0, 1.0, sizes)
-    packed = [_packed(x, sizes[..., i], tiles) for i, x in enumerate((query, key, value))]
+    spare = width < _padded(width)
+    packed = [_packed(x, sizes[..., i], tiles, spare and i == 2) for i, x in enumerate((query, key, value))]
     out = _like_states(query)
     tops, masses = (query.new_empty(batch, heads, rows) for _ in range(2))
     block = _block("forward", width, tiles)
     launch(
         attention_forward, (heads, rows // block.rows, batch), query,
         *packed, _units(sizes, width), sizes[..., 2].contiguous(), *_bias(table, tiles), out, tops, masses,
-        num_nodes, rows, width, **_shape(width, tiles), **block.meta(),
+        num_nodes, rows, width, SPARE=spare, **_shape(width, tiles), **block.meta(),
     )  # fmt: skip
     return out, *packed, sizes, tops, masses
 
@@ -192,14 +196,14 @@ def _bias(table: Tensor, tiles: Tiles | None) -> tuple[Tensor, Tensor, Tensor]:
     return F.pad(table * LOG2_E, (0, NOWHERE + 1 - table.size(-1)), value=-math.inf), tiles.bucket, tiles.order
 
 
-def _packed(x: Tensor, size: Tensor, tiles: Tiles | None) -> Tensor:
+def _packed(x: Tensor, size: Tensor, tiles: Tiles | None, ones: bool) -> Tensor:
     batch, heads, num_nodes, width = x.shape
     rows, depth = filled(num_nodes), _padded(width)
     out = torch.empty(batch, heads, rows, depth, dtype=torch.float16, device=x.device)
     launch(
         pack, (heads, rows // PACK_ROWS, batch), x,
         x, size, x if tiles is None else tiles.order, out, num_nodes, rows, size.stride(1), *x.stride(), width,
-        ORDERED=tiles is not None, D=depth, ROWS=PACK_ROWS,
+        ORDERED=tiles is not None, ONES=ones, D=depth, ROWS=PACK_ROWS,
     )  # fmt: skip
     return out
 

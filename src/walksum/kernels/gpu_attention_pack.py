@@ -25,14 +25,17 @@ def entries_of(
 @triton.jit(do_not_specialize=["num_nodes", "size_step", "batch_step", "head_step", "row_step", "col_step"])
 def pack(
     x, size, order, out, num_nodes, stride, size_step, batch_step, head_step, row_step, col_step, WIDTH,
-    ORDERED: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
+    ORDERED: tl.constexpr, ONES: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """x / size."""
+    """x / size; ONES: with a column of ones behind."""
     _, _, z = place()
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     tile = entries_of(x, rows, order, num_nodes, batch_step, head_step, row_step, col_step, WIDTH, ORDERED, D)
     at = (z * stride + rows)[:, None] * D + tl.arange(0, D)[None, :]
-    tl.store(out + at, (tile / tl.load(size + z * size_step)).to(tl.float16))
+    tile = tile / tl.load(size + z * size_step)
+    if ONES:
+        tile = tl.where((tl.arange(0, D) == WIDTH)[None, :], 1.0, tile)
+    tl.store(out + at, tile.to(tl.float16))
 
 
 @triton.jit(do_not_specialize=["num_nodes", "batch_step", "head_step", "row_step", "col_step"])
