@@ -2,7 +2,7 @@
 
 For the shapes of SAT and Graphormer on Cora, CiteSeer and PubMed, one run and thirty at once: milliseconds of forward
 and of forward and backward, of ours and of torch's ``scaled_dot_product_attention``, and errors against float64.
-``--tune`` tries the blocks of each kernel; what is best is set by hand in baselines/fused.py. ``--small`` takes a tiny
+``--tune`` tries the blocks of each kernel; what is best is set by hand in baselines/passes.py. ``--small`` takes a tiny
 graph; without a GPU that needs TRITON_INTERPRET=1.
 """
 
@@ -24,9 +24,10 @@ from torch import Tensor
 
 from benchmarks import problems, real
 from benchmarks.gpu_timing import event_ms, sync, wall_ms
-from walksum.baselines import fused
+from walksum.baselines import passes
 from walksum.baselines.distance import NUM_BUCKETS, distance_buckets
-from walksum.baselines.fused import Block
+from walksum.baselines.fused import fused_attention
+from walksum.baselines.passes import Block
 from walksum.baselines.structure import neighbours
 from walksum.baselines.tiles import Tiles
 
@@ -70,7 +71,7 @@ def errors(inputs: list[Tensor], weight: Tensor, bucket: Tensor | None, tiles: T
     inputs = [t.detach()[:1].requires_grad_() for t in inputs]
     mask = torch.zeros_like(weight[:1])
     mask[:, :, rows] = weight[:1, :, rows]
-    found = forward_backward(lambda *x: fused.fused_attention(*x, tiles), inputs, mask)
+    found = forward_backward(lambda *x: fused_attention(*x, tiles), inputs, mask)
 
     def exact(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
         score = query[:, :, rows] @ key.mT / query.size(-1) ** 0.5
@@ -104,7 +105,7 @@ def measure(name: str, bucket: Tensor, runs: int, biased: bool, shape: tuple[int
     tiles = Tiles.of(bucket) if biased else None
 
     def attend(*x: Tensor) -> Tensor:
-        return fused.fused_attention(*x, tiles)
+        return fused_attention(*x, tiles)
 
     def forward() -> object:
         with torch.no_grad():
@@ -143,18 +144,18 @@ def said(row: dict) -> str:
 
 def tune(bucket: Tensor, device: str) -> Iterator[dict]:
     """One kernel at a time, the others as they are."""
-    for (kernel, biased, narrow), usual in sorted(fused.BLOCKS.items(), key=lambda item: item[0][1:], reverse=True):
+    for (kernel, biased, narrow), usual in sorted(passes.BLOCKS.items(), key=lambda item: item[0][1:], reverse=True):
         heads, width = HEADS[0] if narrow else HEADS[1]
         *inputs, weight = states(1, heads, bucket.size(0), width, NUM_BUCKETS if biased else 0, device)
         tiles = Tiles.of(bucket) if biased else None
         for block in TRIED if biased else [block for block in TRIED if block.gather]:
-            fused.BLOCKS[kernel, biased, narrow] = block
+            passes.BLOCKS[kernel, biased, narrow] = block
             try:
                 ms = event_ms(_only(kernel, [*inputs, tiles], weight), device, repeat=3, warm=1)
                 yield {"kernel": kernel, "biased": biased, "narrow": narrow, "block": asdict(block), "ms": ms}
             except Exception as error:  # a block that does not fit the device is an answer too
                 print(f"{kernel} {block}: {type(error).__name__}: {str(error).splitlines()[0][:150]}")
-        fused.BLOCKS[kernel, biased, narrow] = usual
+        passes.BLOCKS[kernel, biased, narrow] = usual
 
 
 def tuned(row: dict) -> str:
@@ -165,9 +166,9 @@ def tuned(row: dict) -> str:
 def _only(kernel: str, inputs: list, weight: Tensor) -> Callable[[], object]:
     given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
     if kernel == "forward":
-        return lambda: fused.attention(*given)
-    saved = fused.attention(*given)
-    return lambda: fused.attention_gradient(weight, *saved, *given[3:])
+        return lambda: passes.attention(*given)
+    saved = passes.attention(*given)
+    return lambda: passes.attention_gradient(weight, *saved, *given[3:])
 
 
 def main() -> None:

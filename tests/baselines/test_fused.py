@@ -11,10 +11,11 @@ import torch
 
 pytest.importorskip("triton")
 
-from walksum.baselines import attention, fused
+from walksum.baselines import attention, passes
 from walksum.baselines.distance import NUM_BUCKETS
-from walksum.baselines.fused import Block, fused_attention
+from walksum.baselines.fused import fused_attention
 from walksum.baselines.graphormer import Graphormer
+from walksum.baselines.passes import Block
 from walksum.baselines.sat import SAT
 from walksum.baselines.tiles import NOWHERE, Tiles
 
@@ -99,7 +100,7 @@ def test_output_and_gradients_equal_the_dense_twin(device, shape, biased):
 
 @pytest.mark.parametrize("block", [Block(128, 64, warps=8), Block(64, 128), Block(128, 128, 8, gather=False)])
 def test_any_block_does(device, monkeypatch, block):
-    monkeypatch.setattr(fused, "BLOCKS", dict.fromkeys(fused.BLOCKS, block))
+    monkeypatch.setattr(passes, "BLOCKS", dict.fromkeys(passes.BLOCKS, block))
     for biased in (False, True):
         inputs, bucket, weight = random_problem(device, 1, 1, 150, 8, biased)
         if biased:  # of a path, so that tiles hold some buckets and not others
@@ -149,8 +150,8 @@ def test_a_gradient_without_any_layout(device):
 def test_vmap_of_grad_is_one_launch_for_all(device, biased, monkeypatch):
     inputs, bucket, weight = random_problem(device, 3, 2, 37, 8, biased)
     tiles, batches = tiled(bucket), []
-    inner = fused.attention
-    monkeypatch.setattr(fused, "attention", lambda query, *rest: batches.append(len(query)) or inner(query, *rest))
+    inner = passes.attention
+    monkeypatch.setattr(passes, "attention", lambda query, *rest: batches.append(len(query)) or inner(query, *rest))
 
     def loss(query, key, value, table, weight):
         parts = (part.unsqueeze(0) for part in (query, key, value, table))
@@ -187,8 +188,8 @@ def ring(num_nodes):
 
 @pytest.mark.parametrize("kind", [SAT, Graphormer])
 def test_models_with_fused_attention_equal_those_in_float64(device, kind, monkeypatch):
-    monkeypatch.setattr(attention, "fusible", lambda device, dtype: dtype == torch.float32)
-    monkeypatch.setattr("walksum.baselines.graphormer.fusible", lambda device, dtype: dtype == torch.float32)
+    monkeypatch.setattr(attention, "fusible", lambda device, dtype: dtype != torch.float64)
+    monkeypatch.setattr("walksum.baselines.graphormer.fusible", lambda device, dtype: dtype != torch.float64)
     exact = kind(6, 3, dropout=0.0, hidden_channels=16, heads=(2, 1)).to(device)
     rough = kind(6, 3, dropout=0.0, hidden_channels=16, heads=(2, 1)).to(device, torch.float32)
     rough.load_state_dict(exact.state_dict())

@@ -27,8 +27,8 @@ def attend(
 ) -> Tensor:
     """softmax_j(q_i k_j / sqrt(d) + table[bucket_ij]) v_j, per head; without a table no bias.
 
-    In float32 on a GPU it is fused, to about 1e-3. Elsewhere the bias takes heads x N x N numbers. Where that exceeds
-    max_scores, queries are taken in chunks that the backward pass computes again instead of storing.
+    On a GPU it is fused, to about 1e-3, except in float64. Elsewhere the bias takes heads x N x N numbers. Where that
+    exceeds max_scores, queries are taken in chunks that the backward pass computes again instead of storing.
 
     Shapes: query, key, value [H, N, d], table [H, B], bucket [N, N], symmetric -> [H, N, d].
     """
@@ -42,7 +42,8 @@ def attend(
 
 
 def fusible(device: torch.device, dtype: torch.dtype) -> bool:
-    return device.type == "cuda" and dtype == torch.float32 and _has_triton()
+    """float64 asks for more than the kernels give."""
+    return device.type == "cuda" and dtype != torch.float64 and _has_triton()
 
 
 @cache
@@ -55,8 +56,9 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, buck
 
     tiles = Tiles.of(bucket) if isinstance(bucket, Tensor) else bucket
     table = query.new_empty(query.size(0), 0) if table is None else table
-    query, key, value, table = (part.unsqueeze(0) for part in (query, key, value, table))
-    return fused_attention(query, key, value, table, tiles).squeeze(0)
+    # as float32: under autocast the states come in less
+    q, k, v, bias = (part.float().unsqueeze(0) for part in (query, key, value, table))
+    return fused_attention(q, k, v, bias, tiles).squeeze(0).to(query.dtype)
 
 
 def _attend_rows(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
