@@ -2,7 +2,8 @@ import pytest
 import torch
 from toy_graph import randomise
 
-from walksum.baselines.distance import NUM_BUCKETS, DistanceBias, attend, distance_buckets
+from walksum.baselines.attention import DistanceBias, attend
+from walksum.baselines.distance import NUM_BUCKETS, distance_buckets
 from walksum.baselines.graphormer import Graphormer, geometry
 
 

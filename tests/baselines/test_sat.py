@@ -3,7 +3,7 @@ import torch
 from toy_graph import densify, randomise
 
 from walksum.baselines.ego import ego_graphs
-from walksum.baselines.sat import SAT, Subgraph, Subtree, attend
+from walksum.baselines.sat import SAT, Subgraph, Subtree, attend_by_heads
 from walksum.baselines.structure import gcn_edges
 
 
@@ -16,7 +16,7 @@ def test_attention_equals_an_explicit_softmax(heads):
         part = slice(head * width, (head + 1) * width)
         score = query[:, part] @ key[:, part].T / width**0.5
         expected.append(score.softmax(1) @ value[:, part])
-    assert torch.allclose(attend(query, key, value, heads), torch.cat(expected, dim=1))
+    assert torch.allclose(attend_by_heads(query, key, value, heads), torch.cat(expected, dim=1))
 
 
 def batch_norm(z, norm):
@@ -67,7 +67,7 @@ def test_layer_is_post_norm_with_values_from_the_plain_state(toy, degree_scale):
     h = model.embed(toy.x)
     edges = gcn_edges(toy.edge_index, toy.num_nodes, torch.float64)
     query, key = (layer.extractor(h, edges) @ layer.query_key.weight.T).split(64, dim=1)
-    out = layer.out(attend(query, key, h @ layer.value.weight.T, heads=4))
+    out = layer.out(attend_by_heads(query, key, h @ layer.value.weight.T, heads=4))
     if degree_scale:
         out = out / (1 + toy.dense().sum(1, keepdim=True)).sqrt()
     h = layer.norms[0](h + out)

@@ -6,24 +6,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from walksum.baselines.distance import NUM_BUCKETS, attend, distance_buckets
+from walksum.baselines.attention import MAX_SCORES, attend, fusible
+from walksum.baselines.distance import NUM_BUCKETS, distance_buckets
 from walksum.baselines.structure import PerGraph, incoming, neighbours
+from walksum.baselines.tiles import Tiles
 
 MAX_DEGREE = 511  # larger degrees share this row of the tables
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """degree [N], clamped to the tables; bucket [N, N], the distances as table rows."""
+    """degree [N], clamped to the tables; bucket [N, N], the distances as table rows, tiled where kernels read them."""
 
     degree: Tensor
-    bucket: Tensor
+    bucket: Tensor | Tiles
 
 
 def geometry(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Geometry:
     near = neighbours(edge_index, num_nodes)
     degree = incoming(near, num_nodes, torch.float32).long().clamp(max=MAX_DEGREE)
-    return Geometry(degree, distance_buckets(near, num_nodes))
+    bucket = distance_buckets(near, num_nodes)
+    return Geometry(degree, Tiles.of(bucket) if fusible(bucket.device, dtype) else bucket)
 
 
 class GraphormerLayer(nn.Module):
@@ -38,7 +41,7 @@ class GraphormerLayer(nn.Module):
         self.narrow = nn.Linear(width, width)
         self.heads, self.dropout = heads, dropout
 
-    def forward(self, h: Tensor, table: Tensor, bucket: Tensor, max_scores: int) -> Tensor:
+    def forward(self, h: Tensor, table: Tensor, bucket: Tensor | Tiles, max_scores: int) -> Tensor:
         parts = self.query_key_value(self.norms[0](h)).unflatten(-1, (3, self.heads, -1))
         query, key, value = parts.movedim(-4, -2).unbind(-4)  # [3, H, N, d] -> three of [H, N, d]
         mixed = attend(query, key, value, table[: self.heads], bucket, max_scores)
@@ -62,8 +65,8 @@ class Graphormer(nn.Module):
         in_channels, out_channels: features a node, classes.
         hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
         heads: one number a layer.
-        max_scores: attention scores (heads x queries x nodes) held at once; beyond it queries are chunked and
-            recomputed in the backward pass, which torch.func transforms do not support.
+        max_scores: attention scores (heads x queries x nodes) held at once where attention is not fused; beyond it
+            queries are chunked and recomputed in the backward pass, which torch.func transforms do not support.
 
     Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].
     """
@@ -76,7 +79,7 @@ class Graphormer(nn.Module):
         hidden_channels: int = 64,
         dropout: float = 0.6,
         heads: tuple[int, ...] = (8, 1),
-        max_scores: int = 2**27,
+        max_scores: int = MAX_SCORES,
     ):
         super().__init__()
         if any(hidden_channels % count for count in heads):

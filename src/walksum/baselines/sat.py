@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import remove_self_loops, scatter
 
+from walksum.baselines.attention import attend
 from walksum.baselines.ego import EgoGraphs, ego_graphs
 from walksum.baselines.structure import Edges, PerGraph, gcn_edges, incoming
 
@@ -51,14 +52,10 @@ class Subgraph(nn.Module):
         return self.out(self.norm(torch.cat([h, pooled], dim=-1)))
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
+def attend_by_heads(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
     """Softmax attention of all nodes to all nodes, [N, d] each; fused, so no N x N tensor is stored."""
-
-    def split(x: Tensor) -> Tensor:  # [1, heads, N, d / heads]: fused kernels want four dimensions
-        return x.unflatten(-1, (heads, -1)).transpose(-3, -2).unsqueeze(-4)
-
-    out = F.scaled_dot_product_attention(split(query), split(key), split(value))
-    return out.squeeze(-4).transpose(-3, -2).flatten(-2)
+    split = (x.unflatten(-1, (heads, -1)).transpose(-3, -2) for x in (query, key, value))  # [heads, N, d / heads]
+    return attend(*split).transpose(-3, -2).flatten(-2)
 
 
 class SATLayer(nn.Module):
@@ -77,7 +74,7 @@ class SATLayer(nn.Module):
 
     def forward(self, h: Tensor, structure: Edges | EgoGraphs, scale: Tensor | None) -> Tensor:
         query, key = self.query_key(self.extractor(h, structure)).chunk(2, dim=-1)
-        out = self.out(attend(query, key, self.value(h), self.heads))
+        out = self.out(attend_by_heads(query, key, self.value(h), self.heads))
         out = out if scale is None else scale * out
         h = self.norms[0](h + F.dropout(out, self.dropout, self.training))
         out = self.narrow(F.dropout(self.wide(h).relu(), self.dropout, self.training))
