@@ -15,7 +15,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -36,9 +36,9 @@ HEADS = ((8, 8), (1, 64))  # heads and width of the two layers
 RUNS = (1, 30)
 CHECKED = 64  # rows whose loss is compared with float64
 LARGEST = 2e10  # bytes of a dense bias that torch is given
-TRIED = [
-    Block(64, 64), Block(64, 64, gather=False), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128, 8),
-    Block(128, 64), Block(64, 128), Block(128, 128, 8),
+TRIED = [  # rows: of the side a program owns
+    Block(64, 64), Block(64, 64, gather=False), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128),
+    Block(128, 128, 8), Block(128, 64),
 ]  # fmt: skip
 
 
@@ -149,6 +149,8 @@ def tune(bucket: Tensor, device: str) -> Iterator[dict]:
         *inputs, weight = states(1, heads, bucket.size(0), width, NUM_BUCKETS if biased else 0, device)
         tiles = Tiles.of(bucket) if biased else None
         for block in TRIED if biased else [block for block in TRIED if block.gather]:
+            if kernel == "keys":
+                block = replace(block, rows=block.cols, cols=block.rows)
             passes.BLOCKS[kernel, biased, narrow] = block
             try:
                 ms = event_ms(_only(kernel, [*inputs, tiles], weight), device, repeat=3, warm=1)
