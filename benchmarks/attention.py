@@ -1,9 +1,10 @@
-"""Times and checks fused attention: ``python -m benchmarks.attention [--tune] [--small] [--out FILE]``.
+"""Times and checks fused attention: ``python -m benchmarks.attention [--train | --tune] [--small] [--out FILE]``.
 
 For the shapes of SAT and Graphormer on Cora, CiteSeer and PubMed, one run and thirty at once: milliseconds of forward
 and of forward and backward, of ours and of torch's ``scaled_dot_product_attention``, and errors against float64.
-``--tune`` tries the blocks of each kernel; what is best is set by hand in baselines/passes.py. ``--small`` takes a tiny
-graph; without a GPU that needs TRITON_INTERPRET=1.
+``--train`` times epochs of the two models, all runs at once, evaluation included. ``--tune`` tries the blocks of each
+kernel; what is best is set by hand in baselines/passes.py. ``--small`` takes a tiny graph; without a GPU that needs
+TRITON_INTERPRET=1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -30,15 +31,17 @@ from walksum.baselines.fused import fused_attention
 from walksum.baselines.passes import Block
 from walksum.baselines.structure import neighbours
 from walksum.baselines.tiles import Tiles
+from walksum.experiments.spec import RunSpec
+from walksum.experiments.training import train_runs
 
 SIZES = {"cora": (2708, 5278), "citeseer": (3327, 4552), "pubmed": (19717, 44324)}  # nodes and edges, without the files
 HEADS = ((8, 8), (1, 64))  # heads and width of the two layers
 RUNS = (1, 30)
 CHECKED = 64  # rows whose loss is compared with float64
 LARGEST = 2e10  # bytes of a dense bias that torch is given
-TRIED = [
-    Block(64, 64), Block(64, 64, gather=False), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128, 8),
-    Block(128, 64), Block(64, 128), Block(128, 128, 8),
+TRIED = [  # rows: of the side a program owns
+    Block(64, 64), Block(64, 64, gather=False), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128),
+    Block(128, 128, 8), Block(128, 64),
 ]  # fmt: skip
 
 
@@ -149,6 +152,8 @@ def tune(bucket: Tensor, device: str) -> Iterator[dict]:
         *inputs, weight = states(1, heads, bucket.size(0), width, NUM_BUCKETS if biased else 0, device)
         tiles = Tiles.of(bucket) if biased else None
         for block in TRIED if biased else [block for block in TRIED if block.gather]:
+            if kernel == "keys":
+                block = replace(block, rows=block.cols, cols=block.rows)
             passes.BLOCKS[kernel, biased, narrow] = block
             try:
                 ms = event_ms(_only(kernel, [*inputs, tiles], weight), device, repeat=3, warm=1)
@@ -171,9 +176,29 @@ def _only(kernel: str, inputs: list, weight: Tensor) -> Callable[[], object]:
     return lambda: passes.attention_gradient(weight, *saved, *given[3:])
 
 
+def epoch_ms(model: str, name: str, runs: int, device: str, epochs: tuple[int, int] = (10, 30)) -> tuple[float, str]:
+    """Of one run, among ``runs`` trained together, and what the records say; what happens once is left out."""
+    seconds, notes = [], set()
+    for count in (2, *epochs):  # two epochs compile the kernels
+        specs = [RunSpec(model=model, dataset=name, seed=seed, max_epochs=count) for seed in range(runs)]
+        start = time.perf_counter()
+        train_runs(specs, device=device, on_record=lambda record: notes.add(record.message))
+        sync(device)
+        seconds.append(time.perf_counter() - start)
+    return 1e3 * (seconds[2] - seconds[1]) / (epochs[1] - epochs[0]) / runs, "; ".join(sorted(notes))
+
+
+def train(names: list[str], device: str) -> None:
+    for name in names:
+        for model in ("sat", "graphormer"):
+            ms, notes = epoch_ms(model, name, RUNS[-1], device)
+            print(f"{name:9} {model:10} {RUNS[-1]} runs together: {ms:.3f} ms an epoch and run {notes}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--train", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--graphs", default=",".join(SIZES))
     parser.add_argument("--seconds", type=float, default=240)
@@ -181,6 +206,8 @@ def main() -> None:
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     names = ["small"] if options.small else options.graphs.split(",")
+    if options.train:
+        return train(names, device)
     rows, end = [], time.monotonic() + options.seconds
     for name in names:
         start = time.perf_counter()

@@ -1,10 +1,13 @@
 import pytest
+import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import dijkstra
 from toy_graph import randomise
 
 from walksum.baselines.attention import DistanceBias, attend
 from walksum.baselines.distance import NUM_BUCKETS, distance_buckets
 from walksum.baselines.graphormer import Graphormer, geometry
+from walksum.baselines.structure import neighbours
 
 
 def cycle(num_nodes):
@@ -22,6 +25,20 @@ def test_distances_are_clipped_at_20_and_21_without_a_path(rows):
     assert torch.equal(bucket[:50, :50].long(), torch.minimum(gap, 50 - gap).clamp(max=20))
     assert (bucket[:50, 50:] == 21).all()
     assert bucket[50:, 50:].tolist() == [[0, 1], [1, 0]]
+
+
+def test_distances_equal_those_of_scipy():
+    edges = neighbours(torch.randint(0, 80, (2, 90)), 80)  # several components, isolated nodes
+    graph = sp.csr_matrix((torch.ones(edges.size(1)), edges), (80, 80))
+    steps = torch.from_numpy(dijkstra(graph, unweighted=True))
+    assert steps.isinf().any()
+    assert torch.equal(distance_buckets(edges, 80).double(), steps.clamp(max=20).where(steps.isfinite(), 21))
+
+
+def test_no_edges():
+    assert torch.equal(
+        distance_buckets(torch.empty(2, 0, dtype=torch.int64), 3), 21 * (1 - torch.eye(3)).to(torch.uint8)
+    )
 
 
 def test_pairs_at_the_same_distance_share_one_bias(toy):

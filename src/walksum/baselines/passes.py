@@ -47,32 +47,36 @@ def attention(query: Tensor, key: Tensor, value: Tensor, table: Tensor, tiles: T
     """The output, and what the backward pass needs: packed q, k, v, their sizes, and each row's maximum and mass."""
     batch, heads, num_nodes, width = query.shape
     rows = filled(num_nodes)
-    sizes = torch.stack([torch.linalg.vector_norm(x, math.inf, (-2, -1)) for x in (query, key, value)], -1)
-    sizes = torch.where(sizes == 0, 1.0, sizes)
+    largest = torch.stack([torch.linalg.vector_norm(x, math.inf, (-2, -1)) for x in (query, key, value)])
+    q_size, k_size, v_size = torch.where(largest == 0, 1.0, largest)
     spare = width < _padded(width)
-    packed = [_packed(x, sizes[..., i], tiles, spare and i == 2) for i, x in enumerate((query, key, value))]
+    packed = (
+        _packed(query, q_size, tiles),
+        _packed(key, k_size, tiles),
+        _packed(value, v_size, tiles, ones=spare),
+    )
     out = _like_states(query)
     tops, masses = (query.new_empty(batch, heads, rows) for _ in range(2))
     block = _block("forward", width, tiles)
     launch(
         attention_forward, (heads, rows // block.rows, batch), query,
-        *packed, _units(sizes, width), sizes[..., 2].contiguous(), *_bias(table, tiles), out, tops, masses,
+        *packed, _units(q_size, k_size, width), v_size, *_bias(table, tiles), out, tops, masses,
         num_nodes, rows, width, SPARE=spare, **_shape(width, tiles), **block.meta(),
     )  # fmt: skip
-    return out, *packed, sizes, tops, masses
+    return out, *packed, q_size, k_size, v_size, tops, masses
 
 
 def attention_gradient(
-    grad: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, sizes: Tensor, tops: Tensor, masses: Tensor,
-    table: Tensor, tiles: Tiles | None,
+    grad: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, q_size: Tensor, k_size: Tensor, v_size: Tensor,
+    tops: Tensor, masses: Tensor, table: Tensor, tiles: Tiles | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The gradients of query, key, value and table."""
     batch, heads, num_nodes, width = out.shape
     rows = filled(num_nodes)
-    q, k, v, tops, masses = (t.contiguous() for t in (q, k, v, tops, masses))
-    g, g_size, deltas = _weighed(grad, out, masses, sizes[..., 2], tiles)
-    units, bias, shape = _units(sizes, width), _bias(table, tiles), _shape(width, tiles)
-    q_size, k_size, v_size = sizes.unbind(-1)
+    q, k, v, q_size, k_size, v_size = (t.contiguous() for t in (q, k, v, q_size, k_size, v_size))
+    tops, masses = tops.contiguous(), masses.contiguous()
+    g, g_size, deltas = _weighed(grad, out, masses, v_size, tiles)
+    units, bias, shape = _units(q_size, k_size, width), _bias(table, tiles), _shape(width, tiles)
     score_size = g_size * v_size
     dq, dk, dv = (_like_states(out) for _ in range(3))
     block = _block("keys", width, tiles)
@@ -114,9 +118,9 @@ def _like_states(x: Tensor) -> Tensor:
     return x.new_empty(batch, num_nodes, heads, width).transpose(1, 2)
 
 
-def _units(sizes: Tensor, width: int) -> Tensor:
+def _units(q_size: Tensor, k_size: Tensor, width: int) -> Tensor:
     """Of a product of packed rows, as a score in powers of two."""
-    return sizes[..., 0] * sizes[..., 1] * (LOG2_E / math.sqrt(width))
+    return q_size * k_size * (LOG2_E / math.sqrt(width))
 
 
 def _bias(table: Tensor, tiles: Tiles | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,13 +129,13 @@ def _bias(table: Tensor, tiles: Tiles | None) -> tuple[Tensor, Tensor, Tensor]:
     return F.pad(table * LOG2_E, (0, NOWHERE + 1 - table.size(-1)), value=-math.inf), tiles.bucket, tiles.order
 
 
-def _packed(x: Tensor, size: Tensor, tiles: Tiles | None, ones: bool) -> Tensor:
+def _packed(x: Tensor, size: Tensor, tiles: Tiles | None, ones: bool = False) -> Tensor:
     batch, heads, num_nodes, width = x.shape
     rows, depth = filled(num_nodes), _padded(width)
     out = torch.empty(batch, heads, rows, depth, dtype=torch.float16, device=x.device)
     launch(
         pack, (heads, rows // PACK_ROWS, batch), x,
-        x, size, x if tiles is None else tiles.order, out, num_nodes, rows, size.stride(1), *x.stride(), width,
+        x, size, x if tiles is None else tiles.order, out, num_nodes, rows, *x.stride(), width,
         ORDERED=tiles is not None, ONES=ones, D=depth, ROWS=PACK_ROWS,
     )  # fmt: skip
     return out
@@ -152,7 +156,7 @@ def _weighed(
     g = torch.empty(batch, heads, rows, depth, dtype=torch.float16, device=out.device)
     launch(
         pack_weighed, grid, out,
-        grad, out, size, v_size, masses, order, g, deltas, num_nodes, rows, v_size.stride(1),
+        grad, out, size, v_size, masses, order, g, deltas, num_nodes, rows,
         *grad.stride(), *out.stride(), width, **shape,
     )  # fmt: skip
     return g, size, deltas

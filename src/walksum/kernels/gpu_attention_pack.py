@@ -22,9 +22,9 @@ def entries_of(
     return tl.load(x + base + at, mask=mask, other=0.0)
 
 
-@triton.jit(do_not_specialize=["num_nodes", "size_step", "batch_step", "head_step", "row_step", "col_step"])
+@triton.jit(do_not_specialize=["num_nodes", "batch_step", "head_step", "row_step", "col_step"])
 def pack(
-    x, size, order, out, num_nodes, stride, size_step, batch_step, head_step, row_step, col_step, WIDTH,
+    x, size, order, out, num_nodes, stride, batch_step, head_step, row_step, col_step, WIDTH,
     ORDERED: tl.constexpr, ONES: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """x / size; ONES: with a column of ones behind."""
@@ -32,7 +32,7 @@ def pack(
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     tile = entries_of(x, rows, order, num_nodes, batch_step, head_step, row_step, col_step, WIDTH, ORDERED, D)
     at = (z * stride + rows)[:, None] * D + tl.arange(0, D)[None, :]
-    tile = tile / tl.load(size + z * size_step)
+    tile = tile / tl.load(size + z)
     if ONES:
         tile = tl.where((tl.arange(0, D) == WIDTH)[None, :], 1.0, tile)
     tl.store(out + at, tile.to(tl.float16))
@@ -51,9 +51,9 @@ def weigh(
     tl.store(sizes + z * stride + rows, tl.max(tl.abs(g), 1) / mass)
 
 
-@triton.jit(do_not_specialize=["num_nodes", "v_step", *(f"{x}_step_{i}" for x in "go" for i in range(4))])
+@triton.jit(do_not_specialize=["num_nodes", *(f"{x}_step_{i}" for x in "go" for i in range(4))])
 def pack_weighed(
-    grad, out, size, v_size, masses, order, packed, deltas, num_nodes, stride, v_step,
+    grad, out, size, v_size, masses, order, packed, deltas, num_nodes, stride,
     g_step_0, g_step_1, g_step_2, g_step_3, o_step_0, o_step_1, o_step_2, o_step_3, WIDTH,
     ORDERED: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -66,4 +66,4 @@ def pack_weighed(
     g = (g / mass[:, None] / tl.load(size + z)).to(tl.float16)
     at = (z * stride + rows)[:, None] * D + tl.arange(0, D)[None, :]
     tl.store(packed + at, g)
-    tl.store(deltas + z * stride + rows, tl.sum(g.to(tl.float32) * o, 1) / tl.load(v_size + z * v_step))
+    tl.store(deltas + z * stride + rows, tl.sum(g.to(tl.float32) * o, 1) / tl.load(v_size + z))
