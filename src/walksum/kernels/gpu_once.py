@@ -13,7 +13,6 @@ import triton.language as tl
 from walksum.kernels.gpu_finish import ACTIVE, CLAIMED, EXHAUSTED, STALLED, VERIFIED, magnitude
 
 INDEFINITE, NONFINITE = tl.constexpr(6), tl.constexpr(7)  # above the states of gpu_finish: the gravest counts
-REPORT = 3  # numbers a column that a solve leaves: state, steps, true backward error
 PLACES = 256  # rows that a member updates at a time
 
 Z, MU = tl.constexpr(1), tl.constexpr(3)  # places in a line; the two directions have 0 and 2

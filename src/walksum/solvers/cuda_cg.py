@@ -37,8 +37,9 @@ from walksum.kernels.gpu_matrix import Control, Matrix
 from walksum.kernels.gpu_plan import small_tile
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Status, default_tol, judge
-from walksum.solvers.cuda_once import Verdict, one_launch
+from walksum.solvers.cuda_once import one_launch
 from walksum.solvers.cuda_replay import SMALL, Replay
+from walksum.solvers.verdict import Verdict
 
 if TYPE_CHECKING:
     from walksum.solvers.cg import CG

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.kernels.gpu_deal import SLOTS, Deal, count_tiles, deal
-from walksum.kernels.gpu_finish import STALLED
 from walksum.kernels.gpu_launch import Shortcut
-from walksum.kernels.gpu_once import INDEFINITE, NONFINITE, PLACES, REPORT, solve_kernel
+from walksum.kernels.gpu_once import PLACES, solve_kernel
 from walksum.kernels.gpu_plan import feature_width
 from walksum.precision import Precision
-from walksum.solvers.base import Status, judge
-from walksum.solvers.late import Found, capturing
+from walksum.solvers.cuda_columns import ColumnLaunch, columns_fit
+from walksum.solvers.late import capturing
+from walksum.solvers.verdict import REPORT, Verdict, current_stream
 
 WIDEST = 8  # columns of a team: 32 bytes, the least that a GPU fetches at a time
 MOST_MEMBERS = 16
 WARPS = 8
-FAILURES = {NONFINITE.value: Status.nonfinite, INDEFINITE.value: Status.not_positive_definite}
 TURNS = 48  # tiles a member may take in a step; beyond, launches over the whole device are quicker
 
 
@@ -38,6 +35,10 @@ class Team:
 
 def fits(graph: Graph, heads: int, columns: int) -> bool:
     """Whether one launch is the quickest way to solve this shape."""
+    return columns_fit(graph) or team_fits(graph, heads, columns)
+
+
+def team_fits(graph: Graph, heads: int, columns: int) -> bool:
     team = make_team(graph, heads, columns)
     rounds = -(-heads * team.blocks * team.members // processors(graph.device))
     return rounds * count_tiles(graph) <= TURNS * team.members
@@ -100,40 +101,14 @@ class OneLaunch:
         return found
 
 
-def one_launch(graph: Graph, heads: int, columns: int, *knobs: object) -> OneLaunch | None:
+def one_launch(graph: Graph, heads: int, columns: int, *knobs: object) -> OneLaunch | ColumnLaunch | None:
     """For :meth:`Graph.derived`; None where other ways are quicker."""
-    return OneLaunch(graph, heads, columns, *knobs) if fits(graph, heads, columns) else None  # type: ignore[arg-type]
+    if columns_fit(graph):
+        return ColumnLaunch(graph, heads, columns, *knobs)  # type: ignore[arg-type]
+    return OneLaunch(graph, heads, columns, *knobs) if team_fits(graph, heads, columns) else None  # type: ignore[arg-type]
 
 
 def room_of_team(dealt: Deal, team: Team) -> int:
     """Numbers a team writes down on its way (see gpu_once.py), rounded up to whole 64 bytes."""
     vectors = dealt.places * (7 * team.columns + 2)
     return -(-(vectors + (dealt.tiles + 1) * SLOTS + 6 * team.columns * team.members) // 16) * 16
-
-
-def current_stream(like: Tensor) -> int:
-    return torch._C._cuda_getCurrentRawStream(like.device.index) if like.is_cuda else 0
-
-
-class Verdict:
-    """What the launch found: a small tensor on the device, read when asked for."""
-
-    def __init__(self, report: Tensor, tol: float):
-        self.report, self.tol = report, tol
-        self.stream = current_stream(report)
-
-    def __call__(self) -> Found:
-        if self.stream == current_stream(self.report):
-            return self.of(self.report.cpu().numpy())
-        device = self.report.device
-        own = torch.cuda.ExternalStream(self.stream, device) if self.stream else torch.cuda.default_stream(device)
-        with torch.cuda.stream(own):
-            return self.of(self.report.cpu().numpy())
-
-    def of(self, known: np.ndarray) -> Found:
-        """Status, steps and residual from the numbers of the report."""
-        state, steps, residual = known.reshape(REPORT, -1).max(1).tolist()  # NaN is the largest of all
-        if state in FAILURES:
-            return FAILURES[state], int(steps), math.nan
-        stuck = state == STALLED.value  # and none exhausted, which is more
-        return judge(residual, self.tol, Status.stalled if stuck else Status.max_steps_reached), int(steps), residual

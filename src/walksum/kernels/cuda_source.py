@@ -1,0 +1,67 @@
+"""Compiling CUDA C++ at run time with the compiler that comes with torch, and launching it with little ado."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+class CudaError(RuntimeError):
+    """This torch cannot compile or launch CUDA C++; there are slower ways."""
+
+
+class Kernel:
+    """A compiled function. Arguments are tensors, ints and floats (as float32), in the order of its parameters."""
+
+    def __init__(self, function: ctypes.c_void_p, keep: object):
+        self.function = function
+        self._keep = keep  # the module it lives in
+
+    def allow_shared_memory(self, size: int) -> None:
+        _check(driver().cuFuncSetAttribute(self.function, SHARED_MEMORY, size))
+
+    def __call__(
+        self, grid: tuple[int, int], threads: int, shared: int, stream: int, *args: Tensor | int | float
+    ) -> None:
+        held = [_as_c(arg) for arg in args]
+        places = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+        _check(driver().cuLaunchKernel(self.function, *grid, 1, threads, 1, 1, shared, stream, places, None))
+
+
+def _as_c(arg: Tensor | int | float) -> ctypes._SimpleCData:
+    if isinstance(arg, Tensor):
+        return ctypes.c_void_p(arg.data_ptr())
+    return ctypes.c_int(arg) if isinstance(arg, int) else ctypes.c_float(arg)
+
+
+@lru_cache(maxsize=64)
+def compiled(file: str, name: str, device: int, **defined: int) -> Kernel:
+    """Function ``name`` of a file beside this one, with some constants defined; raises :class:`CudaError`."""
+    source = "".join(f"#define {key} {value}\n" for key, value in defined.items())
+    source += (Path(__file__).parent / file).read_text()
+    try:
+        with torch.cuda.device(device):
+            found = torch.cuda._compile_kernel(source, name)
+            return Kernel(found.func, found)
+    except Exception as error:  # private to torch: whatever goes wrong, there are other ways to solve
+        raise CudaError(f"{file}: {error}") from error
+
+
+@lru_cache(maxsize=1)
+def driver() -> ctypes.CDLL:
+    found = ctypes.CDLL("libcuda.so.1")
+    pointer, number = ctypes.c_void_p, ctypes.c_uint
+    found.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+    found.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
+    return found
+
+
+def _check(code: int) -> None:
+    if code:
+        raise CudaError(f"the CUDA driver answered {code}")
