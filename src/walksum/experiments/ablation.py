@@ -35,6 +35,7 @@ CELLS = {
     "cora": (LEARNED_PN, LEARNED_DD),
     "citeseer": (LEARNED_PN, LEARNED_DD),
     "pubmed": (LEARNED_PN, "glt-pairwise-normal-fixed"),
+    **dict.fromkeys(("texas", "wisconsin", "cornell"), ("cgnn", "gde")),
 }
 STORE = Path("results/ablation")
 
@@ -58,8 +59,8 @@ def train_variants(
 ) -> None:
     """As :func:`walksum.experiments.training.train_runs`, for the runs of one variant of one cell."""
     plain = workbench(specs, device, root)
-    features = VARIANTS[variant_of(plain.cell)].features(plain.x)
-    bench = VariantBench(**{**vars(plain), "x": features})
+    variant = VARIANTS[variant_of(plain.cell)]
+    bench = VariantBench(**{**vars(plain), "x": variant.features(plain.x), "edges": variant.edges(plain.edges)})
     with torch.random.fork_rng(devices=[plain.device] if plain.device.type == "cuda" else []):
         for event in train_on(bench, list(specs), batched):
             if isinstance(event, RunRecord):
@@ -83,7 +84,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--dataset", action="append", help="may be given several times, as --model and --variant")
+    add("--dataset", action="append", choices=list(CELLS), help="may be given several times, as --model and --variant")
     add("--model", action="append", help="rows of Table 1; by default those that stay below the paper")
     add("--variant", action="append", choices=list(VARIANTS), help="only these")
     add("--runs", type=int, default=5)
@@ -97,7 +98,7 @@ def _arguments() -> argparse.Namespace:
 
 def _groups(args: argparse.Namespace) -> Iterator[list[RunSpec]]:
     for dataset in args.dataset or CELLS:
-        for model in args.model or CELLS.get(dataset, (LEARNED_PN, LEARNED_DD)):
+        for model in args.model or CELLS[dataset]:
             for name in args.variant or VARIANTS:
                 if VARIANTS[name].suits(model):
                     yield runs_of(name, model, dataset, args.runs, max_epochs=args.max_epochs)

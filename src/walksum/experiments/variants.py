@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
+from torch_geometric.utils import to_undirected
 
 from walksum.experiments import changes
 from walksum.experiments.changes import Change
@@ -17,6 +18,8 @@ from walksum.solvers import GaBP
 
 OPTION = "ablation"  # the name under which a variant stands among the options of its runs
 DESIGNS = ("pairwise-normal", "diagonally-dominant", "laplacian")
+
+CGNN, GDE = ("cgnn",), ("gde",)
 
 
 def _same(thing: Any) -> Any:
@@ -29,19 +32,24 @@ class Variant:
 
     Args:
         settings: of the run; options: keyword arguments of the model.
-        features, model: what becomes of the features, and of the model once it is made.
+        features, edges, model: what becomes of the features, of the edges, and of the model once it is made.
         designs: those it makes sense for; learned: whether only where J is learned.
+        baselines: the same of those.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     features: Callable[[Tensor], Tensor] = _same
+    edges: Callable[[Any], Any] = _same
     model: Change = _same
     designs: tuple[str, ...] = DESIGNS
     learned: bool = False
+    baselines: tuple[str, ...] = ()
 
     def suits(self, model: str) -> bool:
         row = row_of(model)
+        if row.baseline:
+            return row.baseline in self.baselines
         return row.design in self.designs and (row.learned or not self.learned)
 
 
@@ -52,7 +60,7 @@ def row_normalised(x: Tensor) -> Tensor:
 PAPERS_GABP = GaBP(damping=0.5, tol=1e-6, max_steps=1000, stop="messages")
 
 VARIANTS: dict[str, Variant] = {
-    "as in the table": Variant(),
+    "as in the table": Variant(baselines=CGNN + GDE),
     "learning rate 1e-2": Variant({"lr": 1e-2}),
     "learning rate 3e-3": Variant({"lr": 3e-3}),
     "patience 500": Variant({"patience": 500}),
@@ -84,6 +92,14 @@ VARIANTS: dict[str, Variant] = {
         model=changes.confidence_times(10.0), designs=("diagonally-dominant",), learned=True
     ),
     "J not normalised": Variant(model=changes.not_normalised, learned=True),
+}
+
+VARIANTS |= {
+    "end time 1": Variant(options={"time": 1.0}, designs=(), baselines=CGNN),
+    "end time 2": Variant(options={"time": 2.0}, designs=(), baselines=CGNN),
+    "end time 4": Variant(options={"time": 4.0}, designs=(), baselines=CGNN),
+    "edges made undirected": Variant(edges=to_undirected, designs=(), baselines=GDE),
+    "edges turned round": Variant(edges=lambda edge_index: edge_index.flip(0), designs=(), baselines=GDE),
 }
 
 
