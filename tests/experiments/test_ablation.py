@@ -58,7 +58,8 @@ def test_a_variant_changes_the_loss(name, epoch):
         assert plain.curve[0][1] == pytest.approx(other.curve[0][1], rel=1e-12)
 
 
-BASELINES = [("cgnn", name) for name in ("end time 1", "end time 2", "end time 4")]
+BASELINES = [("cgnn", name) for name in ("end time 1", "end time 2", "end time 4", "edges as published")]
+BASELINES += [("cgnn", "published edges turned round")]
 BASELINES += [("gde", name) for name in ("edges made undirected", "edges turned round")]
 
 

@@ -1,4 +1,4 @@
-"""What can be changed on a finished GLT that is no sensible argument of it: each a function from model to model."""
+"""What can be changed on a finished model that is no sensible argument of it: each a function from model to model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import remove_self_loops
 
+from walksum.baselines.cgnn import SELF_WEIGHT
+from walksum.baselines.structure import Edges, PerGraph
 from walksum.designs import Design
 from walksum.designs.similarity import Similarity, cosine
 from walksum.graph import Graph
@@ -190,6 +194,24 @@ class _Raw(Design):
 
         with mock.patch.object(sys.modules[type(self.design).__module__], "normalise", keep):
             return self.design(graph, x, h)
+
+
+def directed(turned: bool) -> Change:
+    """A CGNN that takes the edges as they are published, or turned round, instead of both ways."""
+
+    def edges(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Edges:
+        near = remove_self_loops(edge_index.flip(0) if turned else edge_index)[0]
+        loops = torch.arange(num_nodes, device=near.device).expand(2, -1)
+        weight = torch.ones(near.size(1), dtype=dtype, device=near.device)
+        own = torch.full((num_nodes,), SELF_WEIGHT, dtype=dtype, device=near.device)
+        both, weights = torch.cat([near, loops], 1), torch.cat([weight, own])
+        return gcn_norm(both, weights, num_nodes, add_self_loops=False, dtype=dtype)
+
+    def change(model: nn.Module) -> nn.Module:
+        model.adjacency = PerGraph(edges)  # type: ignore[assignment]
+        return model
+
+    return change
 
 
 def _all(model: nn.Module, kind: type) -> list[Any]:
