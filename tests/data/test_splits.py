@@ -69,6 +69,12 @@ def test_seeds_give_different_splits_and_one_split_does_not():
     assert len({make_split(y, "one-split", seed).digest() for seed in range(30)}) == 1
 
 
+@pytest.mark.parametrize(("protocol", "which"), [("one-split", 0), *((f"one-split-{k}", k) for k in range(1, 5))])
+def test_one_split_is_a_random_one_whatever_the_seed(protocol, which):
+    y = labels(183)
+    assert make_split(y, protocol, 17).digest() == make_split(y, "random", which).digest()
+
+
 def test_random_does_not_look_at_labels():
     a, b = labels(183), torch.zeros(183, dtype=torch.long)
     assert make_split(a, seed=5).digest() == make_split(b, seed=5).digest()

@@ -114,6 +114,16 @@ def test_ties_are_noted():
     assert any("Tie for best (cora, random): GCN, GAT" in note for note in notes.of(tied))
 
 
+def test_cells_below_the_paper_are_named():
+    below = [run("gde", d, seed, 40.0 + 0.1 * (-1) ** seed) for d in ("cornell", "cora") for seed in range(6)]
+    above = [run("gcn", "cora", seed, 90.0 + 0.1 * (-1) ** seed) for seed in range(6)]
+    (said,) = (note for note in notes.of(sections_of(below + above)) if note.startswith("Below the paper"))
+    assert "standard errors: GDE on cornell, cora. " in said
+    assert not any(note.startswith("Below the paper") for note in notes.of(sections_of(above)))
+    other = [dataclasses.replace(r, spec=dataclasses.replace(r.spec, protocol="one-split")) for r in below]
+    assert not any(note.startswith("Below the paper") for note in notes.of(sections_of(other)))
+
+
 def test_runs_on_another_split_are_noted():
     held = [run(model, "cora", seed, 80.0) for model in ("gcn", "gat", "sage") for seed in range(2)]
     assert not any("another split" in note for note in notes.of(sections_of(held)))

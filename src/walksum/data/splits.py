@@ -3,7 +3,8 @@
 A split depends on the labels, the protocol and the seed, never on the model, so comparisons are paired.
 
 random     the paper's: a random order of all nodes, cut at the dataset's counts, classes not balanced
-one-split  random with seed 0 whatever the seed: what varies over runs is the initialisation alone
+one-split  random with seed 0 whatever the seed: what varies over runs is the initialisation alone;
+           one-split-1 to one-split-4 are the same with the random splits of seeds 1 to 4
 public     the masks that come with the data; where there are several folds, fold seed mod folds
 geom-gcn   the same, for data that come with Geom-GCN's ten folds (an error for data with a single one)
 balanced   20 training nodes a class, then 500 and 1000 in random order
@@ -56,6 +57,9 @@ class Split:
         """SHA-256 of the three lists, for records: equal digests are equal splits."""
         text = ";".join(",".join(map(str, part.tolist())) for part in (self.train, self.val, self.test))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+Rule = Callable[[Data | Tensor, int, str | None, Counts | None], Split]
 
 
 def make_split(
@@ -115,8 +119,11 @@ def _random(data: Data | Tensor, seed: int, name: str | None, counts: Counts | N
     return _cut(_order(num_nodes, seed), chosen)
 
 
-def _one_split(data: Data | Tensor, seed: int, name: str | None, counts: Counts | None) -> Split:
-    return _random(data, 0, name, counts)
+def _one_split(which: int) -> Rule:
+    def split(data: Data | Tensor, seed: int, name: str | None, counts: Counts | None) -> Split:
+        return _random(data, which, name, counts)
+
+    return split
 
 
 def _balanced(data: Data | Tensor, seed: int, name: str | None, counts: Counts | None) -> Split:
@@ -151,9 +158,10 @@ def _geom_gcn(data: Data | Tensor, seed: int, name: str | None, counts: Counts |
     return _public(data, seed, name, counts)
 
 
-PROTOCOLS: dict[str, Callable[[Data | Tensor, int, str | None, Counts | None], Split]] = {
+PROTOCOLS: dict[str, Rule] = {
     "random": _random,
-    "one-split": _one_split,
+    "one-split": _one_split(0),
+    **{f"one-split-{which}": _one_split(which) for which in range(1, 5)},
     "public": _public,
     "geom-gcn": _geom_gcn,
     "balanced": _balanced,

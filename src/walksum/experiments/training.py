@@ -66,9 +66,12 @@ def _check(specs: Sequence[RunSpec]) -> None:
 def _train(
     specs: list[RunSpec], device: str | torch.device, root: str | os.PathLike[str] | None, batched: bool | None
 ) -> Iterator[Event]:
-    if not specs:
-        return
-    bench = workbench(specs, device, root)
+    if specs:
+        yield from train_on(workbench(specs, device, root), specs, batched)
+
+
+def train_on(bench: Workbench, specs: list[RunSpec], batched: bool | None = None) -> Iterator[Event]:
+    """Train the runs of one cell on a bench that is there."""
     size = _batch_size(bench, batched, len(specs))
     with _threads_that_pay(bench, size):
         for first in range(0, len(specs), size):

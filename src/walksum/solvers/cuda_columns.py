@@ -42,7 +42,7 @@ def _kernels(graph: Graph) -> tuple[Kernel, Kernel] | None:
         return None
     deal, device = _deal_of(graph), graph.device.index or 0
     shared = shared_bytes(deal)
-    if shared > torch.cuda.get_device_properties(device).shared_memory_per_block_optin:
+    if shared > getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0):
         return None
     threads = threads_for(graph.num_nodes)
     try:
