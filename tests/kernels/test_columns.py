@@ -1,4 +1,4 @@
-"""columns.cu without a GPU: the host's C++ compiler and threads in place of a block. On a GPU, see solvers/test_cuda.py."""
+"""columns.cu without a GPU: the host's compiler and threads in place of a block. On a GPU: solvers/test_cuda.py."""
 
 import ctypes
 import shutil
@@ -21,7 +21,8 @@ THREADS = 64
 VERIFIED, EXHAUSTED = 2, 5
 WRAPPER = """
 extern "C" void solve(float *values, float *pivot, float *h, float *out, float *report, int *order,
-                      unsigned short *index, int *long_start, int *slice_start, int *numbers, float *limits, int heads) {
+                      unsigned short *index, int *long_start, int *slice_start, int *numbers, float *limits,
+                      int heads) {
     run_blocks(numbers[2], heads, THREADS, [=] {
         solve_columns(values, pivot, h, out, report, order, index, long_start, slice_start, numbers[0], numbers[1],
                       numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], limits[0], limits[1]);
