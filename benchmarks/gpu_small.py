@@ -3,7 +3,7 @@
 python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune] [--no-steps]
 
 A diagnosis, under a minute; the records of docs/benchmarks.md come from benchmarks.gpu. ``--tune`` also tries other
-teams: members, columns, warps.
+numbers of threads for a column.
 """
 
 from __future__ import annotations
@@ -21,32 +21,30 @@ import walksum as ws
 from benchmarks import contestants, problems, steps, timing
 from benchmarks.real import load
 from benchmarks.truth import Truth
-from walksum.solvers import cuda_once
+from walksum.solvers import cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
-NEVER = -1
-TEAMS = [(8, 16, 8), (8, 16, 16), (8, 16, 4), (8, 8, 8), (16, 32, 8), (4, 8, 8), (1, 1, 8)]  # columns, members, warps
+THREADS = (256, 512, 640, 768, 1024)
 
 
 @contextmanager
-def knobs(graph: ws.Graph, **values: Any) -> Iterator[None]:
-    """Other settings of cuda_once; what the graph has derived under them is forgotten."""
-    before = {name: getattr(cuda_once, name) for name in values}
+def patched(graph: ws.Graph, place: Any, **values: Any) -> Iterator[None]:
+    """Other settings of a module; what the graph has derived is forgotten before and after."""
+    before = {name: getattr(place, name) for name in values}
     try:
         for name, value in values.items():
-            setattr(cuda_once, name, value)
+            setattr(place, name, value)
         _forget(graph)
         yield
     finally:
         for name, value in before.items():
-            setattr(cuda_once, name, value)
+            setattr(place, name, value)
         _forget(graph)
 
 
 def _forget(graph: ws.Graph) -> None:
-    ours = (cuda_once.one_launch, cuda_once.fits)
-    for key in [key for key in graph._derived if isinstance(key, tuple) and key[0] in ours]:
+    for key in [key for key in graph._derived if key[0] in (cuda_columns.column_launch, cuda_columns._kernels)]:
         del graph._derived[key]
 
 
@@ -79,8 +77,8 @@ def device_us(run: Callable[[], object], calls: int = 20) -> float:
 
 
 def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
-    print(f"\n== {name}: {graph}  tiles {cuda_once.count_tiles(graph)}")
-    print("design heads | auto: us, steps, error | one launch: device us, a step, with a look | replayed | yardstick")
+    print(f"\n== {name}: {graph}")
+    print("design heads | auto: us, steps, error | by columns: device us, a step, with a look | replayed | yardstick")
     for design, heads in LAYOUTS:
         problem = problems.make(name, graph, x, design, heads, 64 // heads)
         truth = Truth(problem)
@@ -95,7 +93,7 @@ def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
         launched = PreparedCudaCG(ws.Precision(graph, problem.diag, problem.off), ws.CG())
         once = device_us(lambda p=launched, h=problem.h: p.later(h)) if launched.later(problem.h) else float("nan")
         reading = median_us(lambda p=launched, h=problem.h: p.run(h))
-        with knobs(graph, TURNS=NEVER):
+        with patched(graph, cuda_cg, column_launch=lambda *about: None):
             replayed = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
         theirs = 1e6 * timing.seconds(yardstick, "cuda")
         theirs = min(theirs, 1e6 * timing.seconds(yardstick, "cuda"))
@@ -143,18 +141,17 @@ def profile(run: Callable[[], object]) -> None:
 def tune(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     problem = problems.make(name, graph, x, "L-Lap", 1, 64)
     J = ws.Precision(graph, problem.diag, problem.off)
-    print(f"\n== teams on {name}, L-Lap: device us a solve")
-    for width, members, warps in TEAMS:
-        settings = {"WIDEST": width, "MOST_MEMBERS": members, "WARPS": warps, "TURNS": 10**9}
-        with knobs(graph, **settings):
+    print(f"\n== threads on {name}, L-Lap: device us a solve")
+    for threads in THREADS:
+        with patched(graph, cuda_columns, SMALL=threads, LARGE=threads):
             try:
                 prepared = PreparedCudaCG(J, ws.CG())
                 solution = prepared(problem.h)
                 taken = device_us(lambda p=prepared: p.later(problem.h), calls=5)
-                print(f"columns {width:2} members {members:2} warps {warps:2}: {taken:7.1f} us, {solution.steps} steps "
+                print(f"threads {threads:4}: {taken:7.1f} us, {solution.steps} steps "
                       f"{taken / solution.steps:5.2f} us each, {solution.status.name}", flush=True)  # fmt: skip
             except RuntimeError as error:
-                print(f"columns {width:2} members {members:2} warps {warps:2}: {str(error)[:120]}", flush=True)
+                print(f"threads {threads:4}: {str(error)[:120]}", flush=True)
 
 
 def trainings(name: str) -> None:

@@ -14,8 +14,9 @@ from walksum import CG, GaBP, Precision, Status
 from walksum.graph import Graph
 from walksum.kernels import gpu_cg, gpu_matrix, gpu_messages
 from walksum.kernels.gpu_plan import Tile, feature_width
-from walksum.solvers import cuda_cg, cuda_gabp, cuda_once
+from walksum.solvers import cuda_cg, cuda_gabp
 from walksum.solvers.cuda_cg import PreparedCudaCG
+from walksum.solvers.cuda_columns import columns_fit
 from walksum.solvers.cuda_gabp import PreparedCudaGaBP
 from walksum.solvers.gabp import PreparedGaBP
 
@@ -89,10 +90,12 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), (32, 64), 2048, 8, None))
 
 
-@pytest.fixture(params=["one launch", "captured", "captured with hubs", "in pieces"])
-def way(request, monkeypatch):
-    if request.param != "one launch":
-        monkeypatch.setattr(cuda_once, "TURNS", -1)
+@pytest.fixture(params=["by columns", "captured", "captured with hubs", "in pieces"])
+def way(request, monkeypatch, device):
+    if request.param != "by columns":
+        monkeypatch.setattr(cuda_cg, "column_launch", lambda *about: None)
+    elif device == "cpu":
+        pytest.skip("tests/kernels/test_columns.py does without a GPU")
     if request.param == "in pieces":
         in_pieces(monkeypatch)
     if request.param == "captured with hubs":
@@ -114,11 +117,11 @@ def test_cg_without_preconditioner(device):
 
 
 @pytest.mark.parametrize("leaves", [70, 1100])
-def test_cg_in_one_launch_with_a_hub(device, leaves):
+def test_cg_with_a_hub(device, leaves):
     ends = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
     graph = Graph.from_edge_index(torch.cat([ends, ends[:, :40].roll(1, 1)], 1), leaves + 1).to(device)
     J = Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges, device=device))
-    assert cuda_once.fits(graph, 1, 2)
+    assert columns_fit(graph) == (device == "cuda")
     solution, h = PreparedCudaCG(J, CG())(columns(J, 2)), columns(J, 2)
     assert solution.converged
     torch.testing.assert_close(solution.value.double(), dense_solve(J, h), rtol=1e-5, atol=1e-5)
@@ -126,11 +129,11 @@ def test_cg_in_one_launch_with_a_hub(device, leaves):
 
 def test_no_column_fails_silently_beside_one_that_does(device):
     J = dominant(device)
-    h = columns(J, 12)  # two teams of columns in one launch
+    h = columns(J, 12)
     h[1, 3, 10] = torch.inf
     solution = PreparedCudaCG(J, CG())(h)
     assert solution.status is Status.nonfinite
-    assert solution.value[1, :, 8:].isnan().all()
+    assert solution.value[1, :, 10].isnan().all()
 
 
 def test_buffers_are_shared_by_different_J_but_never_mixed_up(device):
@@ -259,14 +262,15 @@ def test_cg_gives_the_same_bits_every_time():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("members", [1, 2, 16])
-def test_teams_of_any_size_solve_alike(members, monkeypatch):
-    monkeypatch.setattr(cuda_once, "MOST_MEMBERS", members)
-    J = dominant("cuda", 3000, 9000, heads=2)
-    h = columns(J, 20)
-    assert cuda_once.make_team(J.graph, 2, 20).members == members
-    for _ in range(3):  # counters are as they were found
-        assert_solves(PreparedCudaCG(J, CG())(h), J, h, 2e-6)
+@pytest.mark.parametrize("num_nodes", [183, 3000, 9000, 20000])
+def test_graphs_of_many_sizes_fit(num_nodes):
+    J = dominant("cuda", num_nodes, 4 * num_nodes, heads=2, margin=1.0)
+    assert columns_fit(J.graph)
+    h = columns(J, 9)
+    solution = PreparedCudaCG(J, CG())(h)
+    assert solution.converged
+    twin = walksum.solve(Precision(J.graph.to("cpu"), J.diag.cpu().double(), J.off.cpu().double()), h.cpu().double())
+    assert float((solution.value.cpu() - twin).norm() / twin.norm()) < 1e-6
 
 
 @pytest.mark.gpu

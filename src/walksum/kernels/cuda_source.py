@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ class CudaError(RuntimeError):
 
 
 class Kernel:
-    """A compiled function. Arguments are tensors, ints and floats (as float32), in the order of its parameters."""
+    """A compiled function."""
 
     def __init__(self, function: ctypes.c_void_p, keep: object):
         self.function = function
@@ -26,15 +27,35 @@ class Kernel:
     def allow_shared_memory(self, size: int) -> None:
         _check(driver().cuFuncSetAttribute(self.function, SHARED_MEMORY, size))
 
-    def __call__(
-        self, grid: tuple[int, int], threads: int, shared: int, stream: int, *args: Tensor | int | float
-    ) -> None:
-        held = [_as_c(arg) for arg in args]
-        places = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
-        _check(driver().cuLaunchKernel(self.function, *grid, 1, threads, 1, 1, shared, stream, places, None))
+    def bound(
+        self, grid: tuple[int, int], threads: int, shared: int, open_tensors: int, *rest: Tensor | int | float
+    ) -> Launch:
+        """A launch whose first arguments are tensors given each time, and whose others stay."""
+        return Launch(self, (*grid, 1, threads, 1, 1, shared), open_tensors, rest)
+
+
+class Launch:
+    """Launches again and again; only pointers are put in, as everything else would take longer than a small kernel."""
+
+    def __init__(
+        self, kernel: Kernel, shape: tuple[int, ...], open_tensors: int, rest: tuple[Tensor | int | float, ...]
+    ):
+        self.kernel, self.shape, self._keep = kernel, shape, rest
+        self.open = [ctypes.c_void_p() for _ in range(open_tensors)]
+        held = [*self.open, *map(_as_c, rest)]
+        self.held, self.places = held, (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+        self.lock = threading.Lock()
+
+    def __call__(self, stream: int, *tensors: Tensor) -> None:
+        with self.lock:  # the driver copies the arguments before it returns
+            for place, tensor in zip(self.open, tensors, strict=True):
+                place.value = tensor.data_ptr()
+            code = driver().cuLaunchKernel(self.kernel.function, *self.shape, stream, self.places, None)
+        _check(code)
 
 
 def _as_c(arg: Tensor | int | float) -> ctypes._SimpleCData:
+    """Floats are float32 in our kernels."""
     if isinstance(arg, Tensor):
         return ctypes.c_void_p(arg.data_ptr())
     return ctypes.c_int(arg) if isinstance(arg, int) else ctypes.c_float(arg)

@@ -69,8 +69,8 @@ def choose(J: Precision, columns: int) -> Choice:
 
 
 def _on_gpu(graph: Graph, heads: int, columns: int, triton: bool) -> Choice:
-    if triton and in_one_launch(graph, heads, columns):
-        return Choice(CG(), f"{graph} is small: all steps of all columns fit into one launch")
+    if triton and in_one_launch(graph):
+        return Choice(CG(), f"{graph} is small: each column fits into one block of threads, from start to verdict")
     if not triton and graph.num_nodes <= DENSE_ON_GPU:
         return Choice(
             Dense(), f"{graph.num_nodes} nodes: one batched Cholesky is quicker than iterations in plain torch"
@@ -83,7 +83,7 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
     nodes, (most, wide) = graph.num_nodes, INVERT_WIDE
     if graph.device.type == "cpu" or heads > 1 or dtype != torch.float32:
         return None
-    if in_one_launch(graph, heads, columns):
+    if in_one_launch(graph):
         return None  # which is over before the products and looks of an inverse are launched
     if nodes > INVERT and (nodes > most or columns < wide):
         return None
@@ -92,13 +92,13 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
     return Inverse("full" if nodes <= INVERT else "half")
 
 
-def in_one_launch(graph: Graph, heads: int, columns: int) -> bool:
+def in_one_launch(graph: Graph) -> bool:
     """Whether conjugate gradients on this GPU take a single launch (float32 only)."""
-    if columns < 1 or graph.device.type != "cuda" or not kernels.has_triton():
+    if graph.device.type != "cuda" or not kernels.has_triton():
         return False
-    from walksum.solvers.cuda_once import fits
+    from walksum.solvers.cuda_columns import columns_fit
 
-    return graph.derived(fits, heads, columns)
+    return columns_fit(graph)
 
 
 def _free_memory(device: torch.device) -> int:

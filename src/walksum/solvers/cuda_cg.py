@@ -37,7 +37,7 @@ from walksum.kernels.gpu_matrix import Control, Matrix
 from walksum.kernels.gpu_plan import small_tile
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Status, default_tol, judge
-from walksum.solvers.cuda_once import one_launch
+from walksum.solvers.cuda_columns import column_launch
 from walksum.solvers.cuda_replay import SMALL, Replay
 from walksum.solvers.verdict import Verdict
 
@@ -62,12 +62,11 @@ class PreparedCudaCG(Prepared):
         self._system: System | None = None
 
     def later(self, h: Tensor) -> tuple[Tensor, Verdict] | None:
-        if self.storage != torch.float32 or not h.numel():
+        if self.storage != torch.float32 or not self.jacobi or not h.numel():
             return None
-        once = self.J.graph.derived(
-            one_launch, h.size(0), h.size(2), self.jacobi, self.solver.max_steps, self.tol, self.aim
-        )
-        return None if once is None else once.start(self.J, h)
+        knobs = (self.solver.max_steps, self.tol, self.aim)
+        columns = self.J.graph.derived(column_launch, h.size(0), h.size(2), *knobs)
+        return None if columns is None else columns.start(self.J, h)
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         launched = self.later(h)

@@ -9,26 +9,27 @@ import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.column_deal import SLICE, ColumnDeal, column_deal
+from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal
 from walksum.kernels.cuda_source import CudaError, Kernel, compiled
 from walksum.precision import Precision
 from walksum.solvers.late import capturing
 from walksum.solvers.verdict import REPORT, Verdict, current_stream
 
 FILE = "columns.cu"
-MOST_THREADS = 1024
-DESK = 4 * 2 * 3 * 32  # bytes a block adds up its sums in
+SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
+MANY = 8192  # nodes from which they do
+TABLES = 4 * (2 * 3 * 32 + 2 * LEVELS)  # bytes of a block beside its vectors
 COPIED = 256  # values a block of threads copies
 PLACES = 2**16  # what two bytes can number
 
 
-def shared_bytes(deal: ColumnDeal) -> int:
-    return 4 * (2 * deal.places + deal.num_long) + DESK
-
-
 def threads_for(num_nodes: int) -> int:
-    """Two rows a thread at least, in whole warps."""
-    return min(MOST_THREADS, max(2, -(-num_nodes // (2 * SLICE))) * SLICE)
+    """In whole warps; two rows a thread at least."""
+    return min(SMALL if num_nodes <= MANY else LARGE, max(2, -(-num_nodes // (2 * WARP))) * WARP)
+
+
+def shared_bytes(deal: ColumnDeal) -> int:
+    return 4 * (2 * deal.places + deal.tails) + TABLES
 
 
 def columns_fit(graph: Graph) -> bool:
@@ -38,9 +39,9 @@ def columns_fit(graph: Graph) -> bool:
 
 def _kernels(graph: Graph) -> tuple[Kernel, Kernel] | None:
     """solve_columns and lay_out for graphs of this size; None where they are too large, or cannot be compiled."""
-    if graph.device.type != "cuda" or torch.version.hip or not 0 < graph.num_nodes <= PLACES - SLICE:
+    if graph.device.type != "cuda" or torch.version.hip or not 0 < graph.num_nodes <= PLACES - WARP:
         return None
-    deal, device = _deal_of(graph), graph.device.index or 0
+    deal, device = column_deal(graph), graph.device.index or 0
     shared = shared_bytes(deal)
     if shared > getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0):
         return None
@@ -48,30 +49,28 @@ def _kernels(graph: Graph) -> tuple[Kernel, Kernel] | None:
     try:
         found = compiled(FILE, "solve_columns", device, THREADS=threads, ROWS=-(-deal.places // threads))
         found.allow_shared_memory(shared)
-        return found, compiled(FILE, "lay_out", device, THREADS=32, ROWS=1)
+        return found, compiled(FILE, "lay_out", device, THREADS=WARP, ROWS=1)
     except CudaError as error:
         warnings.warn(f"conjugate gradients take a slower way: {error}", RuntimeWarning, stacklevel=2)
         return None
 
 
-def _deal_of(graph: Graph) -> ColumnDeal:
-    return column_deal(graph, threads_for(graph.num_nodes) // SLICE)
-
-
 class ColumnLaunch:
     """Solves of one shape on one graph."""
 
-    def __init__(self, graph: Graph, heads: int, columns: int, jacobi: bool, max_steps: int, tol: float, aim: float):
+    def __init__(self, graph: Graph, heads: int, columns: int, max_steps: int, tol: float, aim: float):
         kernels = graph.derived(_kernels)
         assert kernels is not None
-        self.solve_columns, self.lay_out = kernels
-        self.deal, self.tol = _deal_of(graph), tol
-        self.shared, self.threads = shared_bytes(self.deal), threads_for(graph.num_nodes)
-        self.grid, self.heads, self.sizes = (columns, heads), heads, (graph.num_nodes, graph.num_edges)
-        deal = self.deal
-        self.tables = (deal.order, deal.index, deal.long_start, deal.slice_start)
-        self.numbers = (graph.num_nodes, deal.places, columns, deal.num_long, deal.num_slots, int(jacobi), max_steps)
-        self.limits = (float(tol), float(aim))
+        self.deal = deal = column_deal(graph)
+        self.heads, self.tol = heads, tol
+        tables = (deal.order, deal.index, deal.tail_start, deal.levels)
+        sizes = (graph.num_nodes, deal.places, columns, deal.tails, deal.num_slots)
+        numbers = (*sizes, max_steps, float(tol), float(aim))
+        threads, shared = threads_for(graph.num_nodes), shared_bytes(deal)
+        self.solve = kernels[0].bound((columns, heads), threads, shared, 5, *tables, *numbers)
+        copies = (-(-max(deal.num_slots, deal.places) // COPIED), heads)
+        lengths = (graph.num_nodes, graph.num_edges, deal.places, deal.num_slots)
+        self.lay_out = kernels[1].bound(copies, COPIED, 0, 4, deal.order, deal.edge, deal.ends, *lengths)
         self.last: tuple[weakref.ref[Precision], int, tuple[Tensor, Tensor]] | None = None
 
     def start(self, J: Precision, h: Tensor) -> tuple[Tensor, Verdict]:
@@ -79,8 +78,7 @@ class ColumnLaunch:
         h = h.contiguous()
         mu, report = torch.empty_like(h), h.new_empty(REPORT, h.size(0), h.size(2))
         stream = current_stream(h)
-        tensors = (*self._values(J, stream), h, mu, report, *self.tables)
-        self.solve_columns(self.grid, self.threads, self.shared, stream, *tensors, *self.numbers, *self.limits)
+        self.solve(stream, *self._values(J, stream), h, mu, report)
         return mu, Verdict(report, self.tol)
 
     def _values(self, J: Precision, stream: int) -> tuple[Tensor, Tensor]:
@@ -96,9 +94,12 @@ class ColumnLaunch:
         return found
 
     def _laid_out(self, J: Precision, stream: int) -> tuple[Tensor, Tensor]:
-        deal, diag = self.deal, J.diag.contiguous()
-        values, pivot = diag.new_empty(self.heads, deal.num_slots), diag.new_empty(self.heads, deal.places)
-        grid = (-(-max(deal.num_slots, deal.places) // COPIED), self.heads)
-        tensors = (diag, J.off.contiguous(), deal.order, deal.edge, values, pivot)
-        self.lay_out(grid, COPIED, 0, stream, *tensors, *self.sizes, deal.places, deal.num_slots)
-        return values, pivot
+        diag = J.diag.contiguous()
+        values, root = diag.new_empty(self.heads, self.deal.num_slots), diag.new_empty(self.heads, self.deal.places)
+        self.lay_out(stream, diag, J.off.contiguous(), values, root)
+        return values, root
+
+
+def column_launch(graph: Graph, heads: int, columns: int, *knobs: object) -> ColumnLaunch | None:
+    """For :meth:`Graph.derived`; None where a column does not fit."""
+    return ColumnLaunch(graph, heads, columns, *knobs) if columns_fit(graph) else None  # type: ignore[arg-type]
