@@ -11,8 +11,11 @@ import numpy as np
 
 from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
-from walksum.kernels.lanes import at, fma, largest, load, store, width
+from walksum.kernels.lanes import at, fma, largest, load, prefetch, store, width
 from walksum.kernels.ldl import opened
+
+ROWS_AHEAD = 4
+AHEAD = 4
 
 
 @jit
@@ -162,6 +165,8 @@ def _forward(lanes, x, block, factor, plan):
     order, rowptr, rowcol, rowslot = plan[0], plan[4], plan[5], plan[6]
     W, (h, step, skip) = width(lanes), block
     for i in range(len(order)):
+        if i + ROWS_AHEAD < len(order):
+            prefetch(lanes, h, step * at(order, i + ROWS_AHEAD) + skip)
         total = load(lanes, h, step * at(order, i) + skip)
         for q in range(at(rowptr, i), at(rowptr, i + 1)):
             total = fma(-at(factor, at(rowslot, q)), load(lanes, x, W * at(rowcol, q)), total)
@@ -192,10 +197,14 @@ def _measure(lanes, x, block, columns, diag, off, norm, plan):
     top_h = top_x = top_r = load(lanes, tops, 0)
     for i in range(len(order)):
         v = at(order, i)
+        if i + ROWS_AHEAD < len(order):
+            prefetch(lanes, h, step * at(order, i + ROWS_AHEAD) + skip)
         total, own = load(lanes, h, step * v + skip), load(lanes, x, W * i)
         top_h, top_x = largest(top_h, total), largest(top_x, own)
         total = fma(-at(diag, v), own, total)
         for p in range(at(adjptr, i), at(adjptr, i + 1)):
+            if p + AHEAD < len(adjcol):
+                prefetch(lanes, x, W * at(adjcol, p + AHEAD))
             total = fma(-at(off, at(adjedge, p)), load(lanes, x, W * at(adjcol, p)), total)
         top_r = largest(top_r, total)
     store(tops, 0, top_h)
