@@ -92,7 +92,7 @@ def details(records: list[Record], graph: str) -> str:
     for r in matching(records, kind="solve", graph=graph):
         where = [f"{r['design']}, {r['heads']} x {r['columns']}", r["contestant"]]
         if "seconds" not in r:
-            rows.append([*where, r.get("failure", "-"), *[""] * 5])
+            rows.append([*where, _why(r), *[""] * 5])
             continue
         share = "" if "floor_share" not in r else f"{100 * r['floor_share']:.0f} %"
         taken = " + ".join(map(str, r["steps"]))
@@ -100,6 +100,11 @@ def details(records: list[Record], graph: str) -> str:
     head = ["design", "", "time", "faster / error", "steps", "memory", "of the floor", "status"]
     nodes, edges = (f"{matching(records, kind='solve', graph=graph)[0][k]:,}" for k in ("nodes", "edges"))
     return f"### {graph}: {nodes} nodes, {edges} edges\n\n{table(head, rows)}\n"
+
+
+def _why(record: Record) -> str:
+    left_out = record.get("left_out")
+    return f"left out: {left_out}" if left_out else record.get("failure", "-")
 
 
 def kernels(records: list[Record]) -> str:
