@@ -58,17 +58,21 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
         a, b, columns = nnf.pad(a, (0, -columns % 8)), nnf.pad(b, (0, -columns % 8)), columns + -columns % 8
     a, b = plain(a), plain(b)
     step = math.gcd(columns, 64)
-    upper = graph.derived(_build_upper)
-    edges = len(upper[1])
-    diag, off = a.new_empty((heads, nodes)), a.new_empty((heads, edges))
+    upper, rooms = graph.derived(_build_upper, heads, a.dtype)
+    diag, off = torch.empty_like(rooms[0]), torch.empty_like(rooms[1])
     addresses = a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr()
-    shape, work = (heads, nodes, columns // step), heads * columns * (nodes + 2.0 * edges)
+    shape, work = (heads, nodes, columns // step), heads * columns * (nodes + 2.0 * len(upper[1]))
     over_columns(_dot_rows, nodes, work, WIDTHS[step], ZERO[a.dtype], shape, upper, *addresses, sign, width=ROWS)
     return diag, off
 
 
-def _build_upper(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """The edges by their first end: where each node's begin, and their second ends."""
+def _build_upper(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[tuple, tuple]:
+    """The edges by their first end: where each node's begin, and their second ends; results to be imitated."""
+    rooms = torch.empty(heads, graph.num_nodes, dtype=dtype), torch.empty(heads, graph.num_edges, dtype=dtype)
+    return graph.derived(_build_second_ends), rooms
+
+
+def _build_second_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     first, second = rows(graph).ends
     return np.searchsorted(first, np.arange(graph.num_nodes + 1)), np.ascontiguousarray(second)
 

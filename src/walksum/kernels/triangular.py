@@ -12,10 +12,10 @@ import numpy as np
 from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
 from walksum.kernels.lanes import at, fma, largest, load, prefetch, store, width
-from walksum.kernels.ldl import opened
+from walksum.kernels.ldl import FINE, factorise, opened
+from walksum.kernels.ldl_group import factorise_groups
 
-ROWS_AHEAD = 4
-AHEAD = 4
+AHEAD = 4  # rows and entries between asking for a row and using it
 
 
 @jit
@@ -31,6 +31,15 @@ def solve(start, stop, lanes, plan, where, columns, h, mu):
         _leave(lanes, result, X[k], columns, first)
         worst = _worse(worst, _measure(lanes, x, b, columns - first, diag[k], off[k], norms[k], plan))
     return worst
+
+
+@jit
+def factorise_and_solve(heads, groups, tail, units, lanes, plan, where, columns, h, mu):
+    """Everything in one call; the worst backward error, or less the outcome of a factorisation that failed."""
+    outcome = factorise_groups(0, groups, tail, plan, where) if groups else factorise(0, heads, tail, plan, where)
+    if outcome != FINE:
+        return -np.float64(outcome)
+    return solve(0, units, lanes, plan, where, columns, h, mu)
 
 
 @jit
@@ -165,8 +174,8 @@ def _forward(lanes, x, block, factor, plan):
     order, rowptr, rowcol, rowslot = plan[0], plan[4], plan[5], plan[6]
     W, (h, step, skip) = width(lanes), block
     for i in range(len(order)):
-        if i + ROWS_AHEAD < len(order):
-            prefetch(lanes, h, step * at(order, i + ROWS_AHEAD) + skip)
+        if i + AHEAD < len(order):
+            prefetch(lanes, h, step * at(order, i + AHEAD) + skip)
         total = load(lanes, h, step * at(order, i) + skip)
         for q in range(at(rowptr, i), at(rowptr, i + 1)):
             total = fma(-at(factor, at(rowslot, q)), load(lanes, x, W * at(rowcol, q)), total)
@@ -197,8 +206,8 @@ def _measure(lanes, x, block, columns, diag, off, norm, plan):
     top_h = top_x = top_r = load(lanes, tops, 0)
     for i in range(len(order)):
         v = at(order, i)
-        if i + ROWS_AHEAD < len(order):
-            prefetch(lanes, h, step * at(order, i + ROWS_AHEAD) + skip)
+        if i + AHEAD < len(order):
+            prefetch(lanes, h, step * at(order, i + AHEAD) + skip)
         total, own = load(lanes, h, step * v + skip), load(lanes, x, W * i)
         top_h, top_x = largest(top_h, total), largest(top_x, own)
         total = fma(-at(diag, v), own, total)

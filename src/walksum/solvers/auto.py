@@ -23,6 +23,7 @@ from walksum.solvers.dense import Dense
 from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.inverse import Inverse
 
+FAST = (torch.float32, torch.float64)
 DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU that has no kernels of ours
 
 OFTEN = 6  # solves with one J on a GPU after which it is inverted: a learned J sees two, forward and backward
@@ -46,11 +47,12 @@ class Choice:
 
 def choose(J: Precision, columns: int) -> Choice:
     """The solver for this J and so many columns a head."""
-    if J.device.type != "cpu":
+    diag = J.diag
+    if not diag.is_cpu:
         return _on_gpu(J)
-    if J.dtype not in (torch.float32, torch.float64):
+    if diag.dtype not in FAST:
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
-    what = J.heads, max(1, columns), J.diag.requires_grad or J.off.requires_grad
+    what = diag.size(0), max(1, columns), diag.requires_grad or J.off.requires_grad
     usual, depends = J.graph.derived(_on_cpu, *what)
     if not depends or transforms_active():
         return usual

@@ -26,45 +26,71 @@ class Factor:
     """``J = L D L^T``, made in float64 and rounded to the dtype of J.
 
     Attributes:
-        failure: None, or the status of every solve with this J.
         where: where the kernels find its numbers, see :func:`walksum.kernels.ldl.opened`.
     """
 
     def __init__(self, J: Precision, symbolic: Symbolic):
-        if J.dtype not in ZERO:
+        diag, off = J.diag, J.off
+        if diag.dtype not in ZERO:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
-        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
-        self.diag, self.off = plain(J.diag), plain(J.off)
-        doubles = 2 * self.heads * (symbolic.num_nodes + 1)  # in float32 they take two places each
-        self.numbers = self.diag.new_empty(doubles + self.heads * (len(self.plan[2]) + symbolic.eliminated))
+        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
+        self.diag, self.off = plain(diag), plain(off)
+        self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
-        self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
-        self.failure = FAILURE.get(self._factorise())
+        self.where = (ZERO[diag.dtype], self.heads, symbolic.eliminated, *addresses)
+        self.outcome: Any = None  # not factorised yet: the first solve does it in the same call if it is small
+
+    @property
+    def failure(self) -> Status | None:
+        """None, or the status of every solve with this J."""
+        self._made()
+        return FAILURE.get(self.outcome)
+
+    @property
+    def groups(self) -> int:
+        """Of heads that are factorised side by side; 0 if one after the other is faster."""
+        grouped = self.heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT
+        return -(-self.heads // ldl_group.GROUP) if grouped else 0
 
     def _factorise(self) -> int:
-        s, heads = self.symbolic, self.heads
-        grouped = heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT
-        kernel = ldl_group.factorise_groups if grouped else ldl.factorise
-        units = -(-heads // ldl_group.GROUP) if grouped else heads
-        return max(in_groups(kernel, units, heads * s.operations, s.tail, self.plan, self.where), default=ldl.FINE)
+        work, groups = self.heads * self.symbolic.operations, self.groups
+        kernel = ldl_group.factorise_groups if groups else ldl.factorise
+        done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where)
+        return max(done, default=ldl.FINE)
 
     @property
     def pivots(self) -> Tensor:
         """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
         count = self.heads * self.symbolic.num_nodes
-        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
+        return self._made()[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
 
     @property
     def factor(self) -> Tensor:
         """L, ``[H, nnz]``, followed by the core's couplings in a partial elimination."""
         start, count = 2 * self.heads * (self.symbolic.num_nodes + 1), self.heads * len(self.plan[2])
-        return self.numbers[start : start + count].view(self.heads, -1)
+        return self._made()[start : start + count].view(self.heads, -1)
+
+    def _made(self) -> Tensor:
+        if self.outcome is None:
+            self.outcome = self._factorise()
+        return self.numbers
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
-        """mu and its worst backward error."""
+        """mu and its worst backward error; without meaning after a failure."""
         h = plain(h)
         mu = blank(h)
-        return mu, self._sweep(triangular.solve, h, mu)
+        if self.outcome is not None:
+            return mu, self._sweep(triangular.solve, h, mu)
+        heads, nodes, columns = h.shape
+        work = heads * (self.symbolic.operations + columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes))
+        if work >= WORTH_A_THREAD and torch.get_num_threads() > 1:
+            return mu, torch.nan if self.failure else self._sweep(triangular.solve, h, mu)
+        lanes = lanes_for(min(columns, WIDEST))
+        units, addresses = heads * -(-columns // (8 * lanes.itemsize)), (h.data_ptr(), mu.data_ptr())
+        what = (heads, self.groups, self.symbolic.tail, units, lanes, self.plan, self.where, columns)
+        error = triangular.factorise_and_solve(*what, *addresses)
+        self.outcome = ldl.FINE if not error < 0 else round(-error)
+        return mu, error
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
