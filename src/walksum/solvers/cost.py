@@ -23,7 +23,8 @@ from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
 FACTORISING = 3e9  # multiply-adds a second of sparse elimination, for each head
-SWEEPING = 6e9  # of triangular sweeps, over all columns
+SWEEPING = 6e9  # of triangular sweeps, over all columns,
+HALFWAY = 2.5e9  # and of those that stop at the core and go through memory
 EDGE, NODE = 0.07e-9, 0.5e-9  # seconds a step of conjugate gradients takes for a column of an edge's end, of a node
 CACHE, BEYOND = 32e6, 2.0  # bytes of six vectors of 32 columns that a cache still holds; how much slower it is beyond
 CALL = 1e-4  # seconds around each block of 32 columns of a conjugate-gradient solve
@@ -51,18 +52,18 @@ class Cost(NamedTuple):
 
 def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str, Cost]:
     """The costs of every solver worth considering, by name."""
-    share, width = 1.0 if learned else KEPT, heads * max(columns, NARROW)
-    blocks = heads * -(-columns // 32)
-    costs = {"cg": _iterating(CG(), graph.num_nodes, graph.num_edges, width, blocks, 0.0, 1.0)}
+    share, blocks = 1.0 if learned else KEPT, heads * -(-columns // 32)
+    width, filled = heads * columns, heads * max(columns, NARROW)
+    costs = {"cg": _iterating(CG(), graph.num_nodes, graph.num_edges, filled, blocks, 0.0, 1.0)}
     if float((graph.degree <= Hybrid().max_degree).float().mean()) >= TRY_HYBRID:
         part = elimination.partial_symbolic(graph, Hybrid().max_degree)
-        once = share * _factorising(part, heads) + _sweeping(part, graph, width)
-        costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, width, blocks, once, CORE)
+        once = share * _factorising(part, heads) + _sweeping(part, graph, width) / HALFWAY
+        costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, filled, blocks, once, CORE)
     if graph.num_edges <= TRY_DIRECT:
         budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * FACTORISING / share / heads
         whole = elimination.symbolic(graph, budget)
         if whole is not None:
-            once = share * _factorising(whole, heads) + _sweeping(whole, graph, width)
+            once = share * _factorising(whole, heads) + _sweeping(whole, graph, width) / SWEEPING
             costs["direct"] = Cost(Direct(), once, 0.0)
     return costs
 
@@ -84,8 +85,8 @@ def _factorising(plan: elimination.Symbolic, heads: int) -> float:
 
 
 def _sweeping(plan: elimination.Symbolic, graph: Graph, width: int) -> float:
-    """Both sweeps and the residual, forward and backward."""
-    return 2 * (2 * plan.fill + 2 * graph.num_edges + graph.num_nodes) * width / SWEEPING
+    """Multiply-adds of both sweeps and of the residual, forward and backward."""
+    return 2.0 * (2 * plan.fill + 2 * graph.num_edges + graph.num_nodes) * width
 
 
 def estimated_steps(J: Precision) -> float:
