@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.kernels import ldl, ldl_group, triangular
+from walksum.kernels import ldl, ldl_group, octets, triangular, triangular_group
 from walksum.kernels.address import ZERO, blank, plain
 from walksum.kernels.elimination import Symbolic
 from walksum.kernels.inverse import inverse_diagonal
@@ -38,6 +39,11 @@ class Factor:
         self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
         self.where = (ZERO[diag.dtype], self.heads, symbolic.eliminated, *addresses)
+        # groups of heads that are factorised side by side, 0 if one after the other is faster; whether solves are, too
+        self.groups, self.side_by_side = 0, False
+        if self.heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT:
+            self.groups = -(-self.heads // ldl_group.GROUP)
+            self.side_by_side = ldl_group.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
         self.outcome: Any = None  # not factorised yet: the first solve does it in the same call if it is small
 
     @property
@@ -45,12 +51,6 @@ class Factor:
         """None, or the status of every solve with this J."""
         self._made()
         return FAILURE.get(self.outcome)
-
-    @property
-    def groups(self) -> int:
-        """Of heads that are factorised side by side; 0 if one after the other is faster."""
-        grouped = self.heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT
-        return -(-self.heads // ldl_group.GROUP) if grouped else 0
 
     def _factorise(self) -> int:
         work, groups = self.heads * self.symbolic.operations, self.groups
@@ -68,7 +68,10 @@ class Factor:
     def factor(self) -> Tensor:
         """L, ``[H, nnz]``, followed by the core's couplings in a partial elimination."""
         start, count = 2 * self.heads * (self.symbolic.num_nodes + 1), self.heads * len(self.plan[2])
-        return self._made()[start : start + count].view(self.heads, -1)
+        numbers = self._made()[start : start + count]
+        if self.side_by_side:
+            return numbers.view(self.groups, -1, ldl_group.GROUP).transpose(1, 2).reshape(self.heads, -1)
+        return numbers.view(self.heads, -1)
 
     def _made(self) -> Tensor:
         if self.outcome is None:
@@ -77,20 +80,34 @@ class Factor:
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error; without meaning after a failure."""
+        columns = h.size(2)
+        if self.side_by_side and columns % octets.COLUMNS:
+            mu, error = self.solve(nnf.pad(h, (0, -columns % octets.COLUMNS)))
+            return mu[..., :columns].contiguous(), error
         h = plain(h)
         mu = blank(h)
-        if self.outcome is not None:
-            return mu, self._sweep(triangular.solve, h, mu)
-        heads, nodes, columns = h.shape
-        work = heads * (self.symbolic.operations + columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes))
-        if work >= WORTH_A_THREAD and torch.get_num_threads() > 1:
-            return mu, torch.nan if self.failure else self._sweep(triangular.solve, h, mu)
-        lanes = lanes_for(min(columns, WIDEST))
-        units, addresses = heads * -(-columns // (8 * lanes.itemsize)), (h.data_ptr(), mu.data_ptr())
-        what = (heads, self.groups, self.symbolic.tail, units, lanes, self.plan, self.where, columns)
-        error = triangular.factorise_and_solve(*what, *addresses)
-        self.outcome = ldl.FINE if not error < 0 else round(-error)
-        return mu, error
+        work = self.heads * (self.symbolic.operations + columns * self._entries)
+        if self.outcome is None and work >= WORTH_A_THREAD and torch.get_num_threads() > 1:
+            self._made()  # by several threads
+        if self.outcome is None:
+            return mu, self._at_once(h, mu)
+        if self.outcome != ldl.FINE:
+            return mu, torch.nan
+        return mu, self._sweep(triangular_group.solve_groups if self.side_by_side else triangular.solve, h, mu)
+
+    def _at_once(self, h: Tensor, mu: Tensor) -> float:
+        """Factorise and solve in one call."""
+        columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
+        if self.side_by_side:
+            what = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
+            error = triangular_group.factorise_and_solve_groups(*what, *addresses)
+        else:
+            lanes = lanes_for(min(columns, WIDEST))
+            units = self.heads * -(-columns // (8 * lanes.itemsize))
+            what = (self.heads, self.groups, tail, units, lanes, self.plan, self.where, columns)
+            error = triangular.factorise_and_solve(*what, *addresses)
+        self.outcome = round(-error) if error < 0 else ldl.FINE
+        return error
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
@@ -124,14 +141,23 @@ class Factor:
             inverse_diagonal(factor.numpy(), pivots.numpy(), self.plan, result.numpy())
         return out
 
+    @property
+    def _entries(self) -> int:
+        """Multiply-adds of a solve and its residual, for each column of a head."""
+        return 2 * self.symbolic.fill + len(self.plan[8]) + self.symbolic.num_nodes
+
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> Any:
-        heads, nodes, columns = h.shape
-        work = heads * columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes)
-        shared = work >= WORTH_A_THREAD and torch.get_num_threads() > 1
-        lanes = lanes_for(min(columns, WIDEST // 2 if shared else WIDEST))  # no bit of a column depends on its block
-        units = heads * -(-columns // (8 * lanes.itemsize))
-        addresses = [t.data_ptr() for t in (h, *others)]
-        errors = in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
+        heads, _, columns = h.shape
+        work, addresses = heads * columns * self._entries, [t.data_ptr() for t in (h, *others)]
+        if kernel is triangular_group.solve_groups:
+            units = self.groups * (columns // octets.COLUMNS)
+            errors = in_groups(kernel, units, work, self.plan, self.where, columns, *addresses)
+        else:
+            shared = work >= WORTH_A_THREAD and torch.get_num_threads() > 1
+            # no bit of a column depends on its block
+            lanes = lanes_for(min(columns, WIDEST // 2 if shared else WIDEST))
+            units = heads * -(-columns // (8 * lanes.itemsize))
+            errors = in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
         return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
 
 
