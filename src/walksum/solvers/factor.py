@@ -99,7 +99,7 @@ class Factor:
         """Factorise and solve in one call."""
         columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
         if self.side_by_side:
-            what = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
+            what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
             error = triangular_group.factorise_and_solve_groups(*what, *addresses)
         else:
             lanes = lanes_for(min(columns, WIDEST))
