@@ -42,7 +42,7 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str, int, int]]:
 def entrants(args: argparse.Namespace, problem: problems.Problem) -> tuple[dict, dict]:
     """Who runs, and the reasons of those who do not."""
     free, columns = floors.available_bytes("cpu"), problem.heads * problem.columns
-    makes = contestants.solvers()
+    makes = contestants.solvers("cpu")
     reasons = {name: contestants.why_not(name, problem.graph, columns, free) for name in makes}
     if problem.heads == 1:
         makes |= peers.installed()

@@ -25,7 +25,8 @@ is not. *Faster* is the yardstick's time over ours in the same run; **~** marks 
 steps counted on few columns, times the cost of a step on all. Errors are the largest deviation from a float64 solve
 relative to the largest entry, the larger of mu and its gradient. Memory is what a pass needs beyond its inputs: the
 high-water mark of the resident set on a CPU, of the allocator on a GPU. Peers without autograd are timed on
-factorisation and two solves only.
+factorisation and two solves only. *gabp* is undamped; on a CPU it is `GaBP(damping=1.0, schedule="sequential",
+tol=5e-9)`, a tolerance below what float32 can hold: each run goes on until it stops improving, and is called stalled.
 """
 
 
