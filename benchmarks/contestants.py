@@ -28,7 +28,7 @@ class Outcome:
     status: str = ""
 
 
-# GaBP's default is the paper's damping and a loose tolerance; these are as accurate as the others, and as the yardstick.
+# GaBP's default is the paper's damping and a loose tolerance; these are as accurate as the others and the yardstick.
 # The one for a CPU asks for more than float32 can hold and ends at its floor ("stalled").
 KNOBS = {
     "cpu": {"gabp": ws.GaBP(damping=1.0, schedule="sequential", tol=5e-9, max_steps=3000)},
