@@ -26,7 +26,7 @@ from walksum.kernels.lanes import at, fma, lanes_for, largest, load, prefetch, s
 RECHECK = 20  # steps between looks at the true residual, besides each time it is believed small enough
 DRIFT = 0.01  # relative difference of the true and the recursive residual's square from which CG starts anew
 STRIKES = 2  # failed looks without halving the residual: the floor of this dtype
-CONVERGED, MAX_STEPS, STALLED, NOT_POSITIVE = range(4)
+CONVERGED, MAX_STEPS, STALLED, NOT_POSITIVE, NONFINITE = range(5)
 
 
 class DIC:
@@ -82,6 +82,8 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
     rho, rho_new, curvature, sizes = np.zeros((1, w)), np.zeros((1, w)), np.zeros((1, w)), np.zeros((3, w))
     active, strikes, best, ratio = np.ones(w), np.zeros(w), np.full(w, np.inf), np.ones(w)
     exponent = pack(lanes, h, start, stop, order, b, sizes)
+    if not (sizes[0] < np.inf).all():
+        return NONFINITE, 0, np.nan
     _restart(lanes, b, y, rho, lptr, lidx, lval, d, inverse)
     for c in range(w):
         active[c] = rho[0, c] > 0

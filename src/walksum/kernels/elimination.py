@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -60,6 +61,11 @@ class Symbolic:
             doubles = 2 * heads * (self.num_nodes + 1)  # in float32 they take two places each
             self.rooms[heads, dtype] = torch.empty(doubles + heads * (len(self.plan[2]) + self.eliminated), dtype=dtype)
         return torch.empty_like(self.rooms[heads, dtype])
+
+    @cached_property
+    def entries(self) -> int:
+        """Multiply-adds of a solve and its residual, for each column of a head."""
+        return 2 * self.fill + len(self.plan[8]) + self.num_nodes
 
     @property
     def core_nodes(self) -> int:

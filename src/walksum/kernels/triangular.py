@@ -49,24 +49,34 @@ def eliminate(start, stop, lanes, plan, where, columns, h, out):
     H, Y, x = _rows(h, diag, columns), _rows(out, diag, columns), _scratch(lanes, diag)
     for unit in range(start, stop):
         k, first = _place(lanes, unit, columns)
-        result, step, skip = _whole(lanes, Y[k], columns, first, False)
-        _forward(lanes, x, _whole(lanes, H[k], columns, first, True), factor[k], plan)
-        for i in range(len(plan[0])):
-            store(result, step * i + skip, load(lanes, x, width(lanes) * i))
-        _leave(lanes, (result, step, skip), Y[k], columns, first)
+        b = _whole(lanes, H[k], columns, first, True)
+        if columns == width(lanes):  # rows as those of the scratch
+            _forward(lanes, Y[k], b, factor[k], plan)
+        else:
+            result, step, skip = _whole(lanes, Y[k], columns, first, False)
+            _forward(lanes, x, b, factor[k], plan)
+            for i in range(len(plan[0])):
+                store(result, step * i + skip, load(lanes, x, width(lanes) * i))
+            _leave(lanes, (result, step, skip), Y[k], columns, first)
 
 
 @jit
 def substitute(start, stop, lanes, plan, where, columns, h, eliminated, core, mu):
-    """mu from ``L^-1 h``, of :func:`eliminate`, and the solution of the core; returns its worst backward error."""
+    """mu from ``L^-1 h``, of :func:`eliminate`, and the solution of the core; returns its worst backward error.
+
+    What came from :func:`eliminate` may be overwritten."""
     diag, off, factor, inverse, _, norms = opened(plan, where)
-    n, gone, x, worst = diag.shape[1], inverse.shape[1], _scratch(lanes, diag), 0.0
+    n, gone, own, worst = diag.shape[1], inverse.shape[1], _scratch(lanes, diag), 0.0
     H, X, Y = _rows(h, diag, columns), _rows(mu, diag, columns), _rows(eliminated, diag, columns)
     C = matrix(core, len(diag), (n - gone) * columns, diag.dtype.type(0))
     for unit in range(start, stop):
         k, first = _place(lanes, unit, columns)
         b, result = _whole(lanes, H[k], columns, first, True), _whole(lanes, X[k], columns, first, False)
-        _enter(lanes, x, 0, gone, _whole(lanes, Y[k], columns, first, True))
+        x = own
+        if columns == width(lanes):
+            x = Y[k]
+        else:
+            _enter(lanes, x, 0, gone, _whole(lanes, Y[k], columns, first, True))
         _enter(lanes, x, gone, n, _whole(lanes, C[k], columns, first, True))
         _backward(lanes, x, result, factor[k], inverse[k], plan)
         _leave(lanes, result, X[k], columns, first)

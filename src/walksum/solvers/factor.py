@@ -35,6 +35,7 @@ class Factor:
         if diag.dtype not in ZERO:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
+        self._entries = symbolic.entries
         self.diag, self.off = plain(diag), plain(off)
         self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
@@ -141,23 +142,20 @@ class Factor:
             inverse_diagonal(factor.numpy(), pivots.numpy(), self.plan, result.numpy())
         return out
 
-    @property
-    def _entries(self) -> int:
-        """Multiply-adds of a solve and its residual, for each column of a head."""
-        return 2 * self.symbolic.fill + len(self.plan[8]) + self.symbolic.num_nodes
-
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> Any:
-        heads, _, columns = h.shape
-        work, addresses = heads * columns * self._entries, [t.data_ptr() for t in (h, *others)]
+        columns = h.size(2)
+        work, threads = self.heads * columns * self._entries, torch.get_num_threads()
+        addresses = [t.data_ptr() for t in (h, *others)]
         if kernel is triangular_group.solve_groups:
-            units = self.groups * (columns // octets.COLUMNS)
-            errors = in_groups(kernel, units, work, self.plan, self.where, columns, *addresses)
+            units, what = self.groups * (columns // octets.COLUMNS), (self.plan, self.where, columns)
         else:
-            shared = work >= WORTH_A_THREAD and torch.get_num_threads() > 1
-            # no bit of a column depends on its block
-            lanes = lanes_for(min(columns, WIDEST // 2 if shared else WIDEST))
-            units = heads * -(-columns // (8 * lanes.itemsize))
-            errors = in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
+            widest = WIDEST // 2 if work >= WORTH_A_THREAD and threads > 1 else WIDEST
+            lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block
+            units = self.heads * -(-columns // (8 * lanes.itemsize))
+            what = (lanes, self.plan, self.where, columns)  # type: ignore[assignment]
+        if work < WORTH_A_THREAD or threads == 1:
+            return kernel(0, units, *what, *addresses)
+        errors = in_groups(kernel, units, work, *what, *addresses)
         return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
 
 
