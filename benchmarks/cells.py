@@ -17,12 +17,14 @@ from benchmarks.yardstick import MAX_STEPS, directed, gabp
 class Effort:
     """How much time to give: seconds of timed rounds for a contestant and for the yardstick, number of rounds.
 
-    A yardstick that takes longer than its seconds in a single run is extrapolated.
+    A yardstick that takes longer than its seconds in a single run is extrapolated. A contestant that takes longer
+    than ``patience`` is timed once, after a run to warm up.
     """
 
     budget: float = 1.0
     yardstick: float = 8.0
     rounds: int = 9
+    patience: float = 3.0
 
 
 COUNTED = 2  # columns on which the steps of an unaffordable yardstick are counted
@@ -58,25 +60,40 @@ def measure(
         records.append({**_describe(problem, "yardstick", yard.outcome, truth), "peak_bytes": yard.peak})
     for name, make in makes.items():
         tell(name)
-        record, sample = prepare(problem, name, make, truth, device)
+        record, sample = prepare(problem, name, make, truth, device, effort.patience)
         records.append(record)
         if sample is not None:
             samples[name] = sample
     tell("timing")
     budget = {name: effort.yardstick if name == "yardstick" else effort.budget for name in samples}
+    budget |= {name: 0.0 for name, sample in samples.items() if isinstance(sample, Once)}
     _fill(records, timing.interleaved(samples, budget, effort.rounds), yard, problem, bandwidth)
     return records
 
 
-def prepare(problem: Problem, name: str, make: contestants.Make, truth: Truth, device: str) -> tuple:
+@dataclass(frozen=True)
+class Once:
+    """The sample of a run too slow to be repeated."""
+
+    taken: float
+
+    def __call__(self) -> float:
+        return self.taken
+
+
+def prepare(
+    problem: Problem, name: str, make: contestants.Make, truth: Truth, device: str, patience: float = 3.0
+) -> tuple:
     """Warm up, look at the answer, measure memory; a contestant that fails is a record of its failure."""
     try:
         run = make(problem)
         outcome = run()
-        peak = timing.peak_bytes(run, device)
-        return {**_describe(problem, name, outcome, truth), "peak_bytes": peak}, timing.sampler(run, device)
+        taken: list[float] = []
+        peak = timing.peak_bytes(lambda: taken.append(timing.seconds(run, device)), device)
+        sample = Once(taken[0]) if taken[0] > patience else timing.sampler(run, device)
+        return {**_describe(problem, name, outcome, truth), "peak_bytes": peak}, sample
     except (RuntimeError, ValueError, ArithmeticError, MemoryError) as error:
-        return {**_identity(problem, name), "failure": f"{type(error).__name__}: {error}"[:200]}, None
+        return {**identity(problem, name), "failure": f"{type(error).__name__}: {error}"[:200]}, None
 
 
 def prepare_yardstick(problem: Problem, effort: Effort, device: str) -> Yard | None:
@@ -105,7 +122,7 @@ def prepare_yardstick(problem: Problem, effort: Effort, device: str) -> Yard | N
     return Yard(lambda: timing.seconds(run, device), run(), peak, extrapolated=False)
 
 
-def _identity(problem: Problem, name: str) -> Record:
+def identity(problem: Problem, name: str) -> Record:
     return {
         "kind": "solve",
         "graph": problem.graph_name,
@@ -121,7 +138,7 @@ def _identity(problem: Problem, name: str) -> Record:
 def _describe(problem: Problem, name: str, outcome: contestants.Outcome, truth: Truth) -> Record:
     error_mu, error_g = truth.errors(outcome.mu, outcome.g)
     found = {"error_mu": error_mu, "error_g": error_g, "steps": list(outcome.steps), "status": outcome.status}
-    return _identity(problem, name) | found
+    return identity(problem, name) | found
 
 
 def _fill(records: list[Record], taken: dict, yard: Yard | None, problem: Problem, bandwidth: float) -> None:

@@ -17,7 +17,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from threadpoolctl import threadpool_limits
 
 from benchmarks import contestants, floors, peers, problems, scaling, steps, targets, timing
-from benchmarks.cells import QUICK, Effort, measure
+from benchmarks.cells import QUICK, Effort, identity, measure
 from benchmarks.records import Store
 
 LEARNED = ("L-PN", "L-DD", "L-Lap")
@@ -39,16 +39,17 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str, int, int]]:
                     yield graph, design, heads, columns
 
 
-def entrants(args: argparse.Namespace, problem: problems.Problem) -> dict[str, contestants.Make]:
+def entrants(args: argparse.Namespace, problem: problems.Problem) -> tuple[dict, dict]:
+    """Who runs, and the reasons of those who do not."""
     free, columns = floors.available_bytes("cpu"), problem.heads * problem.columns
-    found = {
-        name: make
-        for name, make in contestants.solvers().items()
-        if contestants.why_not(name, problem.graph, columns, free) is None
-    }
+    makes = contestants.solvers("cpu")
+    reasons = {name: contestants.why_not(name, problem.graph, columns, free) for name in makes}
     if problem.heads == 1:
-        found |= peers.fitting(problem.graph)
-    return {name: make for name, make in found.items() if not args.solvers or name in args.solvers}
+        makes |= peers.installed()
+        reasons |= {name: peers.why_not(name, problem.graph) for name in peers.installed()}
+    asked = {name: make for name, make in makes.items() if not args.solvers or name in args.solvers}
+    absent = {name: reasons[name] for name in asked if reasons[name] and name != "auto-forward"}
+    return {name: make for name, make in asked.items() if not reasons[name]}, absent
 
 
 def run_cells(args: argparse.Namespace, store: Store, progress: Progress) -> None:
@@ -63,7 +64,9 @@ def run_cells(args: argparse.Namespace, store: Store, progress: Progress) -> Non
             held = (graph_name, *problems.load_graph(graph_name))
         problem = problems.make(graph_name, held[1], held[2], design, heads, columns)
         asked = {"kind": "solve", "graph": graph_name, "design": design, "heads": heads, "columns": columns}
-        makes = {n: m for n, m in entrants(args, problem).items() if not store.has(**asked, contestant=n)}
+        makes, absent = entrants(args, problem)
+        store.add(*(identity(problem, name) | {"left_out": reason} for name, reason in absent.items()))
+        makes = {name: make for name, make in makes.items() if not store.has(**asked, contestant=name)}
         if makes:
             say = lambda text, where=where: progress.update(task, description=f"{where}: {text}")  # noqa: E731
             store.add(*measure(problem, makes, effort, store.header["bandwidth"], say))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import walksum as ws
-from benchmarks.contestants import Make, Outcome, Run, leaves
+from benchmarks.contestants import CUBIC, LARGEST, Make, Outcome, Run, leaves
 from benchmarks.problems import Problem
 from benchmarks.truth import is_large, sparse_lu
 
@@ -109,17 +109,36 @@ def torchsparsegradutils(p: Problem) -> Run:
     return run
 
 
-# name: (how, the module it needs, whether it fits the graph)
-PEERS: dict[str, tuple[Make, str, Callable[[ws.Graph], bool]]] = {
-    "scipy-splu": (scipy_splu, "scipy", lambda g: not is_large(g)),
-    "cholmod": (cholmod, "cvxopt", lambda g: not is_large(g)),
-    "pyamg": (pyamg, "pyamg", lambda g: not is_large(g)),
-    "torch-sla": (torch_sla, "torch_sla", lambda g: not is_large(g)),
-    "torchsparsegradutils": (torchsparsegradutils, "torchsparsegradutils", lambda g: not is_large(g)),
-    "dense-inverse": (dense_inverse, "torch", lambda g: g.num_nodes <= 5_000),
+Fits = Callable[[ws.Graph], str | None]  # the reason for which a graph is not tried
+
+
+def _unless_large(reason: str) -> Fits:
+    return lambda graph: reason if is_large(graph) else None
+
+
+def _up_to(nodes: int, reason: str) -> Fits:
+    return lambda graph: reason if graph.num_nodes > nodes else None
+
+
+def _by_steps(graph: ws.Graph) -> str | None:
+    return "minutes a run; measured on the graph a tenth of the size" if graph.num_edges > LARGEST else None
+
+
+# name: (how, the module it needs, why a graph is left out)
+PEERS: dict[str, tuple[Make, str, Fits]] = {
+    "scipy-splu": (scipy_splu, "scipy", _unless_large("fill")),
+    "cholmod": (cholmod, "cvxopt", _unless_large("fill")),
+    "pyamg": (pyamg, "pyamg", _up_to(5_000, "one column at a time: minutes a run")),
+    "torch-sla": (torch_sla, "torch_sla", _unless_large("fill")),
+    "torchsparsegradutils": (torchsparsegradutils, "torchsparsegradutils", _by_steps),
+    "dense-inverse": (dense_inverse, "torch", _up_to(CUBIC, "N^3: minutes a run")),
 }
 
 
-def fitting(graph: ws.Graph) -> dict[str, Make]:
-    """Those that are installed and can take the graph."""
-    return {name: make for name, (make, module, fits) in PEERS.items() if find_spec(module) and fits(graph)}
+def installed() -> dict[str, Make]:
+    return {name: make for name, (make, module, _) in PEERS.items() if find_spec(module)}
+
+
+def why_not(name: str, graph: ws.Graph) -> str | None:
+    """The reason for which a peer is not tried on a graph; None if it is."""
+    return PEERS[name][2](graph)

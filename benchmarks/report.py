@@ -25,7 +25,8 @@ is not. *Faster* is the yardstick's time over ours in the same run; **~** marks 
 steps counted on few columns, times the cost of a step on all. Errors are the largest deviation from a float64 solve
 relative to the largest entry, the larger of mu and its gradient. Memory is what a pass needs beyond its inputs: the
 high-water mark of the resident set on a CPU, of the allocator on a GPU. Peers without autograd are timed on
-factorisation and two solves only.
+factorisation and two solves only. *gabp* is undamped; on a CPU it is `GaBP(damping=1.0, schedule="sequential",
+tol=5e-9)`, a tolerance below what float32 can hold: each run goes on until it stops improving, and is called stalled.
 """
 
 
@@ -92,7 +93,7 @@ def details(records: list[Record], graph: str) -> str:
     for r in matching(records, kind="solve", graph=graph):
         where = [f"{r['design']}, {r['heads']} x {r['columns']}", r["contestant"]]
         if "seconds" not in r:
-            rows.append([*where, r.get("failure", "-"), *[""] * 5])
+            rows.append([*where, _why(r), *[""] * 5])
             continue
         share = "" if "floor_share" not in r else f"{100 * r['floor_share']:.0f} %"
         taken = " + ".join(map(str, r["steps"]))
@@ -100,6 +101,11 @@ def details(records: list[Record], graph: str) -> str:
     head = ["design", "", "time", "faster / error", "steps", "memory", "of the floor", "status"]
     nodes, edges = (f"{matching(records, kind='solve', graph=graph)[0][k]:,}" for k in ("nodes", "edges"))
     return f"### {graph}: {nodes} nodes, {edges} edges\n\n{table(head, rows)}\n"
+
+
+def _why(record: Record) -> str:
+    left_out = record.get("left_out")
+    return f"left out: {left_out}" if left_out else record.get("failure", "-")
 
 
 def kernels(records: list[Record]) -> str:

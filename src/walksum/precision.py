@@ -119,10 +119,10 @@ class Precision:
 
 
 def _check(graph: Graph, diag: Tensor, off: Tensor) -> None:
-    heads = diag.shape[:1]
-    fits = diag.shape == (*heads, graph.num_nodes) and off.shape == (*heads, graph.num_edges)
-    alike = diag.dtype == off.dtype and diag.is_floating_point() and diag.device == off.device == graph.device
-    if not (fits and alike):
+    heads, edges = diag.shape[:1], graph.edges
+    fits = diag.shape == (*heads, graph.num_nodes) and off.shape == (*heads, edges.size(1))
+    alike = diag.dtype is off.dtype and diag.is_floating_point()
+    if not (fits and alike and (diag.device == off.device == edges.device)):
         _explain(graph, diag, off)
 
 

@@ -15,7 +15,7 @@ from walksum.graph import Graph
 from walksum.operators import Function, edge_dot, fold_heads, spmm, transforms_active, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
-from walksum.solvers.auto import OFTEN, kept_solver
+from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
 from walksum.solvers.base import check_choice, check_h
 from walksum.solvers.late import LateSolution, books, capturing
 from walksum.untraced import untraced
@@ -54,9 +54,9 @@ def solve(
         elif len(shape) == 2:
             h = h.unsqueeze(0)
     check_h(J, h)
-    free = solver == "auto" and J.device.type != "cpu"
+    free = solver == "auto" and not h.is_cpu and not in_one_launch(J.graph)
     call = _Call(J.graph, J.prepared, resolve(solver, J, h.size(-1)), observe, on_nonconverged, free)
-    if isinstance(call.solver, Unrolled):
+    if type(call.solver) is Unrolled:
         solution = call.solver.prepare(J)(h)
         call.report(replace(solution, value=solution.value.detach()))
         mu = solution.value
@@ -75,6 +75,8 @@ def explain_solver(J: Precision, h: Tensor) -> Choice:
 
 def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
     """Half precision, or a mix of precisions made by autocast, is solved in float32."""
+    if h.is_cpu and h.dtype is J.diag.dtype and h.dtype not in HALF and not torch.is_autocast_enabled("cpu"):
+        return J, h
     if h.device != J.device:
         return J, h  # check_h says so
     if J.dtype in HALF or h.dtype in HALF or torch.is_autocast_enabled(h.device.type):
@@ -90,17 +92,18 @@ class _Call:
     once, by :func:`solve`, and a :class:`Solution` is only made where someone reads it.
     """
 
-    __slots__ = ("direction", "free", "graph", "memo", "observe", "on_nonconverged", "solver")
+    __slots__ = ("direction", "free", "graph", "latest", "memo", "observe", "on_nonconverged", "solver")
 
     def __init__(self, graph: Graph, memo: dict, solver: Solver, observe: Any, on_nonconverged: str, free: bool):
         self.graph, self.memo, self.solver = graph, memo, solver
         self.free = free  # to take another solver for a J that stays
         self.observe, self.on_nonconverged, self.direction = observe, on_nonconverged, "forward"
+        self.latest: tuple | None = None  # diag, off and what was prepared for them
 
     def turned(self) -> _Call:
         """The same for the solve of the gradient."""
         other = _Call(self.graph, self.memo, self.solver, self.observe, self.on_nonconverged, self.free)
-        other.direction = "backward"
+        other.direction, other.latest = "backward", self.latest
         return other
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor, then: Callable[[Tensor], Any] | None = None) -> Any:
@@ -153,6 +156,15 @@ class _Call:
             book.refusals.append(reason)
 
     def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
+        latest = self.latest
+        if latest is not None and latest[0] is diag and latest[1] is off:
+            return latest[2]  # autograd refuses a backward pass through values that were changed since
+        made = self._prepare(diag, off, columns)
+        if not self.free:
+            self.latest = (diag, off, made)
+        return made
+
+    def _prepare(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         stamp = (*_identity(diag), *_identity(off))
         solver = self._for_a_J_that_stays(stamp, diag, columns) if self.free else self.solver
         known = self.memo.get(solver)

@@ -126,6 +126,44 @@ def test_a_failing_contestant_is_a_record_of_its_failure():
     assert "seconds" not in found[-1]
 
 
+def test_a_slow_contestant_is_timed_once():
+    ran = []
+
+    def make(p):
+        run = cells.contestants.ours("auto")(p)
+        return lambda: ran.append(1) or run()
+
+    effort = cells.Effort(budget=1.0, yardstick=1.0, rounds=3, patience=0.0)
+    _, slow = cells.measure(problem(), {"slow": make}, effort, bandwidth=1e9)
+    assert len(ran) == 2
+    assert slow["samples"] == 1
+    assert slow["seconds"] > 0
+
+
+def test_who_is_left_out_leaves_a_reason(tmp_path):
+    out = tmp_path / "cpu.json"
+    cpu.main(
+        [
+            "--graphs",
+            "small",
+            "--designs",
+            "F-DD",
+            "--solvers",
+            "auto",
+            "inverse",
+            "--quick",
+            "--no-models",
+            "--out",
+            str(out),
+        ]
+    )
+    found = {r["contestant"]: r for r in json.loads(out.read_text())["records"]}
+    assert "seconds" in found["auto"]
+    assert "seconds" not in found["inverse"]
+    assert found["inverse"]["left_out"] == "N^3: minutes a run"
+    assert "| inverse | left out: N^3: minutes a run |" in report.details([*found.values()], "small")
+
+
 def test_an_extrapolated_yardstick_says_so():
     effort = cells.Effort(budget=0.01, yardstick=1e-9, rounds=1)
     yard, auto = cells.measure(problem(columns=8), {"auto": cells.contestants.ours("auto")}, effort, bandwidth=1e9)

@@ -3,6 +3,7 @@ import torch
 
 import walksum as ws
 from gallery import grid, problem, random_graph
+from walksum.solvers import cost
 
 
 def system(graph, design="fixed laplacian", columns=16):
@@ -37,10 +38,10 @@ def test_columns_of_shared_heads_count():
 
 
 def test_a_learned_matrix_pays_for_its_preparation():
-    J, h = system(random_graph(1200, 4000))
-    learned = ws.Precision(J.graph, J.diag.clone().requires_grad_(), J.off)
-    fixed_cost, learned_cost = (dict(ws.explain_solver(K, h).seconds) for K in (J, learned))
-    assert all(learned_cost[name] >= fixed_cost[name] for name in learned_cost.keys() & fixed_cost.keys())
+    graph = random_graph(1200, 4000)
+    fixed, learned = (cost.of_graph(graph, 1, 16, kind) for kind in (False, True))
+    assert all(learned[name].seconds(cost.STEPS) >= fixed[name].seconds(cost.STEPS) for name in learned)
+    assert learned["hybrid"].once > fixed["hybrid"].once
 
 
 @pytest.mark.data
@@ -54,3 +55,32 @@ def test_real_graphs():
         J = ws.FixedLaplacian()(graph)
         learned = ws.Precision(graph, J.diag.clone().requires_grad_(), J.off)
         assert isinstance(ws.explain_solver(learned, torch.empty(1, data.num_nodes, 64)).solver, solver)
+
+
+def test_steps_are_estimated_from_the_couplings():
+    graph = grid(30, 30)
+    mild, stiff = (
+        cost.estimated_steps(ws.Precision(graph, graph.degree.double() + extra, -torch.ones(graph.num_edges).double()))
+        for extra in (4.0, 0.01)
+    )
+    assert cost.LEAST <= mild < 8 < 40 < stiff <= cost.MOST
+
+
+def test_only_a_choice_that_depends_on_the_steps_asks_for_them():
+    cheap, dear = cost.Cost(ws.Direct(), 1.0, 0.0), cost.Cost(ws.Direct(), 1e9, 0.0)
+    iterating = cost.Cost(ws.CG(), 0.5, 0.05)
+    assert cost.depends_on_steps({"cg": iterating, "direct": cheap})
+    assert not cost.depends_on_steps({"cg": iterating, "direct": dear})
+    assert not cost.depends_on_steps({"cg": iterating})
+
+
+def test_a_stiff_matrix_is_eliminated_where_a_mild_one_is_iterated_on(monkeypatch):
+    costs = {"cg": cost.Cost(ws.CG(), 0.0, 0.05), "direct": cost.Cost(ws.Direct(), 1.0, 0.0)}
+    monkeypatch.setattr(cost, "of_graph", lambda *_: costs)
+    graph = grid(30, 30)
+    off, h = -torch.ones(graph.num_edges).double(), torch.ones(1, 900, 1).double()
+    chosen = [
+        type(ws.explain_solver(ws.Precision(graph, graph.degree.double() + extra, off), h).solver)
+        for extra in (4.0, 0.01)
+    ]
+    assert chosen == [ws.CG, ws.Direct]

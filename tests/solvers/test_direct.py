@@ -69,7 +69,7 @@ def graph(request):
 
 
 @pytest.mark.parametrize("dtype", TOL)
-@pytest.mark.parametrize("heads", [1, 3, 9])
+@pytest.mark.parametrize("heads", [1, 3, 8, 9, 16])
 @pytest.mark.parametrize("width", [1, 3, 33, 64])
 def test_equals_the_dense_solve(graph, heads, dtype, width):
     J = precision(graph, heads, dtype)
@@ -83,9 +83,10 @@ def test_equals_the_dense_solve(graph, heads, dtype, width):
     assert abs(solution.residual - true_residual(J, solution.value, h)) <= 4 * eps
 
 
-def test_one_head_at_a_time_equals_heads_side_by_side(monkeypatch):
-    J = precision(graph_of(*GALLERY["dense tail"]), 3)
-    h = torch.randn(3, J.num_nodes, 5, dtype=torch.float64)
+@pytest.mark.parametrize("heads", [3, 8])
+def test_one_head_at_a_time_equals_heads_side_by_side(monkeypatch, heads):
+    J = precision(graph_of(*GALLERY["dense tail"]), heads)
+    h = torch.randn(heads, J.num_nodes, 5, dtype=torch.float64)
     together = ws.Direct().prepare(J)(h).value
     monkeypatch.setattr(ldl_group, "GROUP_LIMIT", 0)
     torch.testing.assert_close(ws.Direct().prepare(J)(h).value, together, rtol=1e-12, atol=1e-12)
@@ -141,7 +142,7 @@ def test_hubs_do_not_make_ordering_quadratic():
     assert elimination.symbolic(ws.Graph.from_edge_index(pairs)).fill == leaves
 
 
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("heads", [1, 3, 8])
 def test_indefinite(heads):
     J = precision(graph_of(*GALLERY["grid"]), heads)
     J.diag[-1, 40] = 0.01
@@ -163,7 +164,7 @@ def test_singular_is_not_positive_definite():
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("heads", [1, 3, 8])
 @pytest.mark.parametrize("where", ["diag", "off", "h"])
 def test_nonfinite(bad, heads, where):
     J = precision(graph_of(*GALLERY["grid"]), heads, torch.float32)
@@ -219,7 +220,7 @@ def test_tolerance_is_never_overstated():
     assert solution.status is ws.Status.stalled
 
 
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("heads", [1, 3, 8])
 @pytest.mark.parametrize("dtype", TOL)
 def test_marginal_variance_and_log_determinant(graph, heads, dtype):
     J = precision(graph, heads, dtype)
@@ -230,10 +231,11 @@ def test_marginal_variance_and_log_determinant(graph, heads, dtype):
     assert prepared.marginal_variance.dtype == dtype
 
 
-def test_bits_do_not_depend_on_threads():
-    graph = graph_of(random_pairs(1500, 6000), 1500)
-    J = precision(graph, 12, torch.float32)
-    h = torch.randn(12, 1500, 40)
+@pytest.mark.parametrize("heads", [12, 16])
+def test_bits_do_not_depend_on_threads(heads):
+    graph = graph_of(random_pairs(1500, 4000), 1500)
+    J = precision(graph, heads, torch.float32)
+    h = torch.randn(heads, 1500, 40)
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 1, 2, 3):

@@ -12,6 +12,8 @@ from conformance import Conformance
 import walksum as ws
 from walksum.solvers.gabp import PreparedGaBP
 
+SCHEDULES = ("parallel", "sequential")
+
 
 class TestUndamped(Conformance):
     solver = ws.GaBP(damping=1.0, tol=2e-7, max_steps=4000)
@@ -27,6 +29,10 @@ class TestDamped(TestUndamped):
 
 class TestAdaptive(TestUndamped):
     solver = ws.GaBP(damping="adaptive", tol=2e-7, max_steps=4000)
+
+
+class TestSequential(TestUndamped):
+    solver = ws.GaBP(damping=1.0, schedule="sequential", tol=2e-7, max_steps=4000)
 
 
 def algorithm_1(J: ws.Precision, h: torch.Tensor, tol: float, damping: float, max_steps: int):
@@ -142,3 +148,75 @@ def test_max_steps():
 def test_bad_damping(damping):
     with pytest.raises(ValueError, match="damping="):
         ws.GaBP(damping=damping)
+
+
+def in_turn(J: ws.Precision, h: torch.Tensor, damping: float, sweeps: int) -> torch.Tensor:
+    """Messages one at a time, each from the newest ones; nodes in order, then in reverse. The precisions first."""
+    A, n = J.to_dense()[0].tolist(), J.num_nodes
+    near = {i: [j for j in range(n) if j != i and A[i][j] != 0] for i in range(n)}
+    pi, eta = {}, {(i, j): torch.zeros(h.size(1)).double() for i in range(n) for j in near[i]}
+    for _ in range(200):
+        pi = {
+            (i, j): -(A[i][j] ** 2) / (A[i][i] + sum(pi.get((k, i), 0.0) for k in near[i] if k != j))
+            for i in range(n)
+            for j in near[i]
+        }
+    for sweep in range(sweeps):
+        for i in range(n) if sweep % 2 == 0 else reversed(range(n)):
+            new = {}
+            for j in near[i]:
+                alpha = A[i][i] + sum(pi[k, i] for k in near[i] if k != j)
+                beta = h[i] + sum(eta[k, i] for k in near[i] if k != j)
+                new[i, j] = eta[i, j] + damping * (-A[i][j] * beta / alpha - eta[i, j])
+            eta |= new
+    return torch.stack(
+        [(h[i] + sum(eta[k, i] for k in near[i])) / (A[i][i] + sum(pi[k, i] for k in near[i])) for i in range(n)]
+    )
+
+
+@pytest.mark.parametrize("graph", ["path", "grid", "complete", "sparse", "scattered"])
+@pytest.mark.parametrize("damping", [0.5, 1.0])
+@pytest.mark.parametrize("sweeps", [1, 2, 5])
+def test_sequential_is_one_message_after_the_other(graph, damping, sweeps):
+    J = problems.dominant(problems.GALLERY[graph]())
+    h = problems.normal(J, 3)
+    solver = ws.GaBP(damping=damping, schedule="sequential", tol=1e-300, max_steps=sweeps)
+    solution = solver.prepare(J)(h)
+    assert solution.steps == sweeps
+    assert torch.allclose(solution.value[0], in_turn(J, h[0], damping, sweeps), rtol=1e-10, atol=1e-12)
+
+
+def test_sequential_takes_two_sweeps_along_a_path():
+    J = problems.dominant(problems.path(12))
+    h = problems.normal(J, 3)
+    solution = ws.GaBP(damping=1.0, schedule="sequential", tol=1e-15, max_steps=2).prepare(J)(h)
+    assert torch.allclose(solution.value, problems.dense(J, h), rtol=1e-12, atol=1e-14)
+
+
+def test_sequential_takes_fewer_steps():
+    J = problems.unit_couplings(problems.grid(12))
+    h = problems.normal(J, 3)
+    steps = {s: ws.GaBP(damping=1.0, schedule=s, tol=1e-10).prepare(J)(h).check().steps for s in SCHEDULES}
+    assert steps["sequential"] < 0.8 * steps["parallel"]
+
+
+def test_a_tolerance_below_rounding_ends_soon_and_says_so():
+    J = problems.dominant(problems.sparse()).to(torch.float32)
+    h = problems.normal(J, 40).float()
+    good = ws.GaBP(damping=1.0, schedule="sequential", tol=2e-7).prepare(J)(h)
+    end = ws.GaBP(damping=1.0, schedule="sequential", tol=1e-12).prepare(J)(h)
+    assert good.converged
+    assert end.status is ws.Status.stalled
+    assert end.steps <= 3 * good.steps
+    assert end.residual == pytest.approx(problems.true_residual(J, end.value, h), rel=0.05)
+
+
+@pytest.mark.parametrize("knobs", [{"damping": "adaptive"}, {"stop": "messages"}])
+def test_sequential_takes_neither_adaptive_damping_nor_the_messages_rule(knobs):
+    with pytest.raises(ValueError, match="schedule='sequential' with"):
+        ws.GaBP(schedule="sequential", **knobs)
+
+
+def test_bad_schedule():
+    with pytest.raises(ValueError, match="schedule='random'"):
+        ws.GaBP(schedule="random")

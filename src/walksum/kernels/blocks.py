@@ -16,7 +16,7 @@ from walksum.kernels.lanes import lanes_for
 from walksum.kernels.parallel import WIDTH, over_columns
 
 AHEAD = 8  # edges between asking for a row and using it
-KEPT = 1 << 22  # bytes of scratch a thread keeps
+KEPT = 1 << 24  # bytes of scratch a thread keeps
 CACHE = 12e6  # bytes an iteration may go over again and again and still find in a core's share of the cache
 
 _mine = threading.local()
@@ -63,16 +63,26 @@ def aligned(*shape: int, dtype: Any) -> np.ndarray:
     return _from_a_line(np.zeros(_size(shape, dtype) + 64, np.uint8), shape, dtype)
 
 
-def scratch(*shape: int, dtype: Any) -> np.ndarray:
-    """The same, not filled, good until this thread asks again: memory that is new to a process costs a page fault
-    every 4 KB, which for a few steps is as much as the steps. From 4 MB on numpy asks for huge pages."""
-    size = _size(shape, dtype) + 64
-    if size > KEPT:
-        return _from_a_line(np.empty(size, np.uint8), shape, dtype)
-    raw = getattr(_mine, "raw", None)
-    if raw is None or raw.size < size:
-        raw = _mine.raw = np.empty(size, np.uint8)
-    return _from_a_line(raw, shape, dtype)
+class Own:
+    """Scratch of each thread of a solve, not filled, good until the thread asks again.
+
+    Memory that is new to a process costs a page fault every 4 KB, which for a few steps is as much as the steps. So
+    blocks of columns share it, and what is small outlives the solve. From 4 MB on numpy asks for huge pages.
+    """
+
+    def __init__(self) -> None:
+        self.large: dict[int, np.ndarray] = {}
+
+    def scratch(self, *shape: int, dtype: Any) -> np.ndarray:
+        size, thread = _size(shape, dtype) + 64, threading.get_ident()
+        raw = getattr(_mine, "raw", None) if size <= KEPT else self.large.get(thread)
+        if raw is None or raw.size < size:
+            raw = np.empty(size, np.uint8)
+            if size <= KEPT:
+                _mine.raw = raw
+            else:
+                self.large[thread] = raw
+        return _from_a_line(raw, shape, dtype)
 
 
 def _size(shape: tuple[int, ...], dtype: Any) -> int:

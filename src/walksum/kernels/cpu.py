@@ -57,17 +57,25 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     if columns % 8:
         a, b, columns = nnf.pad(a, (0, -columns % 8)), nnf.pad(b, (0, -columns % 8)), columns + -columns % 8
     a, b = plain(a), plain(b)
-    step = math.gcd(columns, 64)
-    upper = graph.derived(_build_upper)
-    edges = len(upper[1])
-    diag, off = a.new_empty((heads, nodes)), a.new_empty((heads, edges))
-    addresses = a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr()
-    shape, work = (heads, nodes, columns // step), heads * columns * (nodes + 2.0 * edges)
-    over_columns(_dot_rows, nodes, work, WIDTHS[step], ZERO[a.dtype], shape, upper, *addresses, sign, width=ROWS)
+    like_diag, like_off, what, work = graph.derived(_prepare_dots, heads, columns, a.dtype)
+    diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
+    args = (*what, a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr(), sign)
+    if nodes <= ROWS:
+        _dot_rows(0, nodes, *args)
+    else:
+        over_columns(_dot_rows, nodes, work, *args, width=ROWS)
     return diag, off
 
 
-def _build_upper(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+def _prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> tuple:
+    """Results to be imitated, what the kernel wants to know, and the work."""
+    nodes, edges, step = graph.num_nodes, graph.num_edges, math.gcd(columns, 64)
+    upper, shape = graph.derived(_build_second_ends), (heads, nodes, columns // step)
+    like = torch.empty(heads, nodes, dtype=dtype), torch.empty(heads, edges, dtype=dtype)
+    return *like, (WIDTHS[step], ZERO[dtype], shape, upper), heads * columns * (nodes + 2.0 * edges)
+
+
+def _build_second_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """The edges by their first end: where each node's begin, and their second ends."""
     first, second = rows(graph).ends
     return np.searchsorted(first, np.arange(graph.num_nodes + 1)), np.ascontiguousarray(second)
@@ -122,6 +130,9 @@ def _dot_rows(start, stop, lanes, zero, shape, upper, a, b, diag, off, sign):
                 total = fma(load(lanes, x, row + c), load(lanes, y, row + c), total)
             on_node[k, i] = sign * add_up(total)
             for e in range(at(ptr, i), at(ptr, i + 1)):
+                if e + AHEAD < len(ends):
+                    prefetch(lanes, x, W * chunks * at(ends, e + AHEAD))
+                    prefetch(lanes, y, W * chunks * at(ends, e + AHEAD))
                 other = W * chunks * at(ends, e)
                 both = fma(load(lanes, x, other), y_i, x_i * load(lanes, y, other))
                 for c in range(W, W * chunks, W):

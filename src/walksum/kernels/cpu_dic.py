@@ -17,15 +17,16 @@ from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.kernels.address import blank
-from walksum.kernels.blocks import AHEAD, for_blocks, scratch, view
+from walksum.kernels.blocks import AHEAD, Own, for_blocks, view
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu_order import halves
+from walksum.kernels.cpu_pack import pack, unpack
 from walksum.kernels.lanes import at, fma, lanes_for, largest, load, prefetch, splat, store, width
 
 RECHECK = 20  # steps between looks at the true residual, besides each time it is believed small enough
 DRIFT = 0.01  # relative difference of the true and the recursive residual's square from which CG starts anew
 STRIKES = 2  # failed looks without halving the residual: the floor of this dtype
-CONVERGED, MAX_STEPS, STALLED, NOT_POSITIVE = range(4)
+CONVERGED, MAX_STEPS, STALLED, NOT_POSITIVE, NONFINITE = range(5)
 
 
 class DIC:
@@ -43,14 +44,14 @@ class DIC:
     def solve(self, h: Tensor, J_norm: Tensor, tol: float, max_steps: int) -> tuple[Tensor, int, int, float]:
         """mu, the worst outcome of a block, the most steps and the largest backward error."""
         mu = blank(h)
-        P, H, X, norm = self.pattern, view(h), mu.numpy(), view(J_norm)
+        P, H, X, norm, own = self.pattern, view(h), mu.numpy(), view(J_norm), Own()
 
         def block(head: int, start: int, stop: int) -> tuple[int, int, float]:
             lower = (P.lower_ptr, P.lower, self.lower[head])
             upper = (P.upper_ptr, P.upper, self.upper[head])
             J = (*lower, *upper, self.diag[head], self.d[head], float(norm[head]))
             lanes = lanes_for(stop - start)
-            work = scratch(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
+            work = own.scratch(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
             return _solve(lanes, work, H[head], X[head], start, stop, P.order, *J, float(tol), max_steps)
 
         done = for_blocks(block, h.size(0), h.size(2), 20.0 * (h.size(1) + 2 * P.lower.size))
@@ -75,13 +76,14 @@ def _factor(diag, ptr, idx, val, d):
 @jit
 def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx, uval, diag, d, norm, tol, max_steps):
     w, (b, x, y, p, t, s) = width(lanes), (work[0], work[1], work[2], work[3], work[4], work[5])
-    b[:, stop - start :], x[:], p[:] = 0, 0, 0
+    x[:], p[:] = 0, 0
     inverse, rest = 1 / d, diag - 2 * d
-    exponent = _pack(h, start, stop, order, b)
     alpha, beta = np.zeros((1, w), h.dtype), np.zeros((1, w), h.dtype)
     rho, rho_new, curvature, sizes = np.zeros((1, w)), np.zeros((1, w)), np.zeros((1, w)), np.zeros((3, w))
     active, strikes, best, ratio = np.ones(w), np.zeros(w), np.full(w, np.inf), np.ones(w)
-    _first_residual(lanes, b, sizes)
+    exponent = pack(lanes, h, start, stop, order, b, sizes)
+    if not (sizes[0] < np.inf).all():
+        return NONFINITE, 0, np.nan
     _restart(lanes, b, y, rho, lptr, lidx, lval, d, inverse)
     for c in range(w):
         active[c] = rho[0, c] > 0
@@ -105,19 +107,21 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
         if believed or step - last == RECHECK or step == max_steps:
             last = step
             _residual(lanes, b, x, s, lptr, lidx, lval, uptr, uidx, uval, diag, sizes)
-            # the true residual replaces the recursive one; where they differ, old directions mislead
-            _restart(lanes, s, y, rho, lptr, lidx, lval, d, inverse)
             for c in range(w):
-                if abs(rho[0, c] - rho_new[0, c]) > DRIFT * rho[0, c]:
-                    beta[0, c] = 0
                 if active[c] > 0:
                     error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c])
                     if believed and error > 0.5 * best[c]:
                         strikes[c] += 1
                     best[c] = min(best[c], error)
-                    ratio[c] = sizes[0, c] / np.sqrt(rho[0, c]) if rho[0, c] > 0 else 0.0
                     if error <= tol or strikes[c] == STRIKES or not error < np.inf:
                         active[c], beta[0, c] = 0, 0
+            if active.any():
+                # the true residual replaces the recursive one; where they differ, old directions mislead
+                _restart(lanes, s, y, rho, lptr, lidx, lval, d, inverse)
+                for c in range(w):
+                    if abs(rho[0, c] - rho_new[0, c]) > DRIFT * rho[0, c]:
+                        beta[0, c] = 0
+                    ratio[c] = sizes[0, c] / np.sqrt(rho[0, c]) if rho[0, c] > 0 else 0.0
     worst, stalled = 0.0, False
     for c in range(w):
         error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c]) if sizes[0, c] != 0 else 0.0
@@ -125,36 +129,8 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
         stalled = stalled or strikes[c] == STRIKES
     if outcome != NOT_POSITIVE:
         outcome = CONVERGED if worst <= tol else STALLED if stalled and not active.any() else MAX_STEPS
-    _unpack(x, exponent, start, stop, order, out)
+    unpack(lanes, x, exponent, start, stop, order, out)
     return outcome, step, worst
-
-
-@jit
-def _pack(h, start, stop, order, b):
-    """Columns in the new order, scaled by a power of two: exact, and their squares cannot overflow."""
-    scale = np.zeros(b.shape[1], h.dtype)
-    for i in range(order.size):
-        for c in range(start, stop):
-            scale[c - start] = max(scale[c - start], abs(h[i, c]))
-    exponent = np.zeros(b.shape[1], np.int64)
-    for c in range(stop - start):
-        if scale[c] > 0:
-            exponent[c] = max(-120, min(120, np.int64(np.floor(np.log2(scale[c])))))
-        scale[c] = 2.0 ** -exponent[c]
-    for i in range(order.size):
-        for c in range(start, stop):
-            b[i, c - start] = h[order[i], c] * scale[c - start]
-    return exponent
-
-
-@jit
-def _unpack(x, exponent, start, stop, order, out):
-    scale = np.empty(stop - start, x.dtype)
-    for c in range(stop - start):
-        scale[c] = 2.0 ** exponent[c]
-    for i in range(order.size):
-        for c in range(start, stop):
-            out[order[i], c] = x[i, c - start] * scale[c - start]
 
 
 @jit
@@ -210,21 +186,13 @@ def _restart(lanes, r, y, rho, ptr, idx, val, d, inverse):
     for i in range(d.size):
         total = load(lanes, r, i)
         for e in range(at(ptr, i), at(ptr, i + 1)):
+            if e + AHEAD < idx.size:
+                prefetch(lanes, y, at(idx, e + AHEAD))
             total = fma(-at(val, e), load(lanes, y, at(idx, e)), total)
         total = inverse[i] * total
         store(y, i, total)
         dot = fma(d[i] * total, total, dot)
     store(rho, 0, dot)
-
-
-@jit
-def _first_residual(lanes, h, sizes):
-    """The largest of every column of h, which is the residual of x = 0."""
-    most = splat(lanes, 0.0)
-    for i in range(h.shape[0]):
-        most = largest(most, load(lanes, h, i))
-    store(sizes, 0, most)
-    store(sizes, 2, most)
 
 
 @jit
@@ -235,8 +203,12 @@ def _residual(lanes, h, x, r, lptr, lidx, lval, uptr, uidx, uval, diag, sizes):
         mine, target = load(lanes, x, i), load(lanes, h, i)
         total = fma(-np.float64(diag[i]), mine, splat(lanes, 0.0) + target)
         for e in range(at(lptr, i), at(lptr, i + 1)):
+            if e + AHEAD < lidx.size:
+                prefetch(lanes, x, at(lidx, e + AHEAD))
             total = fma(-np.float64(at(lval, e)), load(lanes, x, at(lidx, e)), total)
-        for e in range(at(uptr, n - 1 - i), at(uptr, n - i)):
+        for e in range(at(uptr, n - i) - 1, at(uptr, n - 1 - i) - 1, -1):  # the way they lie, last to first
+            if e >= AHEAD:
+                prefetch(lanes, x, at(uidx, e - AHEAD))
             total = fma(-np.float64(at(uval, e)), load(lanes, x, at(uidx, e)), total)
         store(r, i, total)
         most, size_x, size_h = largest(most, total), largest(size_x, mine), largest(size_h, target)

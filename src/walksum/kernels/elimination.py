@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -52,6 +53,19 @@ class Symbolic:
     operations: float
     tail: int
     plan: tuple[np.ndarray, ...]
+    rooms: dict = field(default_factory=dict, repr=False)
+
+    def room(self, heads: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory for the numbers of a factor, see :func:`walksum.kernels.ldl.opened`; not filled."""
+        if (heads, dtype) not in self.rooms:  # to be imitated; never touched, so it takes no memory
+            doubles = 2 * heads * (self.num_nodes + 1)  # in float32 they take two places each
+            self.rooms[heads, dtype] = torch.empty(doubles + heads * (len(self.plan[2]) + self.eliminated), dtype=dtype)
+        return torch.empty_like(self.rooms[heads, dtype])
+
+    @cached_property
+    def entries(self) -> int:
+        """Multiply-adds of a solve and its residual, for each column of a head."""
+        return 2 * self.fill + len(self.plan[8]) + self.num_nodes
 
     @property
     def core_nodes(self) -> int:

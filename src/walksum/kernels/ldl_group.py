@@ -23,10 +23,23 @@ def factorise_groups(start, stop, tail, plan, where):
         outcome = _factorise_group(low, high, eliminated, tail, diag, off, plan, factor, pivots, norms)
         if outcome != FINE:
             return outcome
-        for head in range(low, high):
-            for k in range(eliminated):
-                inverse[head, k] = 1 / pivots[head, k]
+        _invert(low, high, pivots, inverse)
     return FINE
+
+
+@jit
+def _invert(low, high, pivots, out):
+    together, flat = side_by_side(len(pivots), out.shape[1], pivots.shape[1]), out.reshape(out.size)
+    for head in range(low, high):
+        for k in range(out.shape[1]):
+            place = low * out.shape[1] + GROUP * k + head - low if together else head * out.shape[1] + k
+            flat[place] = 1 / pivots[head, k]
+
+
+@jit
+def side_by_side(heads, eliminated, nodes):
+    """Whether L and D^-1 of a group stay entry by entry, eight heads in a row: of whole groups, for whole solves."""
+    return heads % GROUP == 0 and eliminated == nodes
 
 
 @jit
@@ -56,7 +69,12 @@ def _factorise_group(low, high, eliminated, tail, diag, off, plan, rounded, pivo
         factor = load(L8, scale, 0)
         for p in range(colptr[j], colptr[j + 1]):
             store(L, G * p, factor * load(L8, column, G * at(rows, p)))
-    _separate(low, high, L, rounded)
+    if side_by_side(len(diag), eliminated, n):
+        out = rounded.reshape(rounded.size)[low * len(rows) :]
+        for e in range(G * len(rows)):
+            out[e] = L[e]
+    else:
+        _separate(low, high, L, rounded)
     _separate(low, high, D, pivots)
     return FINE
 

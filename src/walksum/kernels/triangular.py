@@ -11,8 +11,11 @@ import numpy as np
 
 from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
-from walksum.kernels.lanes import at, fma, largest, load, store, width
-from walksum.kernels.ldl import opened
+from walksum.kernels.lanes import at, fma, largest, load, prefetch, store, width
+from walksum.kernels.ldl import FINE, factorise, opened
+from walksum.kernels.ldl_group import factorise_groups
+
+AHEAD = 4  # rows and entries between asking for a row and using it
 
 
 @jit
@@ -31,30 +34,49 @@ def solve(start, stop, lanes, plan, where, columns, h, mu):
 
 
 @jit
+def factorise_and_solve(heads, groups, tail, units, lanes, plan, where, columns, h, mu):
+    """Everything in one call; the worst backward error, or less the outcome of a factorisation that failed."""
+    outcome = factorise_groups(0, groups, tail, plan, where) if groups else factorise(0, heads, tail, plan, where)
+    if outcome != FINE:
+        return -np.float64(outcome)
+    return solve(0, units, lanes, plan, where, columns, h, mu)
+
+
+@jit
 def eliminate(start, stop, lanes, plan, where, columns, h, out):
     """``L^-1 h`` in elimination order: the last rows are what the eliminated nodes leave of h for the core."""
     diag, _, factor, _, _, _ = opened(plan, where)
     H, Y, x = _rows(h, diag, columns), _rows(out, diag, columns), _scratch(lanes, diag)
     for unit in range(start, stop):
         k, first = _place(lanes, unit, columns)
-        result, step, skip = _whole(lanes, Y[k], columns, first, False)
-        _forward(lanes, x, _whole(lanes, H[k], columns, first, True), factor[k], plan)
-        for i in range(len(plan[0])):
-            store(result, step * i + skip, load(lanes, x, width(lanes) * i))
-        _leave(lanes, (result, step, skip), Y[k], columns, first)
+        b = _whole(lanes, H[k], columns, first, True)
+        if columns == width(lanes):  # rows as those of the scratch
+            _forward(lanes, Y[k], b, factor[k], plan)
+        else:
+            result, step, skip = _whole(lanes, Y[k], columns, first, False)
+            _forward(lanes, x, b, factor[k], plan)
+            for i in range(len(plan[0])):
+                store(result, step * i + skip, load(lanes, x, width(lanes) * i))
+            _leave(lanes, (result, step, skip), Y[k], columns, first)
 
 
 @jit
 def substitute(start, stop, lanes, plan, where, columns, h, eliminated, core, mu):
-    """mu from ``L^-1 h``, of :func:`eliminate`, and the solution of the core; returns its worst backward error."""
+    """mu from ``L^-1 h``, of :func:`eliminate`, and the solution of the core; returns its worst backward error.
+
+    What came from :func:`eliminate` may be overwritten."""
     diag, off, factor, inverse, _, norms = opened(plan, where)
-    n, gone, x, worst = diag.shape[1], inverse.shape[1], _scratch(lanes, diag), 0.0
+    n, gone, own, worst = diag.shape[1], inverse.shape[1], _scratch(lanes, diag), 0.0
     H, X, Y = _rows(h, diag, columns), _rows(mu, diag, columns), _rows(eliminated, diag, columns)
     C = matrix(core, len(diag), (n - gone) * columns, diag.dtype.type(0))
     for unit in range(start, stop):
         k, first = _place(lanes, unit, columns)
         b, result = _whole(lanes, H[k], columns, first, True), _whole(lanes, X[k], columns, first, False)
-        _enter(lanes, x, 0, gone, _whole(lanes, Y[k], columns, first, True))
+        x = own
+        if columns == width(lanes):
+            x = Y[k]
+        else:
+            _enter(lanes, x, 0, gone, _whole(lanes, Y[k], columns, first, True))
         _enter(lanes, x, gone, n, _whole(lanes, C[k], columns, first, True))
         _backward(lanes, x, result, factor[k], inverse[k], plan)
         _leave(lanes, result, X[k], columns, first)
@@ -162,6 +184,8 @@ def _forward(lanes, x, block, factor, plan):
     order, rowptr, rowcol, rowslot = plan[0], plan[4], plan[5], plan[6]
     W, (h, step, skip) = width(lanes), block
     for i in range(len(order)):
+        if i + AHEAD < len(order):
+            prefetch(lanes, h, step * at(order, i + AHEAD) + skip)
         total = load(lanes, h, step * at(order, i) + skip)
         for q in range(at(rowptr, i), at(rowptr, i + 1)):
             total = fma(-at(factor, at(rowslot, q)), load(lanes, x, W * at(rowcol, q)), total)
@@ -192,10 +216,14 @@ def _measure(lanes, x, block, columns, diag, off, norm, plan):
     top_h = top_x = top_r = load(lanes, tops, 0)
     for i in range(len(order)):
         v = at(order, i)
+        if i + AHEAD < len(order):
+            prefetch(lanes, h, step * at(order, i + AHEAD) + skip)
         total, own = load(lanes, h, step * v + skip), load(lanes, x, W * i)
         top_h, top_x = largest(top_h, total), largest(top_x, own)
         total = fma(-at(diag, v), own, total)
         for p in range(at(adjptr, i), at(adjptr, i + 1)):
+            if p + AHEAD < len(adjcol):
+                prefetch(lanes, x, W * at(adjcol, p + AHEAD))
             total = fma(-at(off, at(adjedge, p)), load(lanes, x, W * at(adjcol, p)), total)
         top_r = largest(top_r, total)
     store(tops, 0, top_h)

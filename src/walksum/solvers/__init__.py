@@ -37,12 +37,10 @@ def resolve_name(solver: Solver | str) -> Solver | str:
 
 def resolve(solver: Solver | str, J: Precision, columns: int) -> Solver:
     """A solver object from an object or a name; "auto" chooses for so many columns a head."""
-    solver = resolve_name(solver)
-    if isinstance(solver, Solver):
-        return solver
     if solver == "auto":
         return choose(J, columns).solver
-    return SOLVERS[solver]()
+    solver = resolve_name(solver)
+    return solver if isinstance(solver, Solver) else SOLVERS[solver]()
 
 
 __all__ = ["Solver", "Prepared", "Solution", "Status", "SolveError", "SolveWarning"]

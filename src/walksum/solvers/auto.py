@@ -1,8 +1,4 @@
-"""solver="auto": a small cost model, and the words to explain its choice.
-
-Costs are predicted seconds of one preparation and two solves (forward and backward) on one CPU thread. The rates
-below were measured once on a server CPU with AVX-512; only their ratios matter. A J that learns nothing is prepared
-once for a whole training, so its preparation counts little.
+"""solver="auto": the quickest by a small cost model (:mod:`walksum.solvers.cost`), and the words to explain it.
 
 A GPU multiplies matrices faster than it does anything else: a J that has proven to stay (see :func:`kept_solver`) is
 inverted there once, and its solves are dense products.
@@ -18,25 +14,16 @@ import torch
 from walksum import kernels
 from walksum.graph import Graph
 from walksum.kernels import elimination
+from walksum.operators import transforms_active
 from walksum.precision import Precision
+from walksum.solvers import cost
 from walksum.solvers.base import Solver
 from walksum.solvers.cg import CG
 from walksum.solvers.dense import Dense
-from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.inverse import Inverse
 
-# multiply-adds a second
-FACTORISING = 1.5e9  # sparse elimination of one head
-SWEEPING = 6e9  # triangular sweeps of an elimination, over all columns
-ITERATING = 4e9  # one step of conjugate gradients over the edges, over all columns
-
-STEPS = 25  # of preconditioned conjugate gradients, typical of the six designs
-CALL = 1e-4  # seconds of Python around a conjugate-gradient solve
-KEPT = 0.02  # share of its preparation that a fixed J pays in each step
-
-TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
-TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial elimination is tried
+FAST = (torch.float32, torch.float64)
 DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU that has no kernels of ours
 
 OFTEN = 6  # solves with one J on a GPU after which it is inverted: a learned J sees two, forward and backward
@@ -60,15 +47,19 @@ class Choice:
 
 def choose(J: Precision, columns: int) -> Choice:
     """The solver for this J and so many columns a head."""
-    if J.device.type != "cpu":
-        return J.graph.derived(_on_gpu, J.heads, columns, kernels.uses_triton(J.diag))
-    if J.dtype not in (torch.float32, torch.float64):
+    diag = J.diag
+    if not diag.is_cpu:
+        return J.graph.derived(_on_gpu, kernels.uses_triton(diag))
+    if diag.dtype not in FAST:
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
-    learned = J.diag.requires_grad or J.off.requires_grad
-    return J.graph.derived(_on_cpu, J.heads, max(1, columns), learned)
+    what = diag.size(0), max(1, columns), diag.requires_grad or J.off.requires_grad
+    usual, depends = J.graph.derived(_on_cpu, *what)
+    if not depends or transforms_active():
+        return usual
+    return _quickest(J.graph, J.graph.derived(cost.of_graph, *what), cost.estimated_steps(J))
 
 
-def _on_gpu(graph: Graph, heads: int, columns: int, triton: bool) -> Choice:
+def _on_gpu(graph: Graph, triton: bool) -> Choice:
     if triton and in_one_launch(graph):
         return Choice(CG(), f"{graph} is small: each column fits into one block of threads, from start to verdict")
     if not triton and graph.num_nodes <= DENSE_ON_GPU:
@@ -106,26 +97,16 @@ def _free_memory(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] + held
 
 
-def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> Choice:
-    share = 1.0 if learned else KEPT
-    width = heads * columns
-    seconds = {"cg": CALL + 2 * STEPS * (2 * graph.num_edges + graph.num_nodes) * width / ITERATING}
-    solvers: dict[str, Solver] = {"cg": CG()}
-    if float((graph.degree <= Hybrid().max_degree).float().mean()) >= TRY_HYBRID:
-        part = elimination.partial_symbolic(graph, Hybrid().max_degree)
-        prepare = heads * (part.operations + part.fill) / FACTORISING
-        core = STEPS * (2 * part.core_edges + part.core_nodes) * width / ITERATING
-        seconds["hybrid"] = CALL + share * prepare + 2 * (2 * part.fill * width / SWEEPING + core)
-        solvers["hybrid"] = Hybrid()
-    if graph.num_edges <= TRY_DIRECT:
-        budget = min(seconds.values()) * FACTORISING / share / heads
-        whole = elimination.symbolic(graph, budget)
-        if whole is not None:
-            solve = (2 * whole.fill + 2 * graph.num_edges) * width / SWEEPING
-            seconds["direct"] = share * heads * (whole.operations + whole.fill) / FACTORISING + 2 * solve
-            solvers["direct"] = Direct()
-    best = min(seconds, key=lambda name: seconds[name])
-    return Choice(solvers[best], _reason(best, graph), tuple(sorted(seconds.items(), key=lambda s: s[1])))
+def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> tuple[Choice, bool]:
+    """The choice for the usual number of steps, and whether it depends on that number."""
+    costs = graph.derived(cost.of_graph, heads, columns, learned)
+    return _quickest(graph, costs, cost.STEPS), cost.depends_on_steps(costs)
+
+
+def _quickest(graph: Graph, costs: dict[str, cost.Cost], steps: float) -> Choice:
+    seconds = sorted(((name, costs[name].seconds(steps)) for name in costs), key=lambda pair: pair[1])
+    best = seconds[0][0]
+    return Choice(costs[best].solver, _reason(best, graph), tuple(seconds))
 
 
 def _reason(best: str, graph: Graph) -> str:

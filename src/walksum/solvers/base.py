@@ -134,7 +134,7 @@ DEFAULT_TOL = {dtype: 16 * torch.finfo(dtype).eps for dtype in (torch.float32, t
 
 def check_h(J: Precision, h: Tensor) -> None:
     """Raise a ValueError that names what is wrong with h."""
-    if h.dim() != 3 or h.shape != (*J.diag.shape, h.size(2)):
+    if h.dim() != 3 or h.shape[:2] != J.diag.shape:
         expected = f"[{J.heads}, {J.num_nodes}, F]" + (f" or [{J.num_nodes}, F]" if J.heads == 1 else "")
         raise ValueError(f"h has shape {tuple(h.shape)}; {J} takes {expected}")
     if h.dtype != J.dtype:

@@ -27,7 +27,7 @@ RECHECK = 10  # steps between looks at the true residual: CG's own recursion dri
 
 
 # outcomes of the kernel
-OUTCOMES = (Status.converged, Status.max_steps_reached, Status.stalled, Status.not_positive_definite)
+OUTCOMES = (Status.converged, Status.max_steps_reached, Status.stalled, Status.not_positive_definite, Status.nonfinite)
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,14 @@ class PreparedCG(Prepared):
         return factor if factor is not None and factor.positive else None
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if self.finite and self.dic is not None:
+            mu, outcome, steps, residual = self.dic.solve(h, self.J_norm, self.aim, self.solver.max_steps)
+            if OUTCOMES[outcome] is not Status.nonfinite:
+                return mu, judge(residual, self.tol, OUTCOMES[outcome]), steps, residual
         if not self.finite or not bool(torch.isfinite(h).all()):
             return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
         if not self.positive:
             return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
-        if self.dic is not None:
-            mu, outcome, steps, residual = self.dic.solve(h, self.J_norm, self.aim, self.solver.max_steps)
-            return mu, judge(residual, self.tol, OUTCOMES[outcome]), steps, residual
         return self._plain(h)
 
     def _plain(self, h: Tensor) -> tuple[Tensor, Status, int, float]:

@@ -54,9 +54,9 @@ class PreparedDirect(Prepared):
         self.tol = default_tol(solver.tol, J.dtype)
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        mu, residual = self.factor.solve(h)
         if self.factor.failure is not None:
             return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
-        mu, residual = self.factor.solve(h)
         if self.refine:
             mu, residual = self._refined(h, mu)
         return (mu if h.is_cpu else mu.to(h.device)), judge(residual, self.tol, Status.stalled), 0, residual

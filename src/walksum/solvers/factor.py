@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.kernels import ldl, ldl_group, triangular
+from walksum.kernels import ldl, ldl_group, octets, triangular, triangular_group
 from walksum.kernels.address import ZERO, blank, plain
 from walksum.kernels.elimination import Symbolic
 from walksum.kernels.inverse import inverse_diagonal
@@ -26,45 +27,88 @@ class Factor:
     """``J = L D L^T``, made in float64 and rounded to the dtype of J.
 
     Attributes:
-        failure: None, or the status of every solve with this J.
         where: where the kernels find its numbers, see :func:`walksum.kernels.ldl.opened`.
     """
 
     def __init__(self, J: Precision, symbolic: Symbolic):
-        if J.dtype not in ZERO:
+        diag, off = J.diag, J.off
+        if diag.dtype not in ZERO:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
-        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
-        self.diag, self.off = plain(J.diag), plain(J.off)
-        doubles = 2 * self.heads * (symbolic.num_nodes + 1)  # in float32 they take two places each
-        self.numbers = self.diag.new_empty(doubles + self.heads * (len(self.plan[2]) + symbolic.eliminated))
+        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
+        self._entries = symbolic.entries
+        self.diag, self.off = plain(diag), plain(off)
+        self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
-        self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
-        self.failure = FAILURE.get(self._factorise())
+        self.where = (ZERO[diag.dtype], self.heads, symbolic.eliminated, *addresses)
+        # groups of heads that are factorised side by side, 0 if one after the other is faster; whether solves are, too
+        self.groups, self.side_by_side = 0, False
+        if self.heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT:
+            self.groups = -(-self.heads // ldl_group.GROUP)
+            self.side_by_side = ldl_group.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
+        self.outcome: Any = None  # not factorised yet: the first solve does it in the same call if it is small
+
+    @property
+    def failure(self) -> Status | None:
+        """None, or the status of every solve with this J."""
+        self._made()
+        return FAILURE.get(self.outcome)
 
     def _factorise(self) -> int:
-        s, heads = self.symbolic, self.heads
-        grouped = heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT
-        kernel = ldl_group.factorise_groups if grouped else ldl.factorise
-        units = -(-heads // ldl_group.GROUP) if grouped else heads
-        return max(in_groups(kernel, units, heads * s.operations, s.tail, self.plan, self.where), default=ldl.FINE)
+        work, groups = self.heads * self.symbolic.operations, self.groups
+        kernel = ldl_group.factorise_groups if groups else ldl.factorise
+        done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where)
+        return max(done, default=ldl.FINE)
 
     @property
     def pivots(self) -> Tensor:
         """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
         count = self.heads * self.symbolic.num_nodes
-        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
+        return self._made()[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
 
     @property
     def factor(self) -> Tensor:
         """L, ``[H, nnz]``, followed by the core's couplings in a partial elimination."""
         start, count = 2 * self.heads * (self.symbolic.num_nodes + 1), self.heads * len(self.plan[2])
-        return self.numbers[start : start + count].view(self.heads, -1)
+        numbers = self._made()[start : start + count]
+        if self.side_by_side:
+            return numbers.view(self.groups, -1, ldl_group.GROUP).transpose(1, 2).reshape(self.heads, -1)
+        return numbers.view(self.heads, -1)
+
+    def _made(self) -> Tensor:
+        if self.outcome is None:
+            self.outcome = self._factorise()
+        return self.numbers
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
-        """mu and its worst backward error."""
+        """mu and its worst backward error; without meaning after a failure."""
+        columns = h.size(2)
+        if self.side_by_side and columns % octets.COLUMNS:
+            mu, error = self.solve(nnf.pad(h, (0, -columns % octets.COLUMNS)))
+            return mu[..., :columns].contiguous(), error
         h = plain(h)
         mu = blank(h)
-        return mu, self._sweep(triangular.solve, h, mu)
+        work = self.heads * (self.symbolic.operations + columns * self._entries)
+        if self.outcome is None and work >= WORTH_A_THREAD and torch.get_num_threads() > 1:
+            self._made()  # by several threads
+        if self.outcome is None:
+            return mu, self._at_once(h, mu)
+        if self.outcome != ldl.FINE:
+            return mu, torch.nan
+        return mu, self._sweep(triangular_group.solve_groups if self.side_by_side else triangular.solve, h, mu)
+
+    def _at_once(self, h: Tensor, mu: Tensor) -> float:
+        """Factorise and solve in one call."""
+        columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
+        if self.side_by_side:
+            what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
+            error = triangular_group.factorise_and_solve_groups(*what, *addresses)
+        else:
+            lanes = lanes_for(min(columns, WIDEST))
+            units = self.heads * -(-columns // (8 * lanes.itemsize))
+            what = (self.heads, self.groups, tail, units, lanes, self.plan, self.where, columns)
+            error = triangular.factorise_and_solve(*what, *addresses)
+        self.outcome = round(-error) if error < 0 else ldl.FINE
+        return error
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
@@ -99,13 +143,19 @@ class Factor:
         return out
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> Any:
-        heads, nodes, columns = h.shape
-        work = heads * columns * (2 * self.symbolic.fill + len(self.plan[8]) + nodes)
-        shared = work >= WORTH_A_THREAD and torch.get_num_threads() > 1
-        lanes = lanes_for(min(columns, WIDEST // 2 if shared else WIDEST))  # no bit of a column depends on its block
-        units = heads * -(-columns // (8 * lanes.itemsize))
+        columns = h.size(2)
+        work, threads = self.heads * columns * self._entries, torch.get_num_threads()
         addresses = [t.data_ptr() for t in (h, *others)]
-        errors = in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
+        if kernel is triangular_group.solve_groups:
+            units, what = self.groups * (columns // octets.COLUMNS), (self.plan, self.where, columns)
+        else:
+            widest = WIDEST // 2 if work >= WORTH_A_THREAD and threads > 1 else WIDEST
+            lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block
+            units = self.heads * -(-columns // (8 * lanes.itemsize))
+            what = (lanes, self.plan, self.where, columns)  # type: ignore[assignment]
+        if work < WORTH_A_THREAD or threads == 1:
+            return kernel(0, units, *what, *addresses)
+        errors = in_groups(kernel, units, work, *what, *addresses)
         return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
 
 

@@ -50,19 +50,30 @@ class GaBP(Solver):
         stop: "residual", the backward error of the solution; or "messages", the paper's rule: the largest
             absolute change of any message. The latter depends on the scale of h; the status is "converged"
             only if the residual is below tol too.
+        schedule: "parallel", Algorithm 1: all messages of a step follow from those of the step before; or
+            "sequential": node after node, forward and backward in turn, each message from the newest ones. It converges
+            whenever J is walk-summable, in about half the steps; for ``stop="residual"`` and a fixed damping. On other
+            devices than a CPU it is "parallel".
     """
 
     damping: float | str = 0.5
     tol: float = 1e-6
     max_steps: int = 1000
     stop: str = "residual"
+    schedule: str = "parallel"
 
     def __post_init__(self) -> None:
         check_positive(tol=self.tol, max_steps=self.max_steps)
         check_choice("stop", self.stop, ("residual", "messages"))
+        check_choice("schedule", self.schedule, ("parallel", "sequential"))
         if self.damping != "adaptive" and not (isinstance(self.damping, int | float) and 0 < self.damping <= 1):
             raise ValueError(
                 f"damping={self.damping!r}; expected 'adaptive' or a weight in (0, 1], where 1 is undamped"
+            )
+        if self.schedule == "sequential" and (self.damping == "adaptive" or self.stop == "messages"):
+            raise ValueError(
+                f"schedule='sequential' with damping={self.damping!r} and stop={self.stop!r}; it takes a number for "
+                "damping and stop='residual', or use schedule='parallel'"
             )
 
     def prepare(self, J: Precision) -> Prepared:
@@ -72,6 +83,10 @@ class GaBP(Solver):
             return PreparedCudaGaBP(J, self)
         if kernels.find(J.diag, "PrecisionMessages") is None:
             return PreparedGaBP(J, self)
+        if self.schedule == "sequential":
+            from walksum.solvers.gabp_sequential import PreparedSequentialGaBP
+
+            return PreparedSequentialGaBP(J, self)
         from walksum.solvers.gabp_fused import PreparedFusedGaBP  # needs numba
 
         return PreparedFusedGaBP(J, self)

@@ -18,6 +18,7 @@ from walksum.solvers.gabp import BLOW_UP, Damping, PreparedGaBP
 
 IDLE = 2  # looks without progress after which messages are at rest,
 PAUSE = 16  # with so many steps between them
+SETTLING = 1000  # sweeps that pi may take in any case: max_steps counts those of eta
 LONGEST = 32  # steps at most between two looks at the change of the messages
 
 
@@ -29,7 +30,7 @@ class PreparedFusedGaBP(PreparedGaBP):
     def _settled(self) -> tuple[list[PrecisionMessages], bool]:
         """pi of every head, settled once; False if J is not walk-summable."""
         heads = self._start()
-        valid = [pi.settle(self.solver.max_steps) for pi in heads]
+        valid = [pi.settle(max(SETTLING, self.solver.max_steps)) for pi in heads]
         return heads, all(valid)
 
     def _settle(self) -> Tensor:
