@@ -13,11 +13,12 @@ def launch(kernel: Any, grid: tuple[int, int, int], like: Tensor, *args: Any, wa
     """``kernel[grid](*args)`` on the device of ``like``; an empty grid is no launch."""
     if 0 in grid:
         return None
-    with _on(like.device):
+    with on_device(like.device):
         return kernel[grid](*args, num_warps=warps, **meta)
 
 
-def _on(device: torch.device) -> contextlib.AbstractContextManager:
+def on_device(device: torch.device) -> contextlib.AbstractContextManager:
+    """Makes it the current one where it is not, which is rare and costs a little."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return contextlib.nullcontext()
     return torch.cuda.device(device)

@@ -11,6 +11,7 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal
 from walksum.kernels.cuda_source import CudaError, Kernel, compiled
+from walksum.kernels.gpu_launch import on_device
 from walksum.precision import Precision
 from walksum.solvers.late import capturing
 from walksum.solvers.verdict import REPORT, Verdict, current_stream
@@ -78,7 +79,8 @@ class ColumnLaunch:
         h = h.contiguous()
         mu, report = torch.empty_like(h), h.new_empty(REPORT, h.size(0), h.size(2))
         stream = current_stream(h)
-        self.solve(stream, *self._values(J, stream), h, mu, report)
+        with on_device(h.device):
+            self.solve(stream, *self._values(J, stream), h, mu, report)
         return mu, Verdict(report, self.tol)
 
     def _values(self, J: Precision, stream: int) -> tuple[Tensor, Tensor]:
