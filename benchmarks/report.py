@@ -153,12 +153,22 @@ def section(held: dict[str, Any], images: Path) -> str:
     used = ", ".join(f"{name} {version}" for name, version in held["versions"].items())
     device = where["device"] if bench == "gpu" else f"{where['cpu']}, {where['threads']} thread(s)"
     about = f"{device}; copy bandwidth {held['bandwidth'] / 1e9:.3g} GB/s; commit {held['commit']}; {held['written']}."
+    about += _earlier(records)
     quick = "\n**A quick run: its times are rough.**\n" if held.get("quick") else ""
     pictures = "".join(f"![{text}](images/{name})\n\n" for name, text in draw(records, bench, images))
     graphs = unique(matching(records, kind="solve"), "graph")
     parts = [overview(records, 1), overview(records, 8), kernels(records), model_steps(records), growth(records)]
     parts += [aims(records, bench), *(details(records, graph) for graph in graphs)]
     return f"## {bench.upper()}\n\n{about} {used}.\n{quick}\n{pictures}{''.join(parts)}"
+
+
+def _earlier(records: list[Record]) -> str:
+    """Records that were not measured again are of the code of their time."""
+    kept = [r for r in records if "earlier" in r]
+    if not kept:
+        return ""
+    kinds, days = (", ".join(sorted({r[name] for r in kept})) for name in ("kind", "earlier"))
+    return f" {len(kept)} records ({kinds}) are of an earlier run ({days}) and were not measured again."
 
 
 def headline(held: dict[str, Any]) -> str:
