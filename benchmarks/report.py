@@ -41,9 +41,9 @@ Laplacian. All of it, with other solvers and what fell short, in [docs/benchmark
 
 
 CAPTURED = (
-    "glt-fixed and glt-learned are steps as `walksum train` takes them: one CUDA graph each, with fused Adam; PyG's models step "
-    "as a user writes it, launch by launch. What that is worth: the same GLT launch by launch is glt-...-eager, and GAT as a CUDA "
-    "graph is gat-captured, which is faster than a captured GLT.\n\n"
+    "glt-fixed and glt-learned are steps as `walksum train` takes them: one CUDA graph each, with fused Adam; PyG's "
+    "models step as a user writes it, launch by launch. What that is worth: the same GLT launch by launch is "
+    "glt-...-eager, and GAT as a CUDA graph is gat-captured, which is faster than a captured GLT.\n\n"
 )
 
 
@@ -132,12 +132,8 @@ def model_steps(records: list[Record]) -> str:
         for r in matching(records, kind="step")
     ]
     head = ["graph", "model", "training step", "over GCN", "over GAT", "over APPNP"]
-    captured = any(row[1] == "gat-captured" for row in rows)
-    return (
-        f"### Training steps, two layers of width 64\n\n{table(head, rows)}\n{CAPTURED if captured else ''}"
-        if rows
-        else ""
-    )
+    said = CAPTURED if any(row[1] == "gat-captured" for row in rows) else ""
+    return f"### Training steps, two layers of width 64\n\n{table(head, rows)}\n{said}" if rows else ""
 
 
 def _points(record: Record) -> str:
