@@ -114,6 +114,7 @@ def within(cells: Cells) -> str:
 
 
 def _side(value: float, means: list[float]) -> str:
+    means = [round(mean, 1) for mean in means]  # as the paper prints its own
     if min(means) <= value <= max(means):
         return "within the range of the five splits"
     return "above it" if value > max(means) else "below it"
