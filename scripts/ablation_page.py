@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from walksum.experiments import paper
 from walksum.experiments.cells import cells_of
@@ -25,18 +26,18 @@ TABLES = {
 
 
 def table(cells: list[tuple[str, str]], records: list[RunRecord]) -> str:
-    """A line for each change, a column for each cell: mean ± standard deviation and the number of runs."""
-    lines = {name: [_cell(name, *cell, records) for cell in cells] for name in VARIANTS}
-    tried = [k for k, _ in enumerate(cells) if any(line[k] for name, line in lines.items() if name != PLAIN)]
-    lines = {
-        "changed": [_title(*cells[k], cells) for k in tried],
-        "---": ["---"] * len(tried),
-        "the paper": [_paper(*cells[k]) for k in tried],
-        **{name: [line[k] for k in tried] for name, line in lines.items() if any(line[k] for k in tried)},
-    }
-    lines["nothing"] = lines.pop(PLAIN)
-    order = ["changed", "---", "the paper", "nothing", *(name for name in VARIANTS if name in lines)]
-    return "\n".join(f"| {name} | " + " | ".join(lines[name]) + " |" for name in order)
+    """A line for each change, a column for each cell in which one was tried: mean ± standard deviation (runs)."""
+    tried = {(record.spec.model, record.spec.dataset) for record in records if _place(record)[2] != PLAIN}
+    columns = [cell for cell in cells if cell in tried]
+    if not columns:
+        return "Not measured."
+    lines = [["changed", *(_title(*cell, cells) for cell in columns)], ["---"] * (1 + len(columns))]
+    lines.append(["the paper", *(_paper(*cell) for cell in columns)])
+    for name in VARIANTS:
+        shown = [_cell(name, *cell, records) for cell in columns]
+        if any(shown):
+            lines.append(["nothing" if name == PLAIN else name, *shown])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _title(model: str, dataset: str, cells: list[tuple[str, str]]) -> str:
@@ -49,15 +50,25 @@ def _paper(model: str, dataset: str) -> str:
 
 
 def _cell(name: str, model: str, dataset: str, records: list[RunRecord]) -> str:
-    found = [record for record in records if _place(record) == (model, dataset, name)]
-    return str(cells_of([record.spec for record in found], found)[model, dataset]) if found else ""
+    """mean ± standard deviation (runs), and how far that is from nothing changed, on the splits that both have."""
+    runs, plain = (_runs(which, model, dataset, records) for which in (name, PLAIN))
+    if not runs:
+        return ""
+    cell = str(cells_of([record.spec for record in runs.values()], runs.values())[model, dataset])
+    gaps = [100 * (runs[k].test_accuracy - plain[k].test_accuracy) for k in runs if k in plain]
+    return cell if name == PLAIN or not gaps else f"{cell}, {fmean(gaps):+.1f}"
+
+
+def _runs(name: str, model: str, dataset: str, records: list[RunRecord]) -> dict[int, RunRecord]:
+    found = (record for record in records if _place(record) == (model, dataset, name) and record.outcome == "ok")
+    return {record.spec.seed: record for record in found}
 
 
 def all_records() -> list[RunRecord]:
-    """Of the ablation; of cells whose unchanged runs are not in it, those of Table 1."""
-    records = read_records(STORE)
-    held = {_place(record) for record in records}
-    return records + [r for r in read_records(TABLE1) if _is_unchanged(r) and _place(r) not in held]
+    """Of the ablation; runs in which nothing is changed are those of Table 1 where it has the cell."""
+    unchanged = [record for record in read_records(TABLE1) if _is_unchanged(record)]
+    held = {_place(record) for record in unchanged}
+    return unchanged + [record for record in read_records(STORE) if _place(record) not in held]
 
 
 def _place(record: RunRecord) -> tuple[str, str, str]:

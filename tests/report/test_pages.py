@@ -17,8 +17,15 @@ def test_a_page_is_made_from_its_records(table, monkeypatch):
     assert make(order).content == order.out.read_text(encoding="utf-8"), f"run: {order.command}"
 
 
-def test_the_readme_holds_the_table_of_the_records(monkeypatch):
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [
+        ("README.md", "scripts/readme_table.py"),
+        ("docs/ablation.md", "scripts/ablation_page.py"),
+        ("docs/protocols.md", "scripts/protocols_page.py"),
+    ],
+)
+def test_a_page_holds_the_tables_of_the_records(page, script, monkeypatch):
     monkeypatch.chdir(ROOT)
-    script = runpy.run_path("scripts/readme_table.py")
-    text = Path("README.md").read_text(encoding="utf-8")
-    assert script["updated"](text) == text, "run: python scripts/readme_table.py"
+    text = Path(page).read_text(encoding="utf-8")
+    assert runpy.run_path(script)["updated"](text) == text, f"run: python {script}"
