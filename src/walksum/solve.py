@@ -107,10 +107,22 @@ class _Call:
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
         prepared = self.prepared(diag, off, h.size(-1))
-        mu, status, steps, residual = prepared.outcome(h.detach())
+        return self._told(prepared.name, prepared.outcome(h.detach()))
+
+    def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """g, and the gradients of diag and off."""
+        prepared = self.prepared(diag, off, grad.size(-1))
+        both = prepared.run_backward(grad, mu)
+        if both is None:
+            g = self._told(prepared.name, prepared.outcome(grad.detach()))
+            return g, *kernels.backend(g).value_gradients(self.graph, g, mu)
+        return self._told(prepared.name, both[0]), *both[1:]
+
+    def _told(self, name: str, outcome: tuple[Tensor, Status, int, float]) -> Tensor:
+        mu, status, steps, residual = outcome
         if self.observe is not None or status is not Status.converged:
             # detached: whoever keeps the report must not keep the autograd graph
-            self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
+            self.report(Solution(mu.detach(), status, steps, residual, name, self.direction))
         return mu
 
     def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
@@ -185,10 +197,10 @@ class _Solve(Function):
             g = _Solve.apply(diag, off, grad, call)
             d_diag = -torch.linalg.vecdot(g, mu) if needs_diag else None
             d_off = -edge_dot(call.graph, g, mu) if needs_off else None
+        elif needs_diag or needs_off:
+            g, d_diag, d_off = call.run_backward(diag, off, grad, mu)
         else:
             g = call.run(diag, off, grad)
-            if needs_diag or needs_off:
-                d_diag, d_off = kernels.backend(g).value_gradients(call.graph, g, mu)
         return d_diag, d_off, g if needs_h else None, None
 
     @staticmethod

@@ -106,6 +106,10 @@ class Prepared(ABC):
         """As :meth:`run`, also for an h without elements."""
         return self.run(h) if h.numel() else (torch.empty_like(h), Status.converged, 0, 0.0)
 
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[tuple[Tensor, Status, int, float], Tensor, Tensor] | None:
+        """What :meth:`run` gives for ``grad``, with the gradients of diag and off, where both are quicker at once."""
+        return None
+
     @abstractmethod
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         """Value, status, steps and residual for ``h [H, N, F]`` with at least one element."""
