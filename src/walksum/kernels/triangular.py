@@ -12,8 +12,7 @@ import numpy as np
 from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
 from walksum.kernels.lanes import at, fma, largest, load, prefetch, store, width
-from walksum.kernels.ldl import FINE, factorise, opened
-from walksum.kernels.ldl_group import factorise_groups
+from walksum.kernels.ldl import opened
 
 AHEAD = 4  # rows and entries between asking for a row and using it
 
@@ -31,15 +30,6 @@ def solve(start, stop, lanes, plan, where, columns, h, mu):
         _leave(lanes, result, X[k], columns, first)
         worst = _worse(worst, _measure(lanes, x, b, columns - first, diag[k], off[k], norms[k], plan))
     return worst
-
-
-@jit
-def factorise_and_solve(heads, groups, tail, units, lanes, plan, where, columns, h, mu):
-    """Everything in one call; the worst backward error, or less the outcome of a factorisation that failed."""
-    outcome = factorise_groups(0, groups, tail, plan, where) if groups else factorise(0, heads, tail, plan, where)
-    if outcome != FINE:
-        return -np.float64(outcome)
-    return solve(0, units, lanes, plan, where, columns, h, mu)
 
 
 @jit

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.kernels import backward, ldl, ldl_group, octets, triangular, triangular_group
+from walksum.kernels import at_once, ldl, ldl_group, octets, triangular, triangular_group
 from walksum.kernels.address import ZERO, blank, plain
 from walksum.kernels.cpu import prepare_dots
 from walksum.kernels.elimination import Symbolic
@@ -102,12 +102,12 @@ class Factor:
         columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
         if self.side_by_side:
             what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
-            error = triangular_group.factorise_and_solve_groups(*what, *addresses)
+            error = at_once.factorise_and_solve_groups(*what, *addresses)
         else:
             lanes = lanes_for(min(columns, WIDEST))
             units = self.heads * -(-columns // (8 * lanes.itemsize))
             what = (self.heads, self.groups, tail, units, lanes, self.plan, self.where, columns)
-            error = triangular.factorise_and_solve(*what, *addresses)
+            error = at_once.factorise_and_solve(*what, *addresses)
         self.outcome = round(-error) if error < 0 else ldl.FINE
         return error
 
@@ -126,7 +126,7 @@ class Factor:
         diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
         solving = (self.heads, lanes, self.plan, self.where, columns, h.data_ptr(), g.data_ptr())
         dotting = (shape, upper, mu.data_ptr(), diag.data_ptr(), off.data_ptr())
-        return g, backward.solve_and_dot(*solving, *dotting), diag, off
+        return g, at_once.solve_and_dot(*solving, *dotting), diag, off
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
