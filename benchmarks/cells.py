@@ -23,7 +23,7 @@ class Effort:
 
     budget: float = 1.0
     yardstick: float = 8.0
-    rounds: int = 9
+    rounds: int = 21
     patience: float = 3.0
 
 

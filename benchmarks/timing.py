@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import random
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -46,16 +48,33 @@ def sampler(run: Callable[[], object], device: str, at_least: float = 0.01) -> S
 
 
 def interleaved(samples: dict[str, Sample], budget: dict[str, float], rounds: int) -> dict[str, list[float]]:
-    """Each in turn, round after round, so that a noisy minute hits all alike; one whose seconds are spent drops out."""
+    """Each in turn, round after round, so that a noisy minute hits all alike; one whose seconds are spent drops out.
+
+    The turns change from round to round: nobody is always the one after the yardstick, which leaves cold caches.
+    """
     taken: dict[str, list[float]] = {name: [] for name in samples}
     spent = dict.fromkeys(samples, 0.0)
-    for _ in range(rounds):
-        for name, sample in samples.items():
-            if not taken[name] or spent[name] * (1 + 1 / len(taken[name])) <= budget[name]:
-                start = time.perf_counter()
-                taken[name].append(sample())
-                spent[name] += time.perf_counter() - start
+    with _no_collections():
+        turns, shuffle = list(samples), random.Random(0).shuffle
+        for _ in range(rounds):
+            for name in turns:
+                if not taken[name] or spent[name] * (1 + 1 / len(taken[name])) <= budget[name]:
+                    start = time.perf_counter()
+                    taken[name].append(samples[name]())
+                    spent[name] += time.perf_counter() - start
+            shuffle(turns)
     return taken
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """As in timeit: what the collector takes depends on everything else in the process."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def peak_bytes(run: Callable[[], object], device: str = "cpu") -> int | None:

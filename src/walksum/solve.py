@@ -106,21 +106,36 @@ class _Call:
         other.direction, other.latest = "backward", self.latest
         return other
 
-    def run(self, diag: Tensor, off: Tensor, h: Tensor, then: Callable[[Tensor], Any] | None = None) -> Any:
-        """mu, and what ``then`` makes of it: launched before the host waits for the verdict, where that can be."""
+    def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
         prepared = self.prepared(diag, off, h.size(-1))
         launched = prepared.later(h.detach())
         if launched is not None:
-            mu = launched[0]
-            made = mu if then is None else then(mu)
             self.report_later(prepared, *launched)
-            return made
+            return launched[0]
         self._refuse_capture(prepared, h)
-        mu, status, steps, residual = prepared.outcome(h.detach())
+        return self._told(prepared.name, prepared.outcome(h.detach()))
+
+    def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """g, and the gradients of diag and off."""
+        prepared = self.prepared(diag, off, grad.size(-1))
+        launched = prepared.later(grad.detach())
+        if launched is not None:  # the gradients too, before the host waits for the verdict
+            gradients = kernels.backend(launched[0]).value_gradients(self.graph, launched[0], mu)
+            self.report_later(prepared, *launched)
+            return launched[0], *gradients
+        self._refuse_capture(prepared, grad)
+        both = prepared.run_backward(grad, mu)
+        if both is None:
+            g = self._told(prepared.name, prepared.outcome(grad.detach()))
+            return g, *kernels.backend(g).value_gradients(self.graph, g, mu)
+        return self._told(prepared.name, both[0]), *both[1:]
+
+    def _told(self, name: str, outcome: tuple[Tensor, Status, int, float]) -> Tensor:
+        mu, status, steps, residual = outcome
         if self.observe is not None or status is not Status.converged:
             # detached: whoever keeps the report must not keep the autograd graph
-            self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
-        return mu if then is None else then(mu)
+            self.report(Solution(mu.detach(), status, steps, residual, name, self.direction))
+        return mu
 
     def report_later(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
         """Wait for the verdict only where someone must be warned of it: not in a capture, not if it is ignored."""
@@ -195,15 +210,6 @@ def _identity(t: Tensor) -> tuple:
     return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype
 
 
-def _gradients(graph: Graph, mu: Tensor, needed: bool) -> Callable[[Tensor], tuple]:
-    """g -> g, dL/ddiag, dL/doff."""
-
-    def make(g: Tensor) -> tuple:
-        return (g, *kernels.backend(g).value_gradients(graph, g, mu)) if needed else (g, None, None)
-
-    return make
-
-
 class _Solve(Function):
     # J mu = h. Perturb: J dmu + dJ mu = dh, so with g = J^-1 (dL/dmu) (J is symmetric)
     #     dL = <dL/dmu, dmu> = <g, dh> - <g, dJ mu>:
@@ -236,8 +242,10 @@ class _Solve(Function):
             g = _Solve.apply(diag, off, grad, call)
             d_diag = -torch.linalg.vecdot(g, mu) if needs_diag else None
             d_off = -edge_dot(call.graph, g, mu) if needs_off else None
+        elif needs_diag or needs_off:
+            g, d_diag, d_off = call.run_backward(diag, off, grad, mu)
         else:
-            g, d_diag, d_off = call.run(diag, off, grad, _gradients(call.graph, mu, needs_diag or needs_off))
+            g = call.run(diag, off, grad)
         return d_diag, d_off, g if needs_h else None, None
 
     @staticmethod

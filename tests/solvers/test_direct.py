@@ -314,3 +314,28 @@ def test_hubs_that_share_their_leaves_end_the_search_for_an_order():
     assert elimination.symbolic(graph, 1e6) is None  # 120,000 operations, but 800 million entries to read
     plan = ws.Hybrid().plan(graph)
     assert 0 < plan.eliminated < plan.eliminated + plan.core_nodes == graph.num_nodes
+
+
+@pytest.mark.parametrize("name", ["sparse", "disconnected", "no edge"])
+@pytest.mark.parametrize("heads", [1, 3, 8])
+@pytest.mark.parametrize("columns", [5, 8, 16, 64])
+def test_gradients_of_whole_blocks_equal_those_of_a_dense_solve(name, heads, columns):
+    J = precision(graph_of(*GALLERY[name]), heads)
+    h = torch.randn(heads, J.num_nodes, columns, dtype=torch.float64)
+    grad = torch.randn_like(h)
+    ours, dense = ([t.clone().requires_grad_() for t in (J.diag, J.off, h)] for _ in range(2))
+    ws.solve(ws.Precision(J.graph, *ours[:2]), ours[2], solver="direct").backward(grad)
+    torch.linalg.solve(ws.Precision(J.graph, *dense[:2]).to_dense(), dense[2]).backward(grad)
+    for a, b in zip(ours, dense, strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_backward_reports_its_own_residual():
+    J = precision(graph_of(*GALLERY["sparse"]), 1, torch.float32)
+    h, seen = torch.randn(1, J.num_nodes, 16, requires_grad=True), []
+    learned = ws.Precision(J.graph, J.diag.clone().requires_grad_(), J.off)
+    ws.solve(learned, h, solver=ws.Direct(tol=1e-12), observe=seen.append, on_nonconverged="ignore").sum().backward()
+    forward, backward = seen
+    assert (forward.direction, backward.direction) == ("forward", "backward")
+    assert backward.status is ws.Status.stalled
+    assert backward.residual == pytest.approx(true_residual(J, backward.value, torch.ones_like(h)), abs=2e-7)

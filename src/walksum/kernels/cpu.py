@@ -57,7 +57,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     if columns % 8:
         a, b, columns = nnf.pad(a, (0, -columns % 8)), nnf.pad(b, (0, -columns % 8)), columns + -columns % 8
     a, b = plain(a), plain(b)
-    like_diag, like_off, what, work = graph.derived(_prepare_dots, heads, columns, a.dtype)
+    like_diag, like_off, what, work = graph.derived(prepare_dots, heads, columns, a.dtype)
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
     args = (*what, a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr(), sign)
     if nodes <= ROWS:
@@ -67,7 +67,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     return diag, off
 
 
-def _prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> tuple:
+def prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> tuple:
     """Results to be imitated, what the kernel wants to know, and the work."""
     nodes, edges, step = graph.num_nodes, graph.num_edges, math.gcd(columns, 64)
     upper, shape = graph.derived(_build_second_ends), (heads, nodes, columns // step)

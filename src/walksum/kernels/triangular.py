@@ -12,8 +12,8 @@ import numpy as np
 from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
 from walksum.kernels.lanes import at, fma, largest, load, prefetch, store, width
-from walksum.kernels.ldl import FINE, factorise, opened
-from walksum.kernels.ldl_group import factorise_groups
+from walksum.kernels.ldl import opened
+from walksum.kernels.triangular_tail import backward_tail, dense_tail, forward_tail
 
 AHEAD = 4  # rows and entries between asking for a row and using it
 
@@ -26,20 +26,11 @@ def solve(start, stop, lanes, plan, where, columns, h, mu):
     for unit in range(start, stop):
         k, first = _place(lanes, unit, columns)
         b, result = _whole(lanes, H[k], columns, first, True), _whole(lanes, X[k], columns, first, False)
-        _forward(lanes, x, b, factor[k], plan)
+        _forward_complete(lanes, x, b, factor[k], plan)
         _backward(lanes, x, result, factor[k], inverse[k], plan)
         _leave(lanes, result, X[k], columns, first)
         worst = _worse(worst, _measure(lanes, x, b, columns - first, diag[k], off[k], norms[k], plan))
     return worst
-
-
-@jit
-def factorise_and_solve(heads, groups, tail, units, lanes, plan, where, columns, h, mu):
-    """Everything in one call; the worst backward error, or less the outcome of a factorisation that failed."""
-    outcome = factorise_groups(0, groups, tail, plan, where) if groups else factorise(0, heads, tail, plan, where)
-    if outcome != FINE:
-        return -np.float64(outcome)
-    return solve(0, units, lanes, plan, where, columns, h, mu)
 
 
 @jit
@@ -193,13 +184,30 @@ def _forward(lanes, x, block, factor, plan):
 
 
 @jit
+def _forward_complete(lanes, x, block, factor, plan):
+    """The same for a complete elimination: in the dense tail four rows share what they read."""
+    order, colptr, rowptr, rowcol, rowslot = plan[0], plan[1], plan[4], plan[5], plan[6]
+    n, W, (h, step, skip) = len(order), width(lanes), block
+    tail = dense_tail(colptr, n)
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(lanes, h, step * at(order, i + AHEAD) + skip)
+        total = load(lanes, h, step * at(order, i) + skip)
+        for q in range(at(rowptr, i), at(rowptr, i + 1) - max(i - tail, 0)):
+            total = fma(-at(factor, at(rowslot, q)), load(lanes, x, W * at(rowcol, q)), total)
+        store(x, W * i, total)
+    forward_tail(lanes, x, factor, colptr, tail)
+
+
+@jit
 def _backward(lanes, x, block, factor, inverse, plan):
     """``x <- L^-T D^-1 x``, also into mu, by columns from the last; of the core, x is the solution already."""
     order, colptr, rows = plan[0], plan[1], plan[2]
     W, (mu, step, skip) = width(lanes), block
     for k in range(len(order) - 1, len(inverse) - 1, -1):
         store(mu, step * at(order, k) + skip, load(lanes, x, W * k))
-    for k in range(len(inverse) - 1, -1, -1):
+    rest = backward_tail(lanes, x, block, factor, inverse, plan) if len(inverse) == len(order) else len(inverse)
+    for k in range(rest - 1, -1, -1):
         total = at(inverse, k) * load(lanes, x, W * k)
         for p in range(at(colptr, k), at(colptr, k + 1)):
             total = fma(-at(factor, p), load(lanes, x, W * at(rows, p)), total)

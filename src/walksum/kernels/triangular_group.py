@@ -11,21 +11,11 @@ import numpy as np
 from walksum.kernels.address import vector
 from walksum.kernels.compile import jit
 from walksum.kernels.lanes import at, fma, largest, load, prefetch, store
-from walksum.kernels.ldl import FINE, opened
-from walksum.kernels.ldl_group import factorise_groups
+from walksum.kernels.ldl import opened
 from walksum.kernels.octets import COLUMNS, HEADS, L8, L64, each, gather, scatter
 from walksum.kernels.triangular import AHEAD
 
 WIDTH = HEADS * COLUMNS
-
-
-@jit
-def factorise_and_solve_groups(groups, tail, units, plan, where, columns, h, mu):
-    """Everything in one call; the worst backward error, or less the outcome of a factorisation that failed."""
-    outcome = factorise_groups(0, groups, tail, plan, where)
-    if outcome != FINE:
-        return -np.float64(outcome)
-    return solve_groups(0, units, plan, where, columns, h, mu)
 
 
 @jit

@@ -111,6 +111,10 @@ class Prepared(ABC):
         """mu, launched but not waited for, and its verdict (see late.py); None for a solver that looks on its way."""
         return None
 
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[tuple[Tensor, Status, int, float], Tensor, Tensor] | None:
+        """What :meth:`run` gives for ``grad``, with the gradients of diag and off, where both are quicker at once."""
+        return None
+
     @abstractmethod
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         """Value, status, steps and residual for ``h [H, N, F]`` with at least one element."""

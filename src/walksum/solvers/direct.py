@@ -61,6 +61,12 @@ class PreparedDirect(Prepared):
             mu, residual = self._refined(h, mu)
         return (mu if h.is_cpu else mu.to(h.device)), judge(residual, self.tol, Status.stalled), 0, residual
 
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[tuple[Tensor, Status, int, float], Tensor, Tensor] | None:
+        if self.refine or not grad.is_cpu or not self.factor.can_dot(grad):
+            return None
+        g, residual, d_diag, d_off = self.factor.solve_and_dot(grad, mu)
+        return (g, judge(residual, self.tol, Status.stalled), 0, residual), d_diag, d_off
+
     def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
         total = mu.double()
         for _ in range(self.refine):

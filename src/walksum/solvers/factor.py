@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.kernels import ldl, ldl_group, octets, triangular, triangular_group
+from walksum.kernels import at_once, ldl, ldl_group, octets, triangular, triangular_group
 from walksum.kernels.address import ZERO, blank, plain
+from walksum.kernels.cpu import prepare_dots
 from walksum.kernels.elimination import Symbolic
 from walksum.kernels.inverse import inverse_diagonal
-from walksum.kernels.lanes import lanes_for
+from walksum.kernels.lanes import WIDTHS, lanes_for
 from walksum.kernels.parallel import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Status
@@ -35,7 +36,7 @@ class Factor:
         if diag.dtype not in ZERO:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
-        self._entries = symbolic.entries
+        self.graph, self._entries = J.graph, symbolic.entries
         self.diag, self.off = plain(diag), plain(off)
         self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
@@ -101,14 +102,31 @@ class Factor:
         columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
         if self.side_by_side:
             what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
-            error = triangular_group.factorise_and_solve_groups(*what, *addresses)
+            error = at_once.factorise_and_solve_groups(*what, *addresses)
         else:
             lanes = lanes_for(min(columns, WIDEST))
             units = self.heads * -(-columns // (8 * lanes.itemsize))
             what = (self.heads, self.groups, tail, units, lanes, self.plan, self.where, columns)
-            error = triangular.factorise_and_solve(*what, *addresses)
+            error = at_once.factorise_and_solve(*what, *addresses)
         self.outcome = round(-error) if error < 0 else ldl.FINE
         return error
+
+    def can_dot(self, h: Tensor) -> bool:
+        """Whether :meth:`solve_and_dot` takes such an h: one block of columns, too little work for threads."""
+        columns = h.size(2)
+        small = self.heads * columns * self._entries < WORTH_A_THREAD or torch.get_num_threads() == 1
+        return small and self.outcome == ldl.FINE and columns in WIDTHS and not self.side_by_side and h.size(1) > 0
+
+    def solve_and_dot(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float, Tensor, Tensor]:
+        """:meth:`solve`, and the gradients of diag and off given the mu of the forward pass."""
+        h, mu, columns = plain(h), plain(mu), h.size(2)
+        g = blank(h)
+        like_diag, like_off, what, _ = self.graph.derived(prepare_dots, self.heads, columns, h.dtype)
+        lanes, _, shape, upper = what
+        diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
+        solving = (self.heads, lanes, self.plan, self.where, columns, h.data_ptr(), g.data_ptr())
+        dotting = (shape, upper, mu.data_ptr(), diag.data_ptr(), off.data_ptr())
+        return g, at_once.solve_and_dot(*solving, *dotting), diag, off
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
