@@ -19,6 +19,7 @@ import torch
 
 import walksum as ws
 from benchmarks import contestants, problems, steps, timing
+from benchmarks.gpu_timing import replay_ms
 from benchmarks.real import load
 from benchmarks.truth import Truth
 from walksum.solvers import cuda_cg, cuda_columns
@@ -66,14 +67,7 @@ def host_us(run: Callable[[], object], calls: int = 50) -> float:
 
 
 def device_us(run: Callable[[], object], calls: int = 20) -> float:
-    """Of a launch, by replaying it as a CUDA graph: no host in between."""
-    run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            run()
-    return median_us(graph.replay, calls=1) / calls
+    return 1e3 * replay_ms(run, "cuda", calls)
 
 
 def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:

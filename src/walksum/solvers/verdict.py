@@ -12,12 +12,12 @@ from walksum.solvers.base import Status, judge
 from walksum.solvers.late import Found
 
 REPORT = 3  # numbers a column that a solve leaves: state, steps, true backward error
-STALLED, INDEFINITE, NONFINITE = 4, 6, 7  # of the states in kernels/gpu_once.py and kernels/columns.cu
+STALLED, INDEFINITE, NONFINITE = 4, 6, 7  # of the states in kernels/columns.cu
 FAILURES = {NONFINITE: Status.nonfinite, INDEFINITE: Status.not_positive_definite}
 
 
 def current_stream(like: Tensor) -> int:
-    return torch._C._cuda_getCurrentRawStream(like.device.index) if like.is_cuda else 0
+    return torch._C._cuda_getCurrentRawStream(like.device.index)
 
 
 class Verdict:
