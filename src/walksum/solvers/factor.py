@@ -46,8 +46,8 @@ class Factor:
         if self.heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT:
             self.groups = -(-self.heads // ldl_group.GROUP)
             self.side_by_side = ldl_group.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
-        # Not factorised yet: the first solve does it in the same call if it is small. Threads that come together may all
-        # do it: every number is written once, when it is final, and to the same bits.
+        # Not factorised yet: the first solve does it in the same call if it is small. Threads that come together may
+        # all do it: every number is written once, when it is final, and to the same bits.
         self.outcome: Any = None
 
     @property
