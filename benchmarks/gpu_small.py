@@ -3,14 +3,16 @@
 python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune] [--no-steps]
 
 A diagnosis, under a minute; the records of docs/benchmarks.md come from benchmarks.gpu. ``--tune`` also tries other
-numbers of threads for a column.
+numbers of blocks and threads for a column.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,11 +24,11 @@ from benchmarks import contestants, problems, steps, timing
 from benchmarks.gpu_timing import replay_ms
 from benchmarks.real import load
 from benchmarks.truth import Truth
-from walksum.solvers import cuda_cg, cuda_columns
+from walksum.solvers import column_setting, cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
-THREADS = (256, 512, 640, 768, 1024)
+CLUSTERS, THREADS = (1, 2, 4), (256, 512, 640, 768, 1024)
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def patched(graph: ws.Graph, place: Any, **values: Any) -> Iterator[None]:
 
 
 def _forget(graph: ws.Graph) -> None:
-    for key in [key for key in graph._derived if key[0] in (cuda_columns.column_launch, cuda_columns._kernels)]:
+    for key in [key for key in graph._derived if key[0] in (cuda_columns.column_launch, cuda_columns._lay_out)]:
         del graph._derived[key]
 
 
@@ -135,17 +137,26 @@ def profile(run: Callable[[], object]) -> None:
 def tune(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     problem = problems.make(name, graph, x, "L-Lap", 1, 64)
     J = ws.Precision(graph, problem.diag, problem.off)
-    print(f"\n== threads on {name}, L-Lap: device us a solve")
-    for threads in THREADS:
-        with patched(graph, cuda_columns, SMALL=threads, LARGE=threads):
+    chosen = cuda_columns._setting(graph, 64)
+    print(f"\n== settings on {name}, L-Lap, 64 columns: device us a solve; chosen: {chosen}")
+    for cluster, threads in itertools.product(CLUSTERS, THREADS):
+        with patched(graph, column_setting, CLUSTER=cluster, THREADS=threads), warnings.catch_warnings():
+            warnings.simplefilter("error")  # a kernel that does not compile is replaced by slower ways
             try:
-                prepared = PreparedCudaCG(J, ws.CG())
-                solution = prepared(problem.h)
-                taken = device_us(lambda p=prepared: p.later(problem.h), calls=5)
-                print(f"threads {threads:4}: {taken:7.1f} us, {solution.steps} steps "
-                      f"{taken / solution.steps:5.2f} us each, {solution.status.name}", flush=True)  # fmt: skip
-            except RuntimeError as error:
-                print(f"threads {threads:4}: {str(error)[:120]}", flush=True)
+                print(f"cluster {cluster} threads {threads:4}: {_tuned(J, problem.h)}", flush=True)
+            except Exception as error:  # any: the others are still to be tried
+                print(f"cluster {cluster} threads {threads:4}: {type(error).__name__} {str(error)[:300]}", flush=True)
+
+
+def _tuned(J: ws.Precision, h: torch.Tensor) -> str:
+    setting, prepared = cuda_columns._setting(J.graph, h.size(0) * h.size(2)), PreparedCudaCG(J, ws.CG())
+    if setting is None or prepared.later(h) is None:
+        return "does not fit"
+    solution = prepared(h)
+    taken = device_us(lambda: prepared.later(h), calls=5)
+    each = f"{taken:7.1f} us, {solution.steps} steps {taken / solution.steps:5.2f} us each, {solution.status.name}"
+    shared = setting.shared_bytes(setting.deal(J.graph))
+    return f"{each}, {setting.rows} rows a thread{', lean' * setting.lean}, {shared / 1024:.0f} KB"
 
 
 def trainings(name: str) -> None:

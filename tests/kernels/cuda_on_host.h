@@ -1,57 +1,88 @@
-// Enough of CUDA to run one block of threads after another on the host: for tests without a GPU. A thread is a fiber
-// that runs until it must wait for others.
+// Enough of CUDA to run one cluster of blocks of threads after another on the host: for tests without a GPU. A thread is
+// a fiber that runs until it must wait for others. In which order the fibers take their turns is up to `turns`: what
+// depends on it lacks a barrier.
 #include <ucontext.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <vector>
 
+struct float2 { float x, y; };
 struct float4 { float x, y, z, w; };
+struct int4 { int x, y, z, w; };
+struct ushort2 { unsigned short x, y; };
 struct ushort4 { unsigned short x, y, z, w; };
 struct Three { unsigned x, y, z; };
 static Three threadIdx, blockIdx, blockDim, gridDim;
-static float exchange[1024];
-float shared_room[1 << 16];
+using std::max;
+using std::min;
 
+#define ON_HOST
 #define __global__
-#define __device__ static
-#define __shared__
+#define __device__ inline
 #define __launch_bounds__(...)
 #define __restrict__
-#define shared shared_room
+#define IN_CLUSTERS
+#define SHARED_MEMORY(name) float4 *name = rooms[blockIdx.x % CLUSTER]
+#ifndef __CUDA_ARCH__
+#define __CUDA_ARCH__ 900
+#endif
+
+enum { FORWARD, BACKWARD, SHUFFLED };
+static int turns = FORWARD;
+static const unsigned ROOM = 1 << 14;
+static float4 rooms[CLUSTER][ROOM];
+static float exchange[CLUSTER * 1024];
 
 struct Barrier {
     unsigned size, arrived = 0, round = 0;
 };
 static std::vector<ucontext_t> fibers;
-static std::vector<Barrier> barriers;  // of each warp, then of the block
+static std::vector<Barrier> warps, blocks;  // those of a cluster
+static Barrier cluster;
 static ucontext_t crew;
+static unsigned running;  // which fiber
+static unsigned long moves;
 
 static void wait_at(Barrier &barrier) {
-    const unsigned me = threadIdx.x, round = barrier.round;
+    const unsigned me = running, round = barrier.round;
+    ++moves;
     if (++barrier.arrived == barrier.size) {
         barrier.arrived = 0;
         ++barrier.round;
     }
-    while (barrier.round == round) {
-        swapcontext(&fibers[me], &crew);
-        threadIdx.x = me;
-    }
+    while (barrier.round == round) swapcontext(&fibers[me], &crew);
 }
-static void __syncthreads() { wait_at(barriers.back()); }
+static void __syncthreads() { wait_at(blocks[running / blockDim.x]); }
+static void everyone() { wait_at(cluster); }
+static int block() { return blockIdx.x; }
+static float *at_block(float *mine, int rank) {
+    return mine + (rank - (int)(blockIdx.x % CLUSTER)) * (int)(ROOM * sizeof(float4) / sizeof(float));
+}
 static float __int_as_float(int bits) {
     float out;
     std::memcpy(&out, &bits, 4);
     return out;
 }
+static int __float_as_int(float number) {
+    int out;
+    std::memcpy(&out, &number, 4);
+    return out;
+}
 static float __shfl_xor_sync(unsigned, float value, int apart) {
-    const unsigned me = threadIdx.x;
+    const unsigned me = running;
     exchange[me] = value;
-    wait_at(barriers[me / 32]);
+    wait_at(warps[me / 32]);
     const float other = exchange[me ^ apart];
-    wait_at(barriers[me / 32]);
+    wait_at(warps[me / 32]);
     return other;
+}
+static int __reduce_max_sync(unsigned, int value) {
+    for (int apart = 16; apart; apart >>= 1)
+        value = max(value, __float_as_int(__shfl_xor_sync(0, __int_as_float(value), apart)));
+    return value;
 }
 
 static void (*body)(void *);
@@ -60,34 +91,50 @@ static unsigned finished;
 static void fiber() {
     body(about);
     ++finished;
+    ++moves;
 }
 
-template <class Body> static void run_blocks(unsigned columns, unsigned heads, unsigned threads, Body what) {
+// Columns of CLUSTER blocks each, which run at once; of one block each where `together` is not. False where all threads
+// wait, for each other and in vain.
+template <class Body> static bool run_blocks(unsigned columns, unsigned heads, unsigned threads, bool together, Body what) {
     static std::vector<std::vector<char>> stacks;
-    stacks.assign(threads, std::vector<char>(1 << 16));
+    const unsigned size = together ? CLUSTER : 1, all = size * threads;
+    stacks.resize(std::max<size_t>(stacks.size(), all), std::vector<char>(1 << 16));
     body = [](void *given) { (*static_cast<Body *>(given))(); };
     about = &what;
-    blockDim = {threads, 1, 1}, gridDim = {columns, heads, 1};
-    for (unsigned block = 0; block < columns * heads; ++block) {
-        blockIdx = {block % columns, block / columns, 0};
-        barriers.assign(threads / 32, Barrier{32});
-        barriers.push_back(Barrier{threads});
-        fibers.assign(threads, ucontext_t());
-        std::vector<bool> done(threads, false);
-        for (unsigned t = 0; t < threads; ++t) {
+    blockDim = {threads, 1, 1}, gridDim = {columns * size, heads, 1};
+    std::mt19937 random(7);
+    for (unsigned column = 0; column < columns * heads; ++column) {
+        const Three first = {column % columns * size, column / columns, 0};
+        std::memset(rooms, 0xff, sizeof(rooms));  // NaN
+        warps.assign(all / 32, Barrier{32});
+        blocks.assign(size, Barrier{threads});
+        cluster = Barrier{all};
+        fibers.assign(all, ucontext_t());
+        std::vector<bool> done(all, false);
+        std::vector<unsigned> queue(all);
+        for (unsigned t = 0; t < all; ++t) {
+            queue[t] = turns == BACKWARD ? all - 1 - t : t;
             getcontext(&fibers[t]);
             fibers[t].uc_stack.ss_sp = stacks[t].data();
             fibers[t].uc_stack.ss_size = stacks[t].size();
             fibers[t].uc_link = &crew;
             makecontext(&fibers[t], fiber, 0);
         }
-        for (finished = 0; finished < threads;)
-            for (unsigned t = 0; t < threads; ++t)
+        for (finished = 0; finished < all;) {
+            const unsigned long so_far = moves;
+            if (turns == SHUFFLED) std::shuffle(queue.begin(), queue.end(), random);
+            for (unsigned t : queue)
                 if (!done[t]) {
                     const unsigned before = finished;
-                    threadIdx = {t, 0, 0};
+                    running = t;
+                    threadIdx = {t % threads, 0, 0};
+                    blockIdx = {first.x + t / threads, first.y, 0};
                     swapcontext(&crew, &fibers[t]);
                     done[t] = finished != before;
                 }
+            if (moves == so_far) return false;
+        }
     }
+    return true;
 }

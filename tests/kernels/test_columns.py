@@ -9,52 +9,79 @@ import pytest
 import torch
 
 import walksum as ws
-from walksum.kernels.column_deal import CHUNK, LEVELS, LONGEST, column_deal
-from walksum.solvers.cuda_columns import threads_for
+from walksum.kernels.column_deal import CHUNK, LEVELS, column_deal
+from walksum.solvers import column_setting
+from walksum.solvers.column_setting import Device, choose
 from walksum.solvers.verdict import INDEFINITE, NONFINITE, REPORT, STALLED
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 HERE, SOURCE = Path(__file__).parent, Path(ws.__file__).parent / "kernels" / "columns.cu"
-THREADS = 64
+THREADS, ROWS = 64, 3
+LONGEST = CHUNK * LEVELS
 VERIFIED, EXHAUSTED = 2, 5
+FORWARD, BACKWARD, SHUFFLED = 0, 1, 2  # in which the threads take their turns: see cuda_on_host.h
 WRAPPER = """
-extern "C" void solve(float *diag, float *off, float *h, float *out, float *report, int *order, unsigned short *index,
-                      int *tail_start, int *levels, int *edge, int *ends, float *values, float *root, int *numbers,
-                      float *limits, int heads, int num_edges) {
+extern "C" int solve(float *diag, float *off, float *h, float *out, float *report, int *order, unsigned short *index,
+                     int *tail_start, int *levels, int *edge, int *ends, float *values, float *root, int *numbers,
+                     float *limits, int heads, int num_edges, int which) {
     const int places = numbers[1], slots = numbers[4];
-    run_blocks((std::max(places, slots) + THREADS - 1) / THREADS, heads, THREADS, [=] {
+    turns = which;
+    run_blocks((std::max(places, slots) + THREADS - 1) / THREADS, heads, THREADS, false, [=] {
         lay_out(diag, off, values, root, order, edge, ends, numbers[0], num_edges, places, slots);
     });
-    run_blocks(numbers[2], heads, THREADS, [=] {
-        solve_columns(values, root, h, out, report, order, index, tail_start, levels, numbers[0], places,
-                      numbers[2], numbers[3], slots, numbers[5], limits[0], limits[1]);
+    return run_blocks(numbers[2], heads, THREADS, true, [=] {
+        solve_columns(values, root, h, out, report, order, index, tail_start, reinterpret_cast<int4 *>(levels),
+                      numbers[0], places, numbers[2], numbers[3], slots, numbers[5], limits[0], limits[1]);
     });
 }
 """
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    built = {}
+class Library:
+    """columns.cu for the host, with some constants defined, and perhaps without the lines that hold some text."""
 
-    def of(rows):
-        if rows not in built:
-            folder = tmp_path_factory.mktemp(f"rows{rows}")
-            defined = f"#define THREADS {THREADS}\n#define ROWS {rows}\n"
-            text = defined + (HERE / "cuda_on_host.h").read_text() + SOURCE.read_text() + WRAPPER
-            (folder / "columns.cpp").write_text(text)
-            options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w"]
-            command = [COMPILER, *options, "-o", str(folder / "columns.so"), str(folder / "columns.cpp")]
-            subprocess.run(command, check=True, capture_output=True)
-            built[rows] = ctypes.CDLL(str(folder / "columns.so"))
-        return built[rows]
+    def __init__(self, folder, cluster, without=None, **defined):
+        text = SOURCE.read_text()
+        if without is not None:
+            assert without in text
+            text = "".join(line for line in text.splitlines(keepends=True) if without not in line)
+        sizes = {"CLUSTER": cluster, "THREADS": THREADS, "ROWS": ROWS, "LEVELS": LEVELS, "LEAN": 0, **defined}
+        head = "".join(f"#define {key} {value}\n" for key, value in sizes.items())
+        (folder / "columns.cpp").write_text(head + (HERE / "cuda_on_host.h").read_text() + text + WRAPPER)
+        options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w"]
+        command = [COMPILER, *options, "-o", str(folder / "columns.so"), str(folder / "columns.cpp")]
+        subprocess.run(command, check=True, capture_output=True)
+        self.cluster, self.code = cluster, ctypes.CDLL(str(folder / "columns.so"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A library by its constants, built once."""
+    known = {}
+
+    def of(cluster, **about):
+        key = (cluster, *sorted(about.items()))
+        if key not in known:
+            known[key] = Library(tmp_path_factory.mktemp("columns"), cluster, **about)
+        return known[key]
 
     return of
 
 
-def solve(library, J, h, tol=2e-6, aim=2**-28, max_steps=500):
-    deal = column_deal(J.graph)
+@pytest.fixture(params=[1, 2, 4])
+def library(request, built):
+    return built(request.param)
+
+
+def solve(library, J, h, tol=2e-6, aim=2**-28, max_steps=500, turns=FORWARD):
+    mu, report, ended = attempt(library, J, h, tol, aim, max_steps, turns)
+    assert ended
+    return mu, report
+
+
+def attempt(library, J, h, tol=2e-6, aim=2**-28, max_steps=500, turns=FORWARD):
+    deal = column_deal(J.graph, library.cluster)
     mu, report = torch.zeros_like(h), torch.zeros(REPORT, h.size(0), h.size(2))
     values, root = torch.zeros(J.heads, deal.num_slots), torch.zeros(J.heads, deal.places)
     sizes = (J.num_nodes, deal.places, h.size(2), deal.tails, deal.num_slots, max_steps)
@@ -62,8 +89,7 @@ def solve(library, J, h, tol=2e-6, aim=2**-28, max_steps=500):
     tables = (deal.order, deal.index, deal.tail_start, deal.levels, deal.edge, deal.ends)
     tensors = (J.diag, J.off, h, mu, report, *tables, values, root, numbers, limits)
     places = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
-    library(-(-deal.places // THREADS)).solve(*places, J.heads, J.graph.num_edges)
-    return mu, report
+    return mu, report, library.code.solve(*places, J.heads, J.graph.num_edges, turns)
 
 
 def problem(nodes=90, edges=150, heads=2, columns=2, seed=0, hub=True):
@@ -170,19 +196,125 @@ def test_a_J_that_is_no_number(library, where, bad):
     assert report[0, :, 0].tolist() == [NONFINITE, VERIFIED]
 
 
-def test_every_slot_has_its_place():
-    J, _ = problem()
-    graph, deal = J.graph, column_deal(J.graph)
-    order = deal.order.long()
-    assert order[order >= 0].sort().values.tolist() == list(range(graph.num_nodes))
-    assert (graph.degree[order[: deal.tails]] > LONGEST).all()
-    assert deal.edge[deal.edge >= 0].bincount().tolist() == [2] * graph.num_edges
-    first, rows = deal.levels.tolist()
-    assert first == [sum(rows[:level]) for level in range(LEVELS)]
-    assert deal.tail_start[0] == CHUNK * sum(rows)
-    assert deal.num_slots % CHUNK == 0
+@needs_compiler
+@pytest.mark.parametrize("cluster", [1, 2, 4])
+def test_the_order_of_threads_does_not_matter(built, cluster):
+    """Or else there is a barrier missing."""
+    J, h = problem(nodes=150, columns=1)
+    first = solve(built(cluster), J, h)
+    for turns in (BACKWARD, SHUFFLED):
+        mu, report = solve(built(cluster), J, h, turns=turns)
+        assert torch.equal(mu, first[0])
+        assert torch.equal(report, first[1])
 
 
-@pytest.mark.parametrize(("nodes", "threads"), [(1, 64), (183, 96), (2708, 1024), (19717, 512)])
-def test_threads_of_a_block(nodes, threads):
-    assert threads_for(nodes) == threads
+@needs_compiler
+@pytest.mark.parametrize(
+    "barrier", ["p is there for all", "the parts of all", "the tails are there", "also: all blocks"]
+)
+def test_a_missing_barrier_would_be_noticed(tmp_path, barrier):
+    J, h = problem(nodes=150, heads=1, columns=1)
+    broken = Library(tmp_path, 2, without=f";  // {barrier}")
+    runs = [attempt(broken, J, h, turns=turns, max_steps=60) for turns in (FORWARD, BACKWARD, SHUFFLED)]
+    right = [bool(ended) and relative(mu, exact(J, h)) < 1e-6 for mu, _, ended in runs]
+    assert not all(right) or not all(torch.equal(mu, runs[0][0]) for mu, _, _ in runs)
+
+
+@needs_compiler
+@pytest.mark.parametrize("about", [{"LEAN": 1}, {"__CUDA_ARCH__": 750}])
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_other_ways_to_keep_and_to_add_up(built, cluster, about):
+    J, h = problem(nodes=150, heads=1)
+    mu, report = solve(built(cluster, **about), J, h)
+    assert torch.equal(mu, solve(built(cluster), J, h)[0])
+    assert (report[0] == VERIFIED).all()
+
+
+@pytest.mark.parametrize("cluster", [1, 2, 4])
+@pytest.mark.parametrize(("nodes", "edges"), [(90, 150), (401, 1500), (7, 0), (1, 0)])
+def test_every_slot_has_its_place(cluster, nodes, edges):
+    """The tables give back the matrix, entry by entry."""
+    J, _ = problem(nodes, edges, hub=edges > 0)
+    deal = column_deal(J.graph, cluster)
+    order, index, edge = deal.order.long(), deal.index.view(torch.uint16).long(), deal.edge.long()
+    found, share = torch.zeros(nodes, nodes), deal.places // cluster
+    for block, (table, tails) in enumerate(zip(deal.levels.tolist(), deal.tail_start.tolist(), strict=True)):
+        start, rest, count, _ = table[-1]
+        assert start % CHUNK == rest % CHUNK == count % CHUNK == 0
+        for place in range(share):
+            row, slots = order[block * share + place], row_slots(table, tails, place)
+            assert all(0 <= slot < count for slot in slots)
+            for slot in slots:
+                if edge[start + slot] >= 0:
+                    found[row, order[index[start + slot]]] += J.off[0, edge[start + slot]]
+    assert torch.equal(found, J.to_dense()[0] - torch.diag(J.diag[0]))
+    assert order[order >= 0].sort().values.tolist() == list(range(nodes))
+    padding = int((deal.edge < 0).sum())
+    threes = int(((J.graph.degree % CHUNK == 3) & (J.graph.degree < LONGEST)).sum())
+    assert padding <= threes + (LEVELS + 1) * cluster * (CHUNK - 1)
+
+
+def row_slots(table, tails, place):
+    """As columns.cu finds them."""
+    slots = []
+    for first, fours, twos, ones in table[:LEVELS]:
+        if place < fours:
+            slots += range(first + 4 * place, first + 4 * place + 4)
+        elif place < twos:
+            slots += range(first + 2 * fours + 2 * place, first + 2 * fours + 2 * place + 2)
+        elif place < ones:
+            slots.append(first + 2 * fours + twos + place)
+    return slots + (list(range(*tails[place : place + 2])) if place + 1 < len(tails) else [])
+
+
+@pytest.mark.parametrize("cluster", [2, 4])
+def test_blocks_have_as_much_to_do(cluster):
+    J, _ = problem(401, 1500)
+    deal = column_deal(J.graph, cluster)
+    degree = torch.cat([J.graph.degree, torch.zeros(1, dtype=torch.long)])
+    load = degree[deal.order.long()].view(cluster, -1).sum(1)
+    assert load.max() - load.min() <= J.graph.degree.max()
+    assert deal.places % (32 * cluster) == 0
+
+
+H200 = Device(shared=232_448, processors=132, clusters=True)
+A100 = Device(shared=166_912, processors=108, clusters=False)
+
+
+def ring(nodes):
+    node = torch.arange(nodes)
+    return ws.Graph.from_edge_index(torch.stack([node, node.roll(1)]), nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "systems", "device", "cluster", "threads"),
+    [
+        (1, 64, H200, 1, 64),
+        (183, 64, H200, 1, 96),
+        (2708, 64, H200, 2, 704),
+        (2708, 100, H200, 1, 1024),
+        (2708, 64, A100, 1, 1024),
+        (19717, 16, H200, 4, 1024),
+        (19717, 64, H200, 2, 1024),
+        (19717, 1920, H200, 1, 512),
+        (50_000, 64, H200, 4, 512),
+    ],
+)
+def test_what_suits(nodes, systems, device, cluster, threads):
+    setting = choose(ring(nodes), device, systems)
+    assert (setting.cluster, setting.threads) == (cluster, threads)
+    assert not setting.spills
+    assert setting.rows * setting.threads >= -(-nodes // cluster)
+
+
+def test_what_does_not_fit():
+    assert choose(ring(60_000), H200, 64) is None
+    assert choose(ring(30_000), A100, 64) is None
+    assert choose(ring(25_000), A100, 64) is None
+
+
+def test_settings_can_be_forced(monkeypatch):
+    monkeypatch.setattr(column_setting, "CLUSTER", 4)
+    monkeypatch.setattr(column_setting, "THREADS", 256)
+    setting = choose(ring(2708), H200, 64)
+    assert (setting.cluster, setting.threads, setting.rows) == (4, 256, 3)

@@ -1,7 +1,9 @@
 """How the rows of a small graph lie for columns.cu: longest first, their neighbours in chunks of four.
 
-Places number the rows as the kernel holds them. Level k holds the k-th chunk of every row that has one. A slot is one
-neighbour: those of chunk c are 4 c to 4 c + 3; the tails of rows with more than LEVELS chunks follow behind.
+Rows are dealt in turn to the blocks of threads that share a column. Places number them as the kernel holds them: those
+of the first block, then those of the second. Level k holds the k-th chunk of every row of a block that has one: first
+those of four (or three, and nothing), then those of two, then those of one. A slot is one neighbour. A block's slots
+are its levels but the first, the tails of rows with more than LEVELS chunks, and last its first level.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from torch import Tensor
 
 from walksum.graph import Graph
 
-WARP, CHUNK, LEVELS = 32, 4, 16  # the last two as in columns.cu
-LONGEST = CHUNK * LEVELS  # neighbours beyond are the tail of a row
+WARP, CHUNK = 32, 4  # the latter as in columns.cu
+LEVELS = 16  # neighbours beyond LEVELS * CHUNK are the tail of a row
 
 
 @dataclass(frozen=True)
@@ -26,48 +28,90 @@ class ColumnDeal:
     index: Tensor  # [slots] uint16 (as int16): place of the neighbour; 0 where there is none
     edge: Tensor  # [slots] int32: which edge a slot is
     ends: Tensor  # [2, E] int32: the nodes of each edge
-    tail_start: Tensor  # [tails + 1] int32: slots of the tails, which belong to the first places
-    levels: Tensor  # [2, LEVELS] int32: first chunk of each level, and how many rows have one
+    tail_start: Tensor  # [cluster, tails + 1] int32: slots of the tails, which belong to the first places of a block
+    levels: Tensor  # [cluster, LEVELS + 2, 4] int32: see Block.table
+    cluster: int
     places: int
-    tails: int
+    tails: int  # of the block that has most
     num_slots: int
+    rest: int  # slots of a block but those of its first level; of the block that has most
+    most: int  # slots of a block, likewise
 
 
-def column_deal(graph: Graph) -> ColumnDeal:
-    """The tables of a graph, made once."""
-    return graph.derived(_column_deal)
+@dataclass(frozen=True)
+class Block:
+    """What one block of threads owns; slots count from its first."""
+
+    slots: np.ndarray  # of the graph's CSR
+    tail_start: np.ndarray
+    levels: np.ndarray  # [LEVELS, 4] first slot; rows with a chunk of three or four, of two at least, of any length
+    rest: int
+
+    def table(self, start: int) -> np.ndarray:
+        """Its levels, one that is empty, and where its slots begin, which are first level and how many there are."""
+        return np.concatenate([self.levels, [[0, 0, 0, 0], [start, self.rest, len(self.slots), 0]]])
 
 
-def _column_deal(graph: Graph) -> ColumnDeal:
+def column_deal(graph: Graph, cluster: int = 1, levels: int = LEVELS) -> ColumnDeal:
+    """The tables of a graph for so many blocks a column, made once."""
+    return graph.derived(_column_deal, cluster, levels)
+
+
+def places_of(num_nodes: int, cluster: int) -> int:
+    """Every block has as many, in whole warps."""
+    return cluster * WARP * -(-num_nodes // (cluster * WARP))
+
+
+def _column_deal(graph: Graph, cluster: int, levels: int) -> ColumnDeal:
     csr = graph.csr
     indptr, indices, edges = (t.cpu().numpy().astype(np.int64) for t in (csr.indptr, csr.indices, csr.edge))
-    degree = np.diff(indptr)
-    nodes = np.argsort(-degree, kind="stable")
-    places = -(-len(nodes) // WARP) * WARP
-    order = np.concatenate([nodes, np.full(places - len(nodes), -1)])
-    rows = [places, *((degree > CHUNK * level).sum() for level in range(1, LEVELS))]
-    chunks = [_chunks(order[:count], level, indptr, degree) for level, count in enumerate(rows)]
-    tails = [np.arange(indptr[node] + LONGEST, indptr[node + 1]) for node in nodes[: (degree > LONGEST).sum()]]
-    slot = np.concatenate([*chunks, *tails])
-    slot = np.concatenate([slot, np.full(-len(slot) % CHUNK, -1)])  # heads begin where four numbers can be read at once
-    known = slot >= 0
+    nodes = np.argsort(-np.diff(indptr), kind="stable")
+    places = places_of(len(nodes), cluster)
+    dealt = np.concatenate([nodes, np.full(places - len(nodes), -1)])
+    order = dealt.reshape(-1, cluster).T.reshape(-1)
+    blocks = [_block(own[own >= 0], indptr, levels) for own in order.reshape(cluster, -1)]
+    slot = np.concatenate([block.slots for block in blocks])
+    known, seated = slot >= 0, order >= 0
     place_of = np.empty(len(nodes), np.int64)
-    place_of[nodes] = np.arange(len(nodes))
+    place_of[order[seated]] = np.flatnonzero(seated)
     index, edge = np.zeros(len(slot), np.int64), np.full(len(slot), -1)
     index[known], edge[known] = place_of[indices[slot[known]]], edges[slot[known]]
-    tail_start = sum(map(len, chunks)) + np.array([0, *map(len, tails)]).cumsum()
+    starts = np.cumsum([0, *(len(block.slots) for block in blocks)])
+    table = np.stack([block.table(start) for block, start in zip(blocks, starts, strict=False)])
+    tails = max(len(block.tail_start) for block in blocks) - 1
+    tail_start = np.stack([np.pad(b.tail_start, (0, tails + 1 - len(b.tail_start)), "edge") for b in blocks])
 
     def put(table: np.ndarray, kind: type = np.int32) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(table.astype(kind))).to(graph.device)
 
-    levels = np.stack([np.cumsum([0, *rows[:-1]]), rows])
     ends = graph.edges.to(torch.int32).contiguous()
-    tables = (put(order), put(index, np.uint16).view(torch.int16), put(edge), ends, put(tail_start), put(levels))
-    return ColumnDeal(*tables, places, len(tails), len(slot))
+    tables = (put(order), put(index, np.uint16).view(torch.int16), put(edge), ends, put(tail_start), put(table))
+    longest = max(block.rest for block in blocks), max(len(block.slots) for block in blocks)
+    return ColumnDeal(*tables, cluster, places, tails, len(slot), *longest)
 
 
-def _chunks(nodes: np.ndarray, level: int, indptr: np.ndarray, degree: np.ndarray) -> np.ndarray:
-    """Slots of the chunks of one level, four a row."""
-    step = CHUNK * level + np.arange(CHUNK)
-    length = np.where(nodes >= 0, degree[nodes], 0)[:, None]
-    return np.where(step < length, indptr[nodes][:, None] + step, -1).ravel()
+def _block(nodes: np.ndarray, indptr: np.ndarray, levels: int) -> Block:
+    """The slots of rows that stand longest first."""
+    first, degree = indptr[nodes], indptr[nodes + 1] - indptr[nodes]
+    chunks, rows = zip(*(_level(first + CHUNK * k, degree - CHUNK * k) for k in range(levels)), strict=True)
+    longest = CHUNK * levels
+    tails = [np.arange(a + longest, a + n) for a, n in zip(first, degree, strict=True) if n > longest]
+    sizes = [len(chunk) for chunk in chunks[1:]]
+    tail_start = sum(sizes) + np.cumsum([0, *map(len, tails)])
+    rest = _filled(np.concatenate([*chunks[1:], *tails]))
+    starts = [len(rest), *np.cumsum([0, *sizes])[:-1]]
+    return Block(np.concatenate([rest, chunks[0]]), tail_start, np.column_stack([starts, rows]), len(rest))
+
+
+def _level(first: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """Slots of the chunks of one level, and how many rows have one of three or four, of two at least, of any length."""
+    fours, twos, ones = (int((left >= length).sum()) for length in (3, 2, 1))
+    step = np.arange(CHUNK)
+    four = np.where(step < left[:fours, None], first[:fours, None] + step, -1)
+    two = first[fours:twos, None] + step[:2]
+    return _filled(np.concatenate([four.ravel(), two.ravel(), first[twos:ones]])), (fours, twos, ones)
+
+
+def _filled(slots: np.ndarray) -> np.ndarray:
+    """To begin the next where four numbers can be read at once."""
+    return np.concatenate([slots, np.full(-len(slots) % CHUNK, -1)]).astype(np.int64)

@@ -1,220 +1,409 @@
-// Conjugate gradients with one block of threads a column, start to verdict: nothing leaves the processor on the way.
+// Conjugate gradients with one cluster of blocks of threads a column, start to verdict: nothing leaves them on the way.
 //
 // J is scaled to a unit diagonal, which is what Jacobi's preconditioner amounts to: A = S J S with S = diag(J)^-1/2,
-// so the iteration solves A y = S h and mu = S y. A thread owns the rows at places threadIdx.x, threadIdx.x + THREADS,
-// ...; their y and product stay in its registers, the direction p and the residual r of all rows in shared memory,
-// where neighbours are looked up. Places number the rows longest first (see column_deal.py). Neighbours come in chunks
-// of four: level k holds the k-th chunk of every row that has one, which are the first places, so that threads read
-// side by side and share all levels alike. What a row has beyond LEVELS chunks, its tail, a warp adds up.
+// so the iteration solves A y = S h and mu = S y. The direction p of all rows lies in the shared memory of every block,
+// where neighbours are looked up; each of the CLUSTER blocks (often one) owns a share of the rows and writes their p to
+// the others. A thread owns the rows at places threadIdx.x, threadIdx.x + THREADS, ... of its block's share; their y,
+// product and residual stay in its registers. Places number the rows longest first (see column_deal.py). Neighbours
+// come in chunks of four: level k holds the k-th chunk of every row that has one, which are the first places, so that
+// threads read side by side and share all levels alike; a row's last chunk may be one of two or one. What a row has
+// beyond LEVELS chunks, its tail, a warp adds up.
 //
-// Compiled at run time with THREADS and ROWS (a thread's rows, at most) defined.
+// Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, at most), LEVELS, and
+// LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory.
 
 #define WARPS (THREADS / 32)
-#define LEVELS 16
+#define CREW (CLUSTER * WARPS)  // warps of a column
 #define FULL 0xffffffffu
 #define INFINITE __int_as_float(0x7f800000)
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
+#define GROUP (THREADS > 512 || ROWS > 24 ? 2 : 4)  // rows whose first chunks a thread waits for at once
 #define EACH_ROW                                                  \
     _Pragma("unroll") for (int j = 0; j < ROWS; ++j)              \
-        if (const int place = j * THREADS + threadIdx.x; place < places)
+        if (const int place = j * THREADS + threadIdx.x; place < share)
+#if LEAN
+#define RESIDUAL r[place]
+#else
+#define RESIDUAL r[j]
+#endif
+#ifndef ON_HOST
+#define SHARED_MEMORY(name) extern __shared__ float4 name[]
+#if CLUSTER > 1
+#define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define IN_CLUSTERS
+#endif
+
+// Where the block of that rank in the cluster has what this block has at `mine`.
+__device__ float *at_block(float *mine, int rank) {
+#if CLUSTER > 1
+    float *theirs;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
+    return theirs;
+#else
+    return mine;
+#endif
+}
+
+// blockIdx.x, which the compiler does not know to be the same each time.
+__device__ int block() {
+    int x;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x));
+    return x;
+}
+
+// All threads of all blocks of the cluster are here, and what they wrote is seen.
+__device__ void everyone() {
+#if CLUSTER > 1
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+#endif
+}
+#endif
 
 enum { ACTIVE = 0, CLAIMED = 1, VERIFIED = 2, STALLED = 4, EXHAUSTED = 5, INDEFINITE = 6, NONFINITE = 7 };
 
 // |x| with NaN as infinity: a maximum drops NaN, and an error must never vanish that way
 __device__ float magnitude(float x) { return x == x ? fabsf(x) : INFINITE; }
 
-__device__ void over_warp(float &a, float &b, float &c) {
-    for (int apart = 16; apart; apart >>= 1) {
-        a += __shfl_xor_sync(FULL, a, apart);
-        b = fmaxf(b, __shfl_xor_sync(FULL, b, apart));
-        c = fmaxf(c, __shfl_xor_sync(FULL, c, apart));
-    }
+__device__ float sum_of_warp(float x) {
+    for (int apart = 16; apart; apart >>= 1) x += __shfl_xor_sync(FULL, x, apart);
+    return x;
 }
 
-// Sum of a and largest of b and c over the block, in one order: the same bits in every thread and every run.
-__device__ void together(float *desk, int turn, float &a, float &b, float &c) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    over_warp(a, b, c);
-    desk += (turn & 1) * 3 * 32;  // two desks in turn: a slow warp may still be reading the last one
-    if (lane == 0) {
-        desk[warp] = a;
-        desk[32 + warp] = b;
-        desk[64 + warp] = c;
-    }
-    __syncthreads();
-    a = lane < WARPS ? desk[lane] : 0.0f;
-    b = lane < WARPS ? desk[32 + lane] : 0.0f;
-    c = lane < WARPS ? desk[64 + lane] : 0.0f;
-    over_warp(a, b, c);
+// Of numbers that are not negative: their bits are in the same order.
+__device__ float largest_of_warp(float x) {
+#if __CUDA_ARCH__ >= 800
+    return __int_as_float(__reduce_max_sync(FULL, __float_as_int(x)));
+#else
+    for (int apart = 16; apart; apart >>= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, apart));
+    return x;
+#endif
 }
 
-// The values of A and the places of the neighbours they belong to.
-struct Table {
-    const float *__restrict__ values;
-    const unsigned short *__restrict__ index;
-    const int *__restrict__ tail_start;  // [tails + 1] slots
-    const int *first, *rows;             // of each level: its first chunk, and how many rows have one
-    int places, tails;
+// Where each warp of the column lays down its part of a sum, in every block. Two in turn: a slow warp may still be
+// reading the last one.
+struct Desk {
+    float *room;  // [2, 3, CREW]
+    int turn;
+
+    __device__ float *next() { return room + (turn++ & 1) * 3 * CREW; }
 };
 
-__device__ float chunk(const Table &A, const float *x, int at) {
-    const float4 v = reinterpret_cast<const float4 *>(A.values)[at];
-    const ushort4 i = reinterpret_cast<const ushort4 *>(A.index)[at];
-    return v.x * x[i.x] + v.y * x[i.y] + v.z * x[i.z] + v.w * x[i.w];
+__device__ void lay_down(float *desk, float x) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (lane < CLUSTER) at_block(desk, lane)[block() % CLUSTER * WARPS + warp] = x;
 }
 
-// What neighbours add to (A x) of a thread's rows. Ends with all threads here.
-__device__ void around(const Table &A, const float *x, float *q, float *tail) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, places = A.places, several = A.rows[1];
+// Sum of a over the column, in one order: the same bits in every thread of every block and in every run.
+__device__ void together(Desk &desks, float &a) {
+    float *desk = desks.next();
+    lay_down(desk, sum_of_warp(a));
+    everyone();  // the parts of all
+    a = 0.0f;
+    for (int k = threadIdx.x % 32; k < CREW; k += 32) a += desk[k];
+    a = sum_of_warp(a);
+}
+
+// The same, with the largest of b and of c, which are not negative.
+__device__ void together(Desk &desks, float &a, float &b, float &c) {
+    float *desk = desks.next();
+    lay_down(desk, sum_of_warp(a));
+    lay_down(desk + CREW, largest_of_warp(b));
+    lay_down(desk + 2 * CREW, largest_of_warp(c));
+    everyone();  // the parts of all
+    a = b = c = 0.0f;
+    for (int k = threadIdx.x % 32; k < CREW; k += 32) {
+        a += desk[k];
+        b = fmaxf(b, desk[CREW + k]);
+        c = fmaxf(c, desk[2 * CREW + k]);
+    }
+    a = sum_of_warp(a);
+    b = largest_of_warp(b);
+    c = largest_of_warp(c);
+}
+
+// Slots of a block: values of A and the places of the neighbours they belong to.
+struct Slots {
+    const float *values;
+    const unsigned short *index;
+};
+
+struct Table {
+    Slots first, rest;      // of level 0, and all others
+    const int *tail_start;  // [tails + 1] slots
+    const int4 *level;      // [LEVELS + 1] first slot, how many rows have three or four here, two at least, any
+    int share, tails;
+};
+
+__device__ float dot(const float4 &v, const ushort4 &i, const float *x) {
+    return v.x * x[i.x] + v.y * x[i.y] + v.z * x[i.z] + v.w * x[i.w];
+}
+__device__ float dot(const float2 &v, const ushort2 &i, const float *x) { return v.x * x[i.x] + v.y * x[i.y]; }
+__device__ float dot(float v, unsigned short i, const float *x) { return v * x[i]; }
+
+// The slots of a place in a level begin here: those of four come first, then those of two, then those of one.
+__device__ int begin(const int4 &level, int place) {
+    if (place < level.y) return level.x + 4 * place;
+    return level.x + 2 * level.y + (place < level.z ? 2 * place : level.z + place);
+}
+
+template <class Values, class Index> __device__ float chunk(const Slots &A, const float *x, int at) {
+    return dot(*reinterpret_cast<const Values *>(A.values + at), *reinterpret_cast<const Index *>(A.index + at), x);
+}
+
+__device__ float two_or_one(const Slots &A, const float *x, const int4 &level, int place) {
+    const int at = begin(level, place);
+    if (place < level.z) return chunk<float2, ushort2>(A, x, at);
+    return place < level.w ? chunk<float, unsigned short>(A, x, at) : 0.0f;
+}
+
+// The first chunks of rows from one place to another, which all are of one length. Everything is read before anything
+// is used, and without branches, so that a thread waits for several rows at once: memory is far.
+template <class Values, class Index>
+__device__ void first_chunks(const Slots &A, const float *x, float *q, int at, int from, int to) {
+    const Values *values = reinterpret_cast<const Values *>(A.values + at) - from;
+    const Index *index = reinterpret_cast<const Index *>(A.index + at) - from;
+#pragma unroll
+    for (int some = 0; some < ROWS; some += GROUP) {
+        const int lowest = some * THREADS + threadIdx.x;
+        if (from < to && lowest < to && lowest + (GROUP - 1) * THREADS >= from) {
+            Values v[GROUP];
+            Index i[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP && some + k < ROWS; ++k) {
+                const int place = min(max(lowest + k * THREADS, from), to - 1);
+                v[k] = values[place];
+                i[k] = index[place];
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP && some + k < ROWS; ++k) {
+                const int place = lowest + k * THREADS;
+                const float sum = dot(v[k], i[k], x);
+                q[some + k] = place >= from && place < to ? sum : q[some + k];
+            }
+        }
+    }
+}
+
+// What a row has beyond its first chunk, but for its tail.
+__device__ float beyond(const Table &A, const float *x, int place) {
+    float sum = 0.0f;
+    int level = 1;
+#pragma unroll 2
+    for (; place < A.level[level].y; ++level) sum += chunk<float4, ushort4>(A.rest, x, A.level[level].x + 4 * place);
+    return sum + two_or_one(A.rest, x, A.level[level], place);
+}
+
+// What neighbours add to (A x) of a thread's rows, but for the tails, which are there for all after the next barrier.
+// Returns what this thread knows of tails times their rows' own x.
+__device__ float around(const Table &A, const float *x, const float *mine, float *q, float *tail) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = A.share;
+    const int4 first = A.level[0];
+    const int several = A.level[1].w;
+    float product = 0.0f;
     for (int row = WARPS - 1 - warp; row < A.tails; row += WARPS) {  // the last warps have the shorter rows
         const int end = A.tail_start[row + 1];
         float sum = 0.0f;
-        for (int k = A.tail_start[row] + lane; k < end; k += 32) sum += A.values[k] * x[A.index[k]];
-        for (int apart = 16; apart; apart >>= 1) sum += __shfl_xor_sync(FULL, sum, apart);
-        if (lane == 0) tail[row] = sum;
-    }
-    EACH_ROW q[j] = chunk(A, x, place);
-    EACH_ROW {
-        if (place < several) {
-            float sum = 0.0f;
 #pragma unroll 2
-            for (int level = 1; level < LEVELS; ++level) {
-                if (place >= A.rows[level]) break;
-                sum += chunk(A, x, A.first[level] + place);
-            }
-            q[j] += sum;
+        for (int k = A.tail_start[row] + lane; k < end; k += 32) sum += A.rest.values[k] * x[A.rest.index[k]];
+        sum = sum_of_warp(sum);
+        if (lane == 0) {
+            tail[row] = sum;
+            product += mine[row] * sum;
         }
     }
-    __syncthreads();
-    EACH_ROW if (place < A.tails) q[j] += tail[place];
+#pragma unroll
+    for (int j = 0; j < ROWS; ++j) q[j] = 0.0f;
+    first_chunks<float4, ushort4>(A.first, x, q, first.x, 0, first.y);
+    first_chunks<float2, ushort2>(A.first, x, q, first.x + 4 * first.y, first.y, first.z);
+    first_chunks<float, unsigned short>(A.first, x, q, first.x + 2 * (first.y + first.z), first.z, first.w);
+    EACH_ROW if (place < several) q[j] += beyond(A, x, place);
+    return product;
 }
 
-// The same with |A| for one row, which is asked for once.
+// The same with |A| for one row, tail and all, which is asked for once.
 __device__ float around_absolute(const Table &A, const float *x, int place) {
     float sum = 0.0f;
 #pragma unroll 1
-    for (int level = 0; level < LEVELS && place < A.rows[level]; ++level)
+    for (int level = 0; place < A.level[level].w; ++level) {
+        const int4 about = A.level[level];
+        const int count = place < about.y ? 4 : place < about.z ? 2 : 1;
+        const Slots slots = {level ? A.rest.values : A.first.values, level ? A.rest.index : A.first.index};
 #pragma unroll 1
-        for (int k = 4 * (A.first[level] + place), end = k + 4; k < end; ++k) sum += fabsf(A.values[k]) * x[A.index[k]];
+        for (int k = begin(about, place), end = k + count; k < end; ++k)
+            sum += fabsf(slots.values[k]) * x[slots.index[k]];
+    }
     if (place < A.tails)
 #pragma unroll 1
-        for (int k = A.tail_start[place]; k < A.tail_start[place + 1]; ++k) sum += fabsf(A.values[k]) * x[A.index[k]];
+        for (int k = A.tail_start[place]; k < A.tail_start[place + 1]; ++k)
+            sum += fabsf(A.rest.values[k]) * x[A.rest.index[k]];
     return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+// Writes p of a row of this block for all blocks of the cluster.
+__device__ void publish(float *mine, int place, float x) {
+    mine[place] = x;
+#pragma unroll
+    for (int k = 1; k < CLUSTER; ++k) at_block(mine, (block() + k) % CLUSTER)[place] = x;
+}
+
+// What is read once or twice in a solve: found anew each time, as addresses would take registers all the while.
+struct Given {
+    const float *root, *h;
+    const int *order;
+    int num_nodes, places, F;
+
+    __device__ int at(int place) const { return block() % CLUSTER * (places / CLUSTER) + place; }
+    __device__ int node(int place) const { return order[at(place)]; }
+    __device__ float of_root(int place) const { return root[(long long)blockIdx.y * places + at(place)]; }
+    __device__ long long entry(int place) const {
+        return ((long long)blockIdx.y * num_nodes + node(place)) * F + block() / CLUSTER;
+    }
+    __device__ float of_h(int place) const { return node(place) >= 0 ? h[entry(place)] : 0.0f; }
+};
+
+// Numbers that are seldom needed, the same for all threads: kept out of their registers.
+struct Memory {
+    float scale, norm, size_of_h, error, best, aim, sums, size_of_b;
+};
+
+// Nobody writes to another block after the last barrier, so a block may leave when it likes.
+extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS, 1)
 solve_columns(const float *__restrict__ values, const float *__restrict__ root, const float *__restrict__ h,
               float *__restrict__ out, float *__restrict__ report, const int *__restrict__ order,
               const unsigned short *__restrict__ index, const int *__restrict__ tail_start,
-              const int *__restrict__ levels, int num_nodes, int places, int F, int tails, int num_slots,
+              const int4 *__restrict__ levels, int num_nodes, int places, int F, int tails, int num_slots,
               int max_steps, float tol, float aim) {
-    extern __shared__ float shared[];
-    float *p = shared, *r = p + places, *tail = r + places, *desk = tail + tails;
-    int *level_table = reinterpret_cast<int *>(desk + 2 * 3 * 32);
+    SHARED_MEMORY(shared);
+    const int share = places / CLUSTER, rank = blockIdx.x % CLUSTER;
     const long long head = blockIdx.y;
-    root += head * places;
-    h += head * num_nodes * F + blockIdx.x;
-    out += head * num_nodes * F + blockIdx.x;
-    report += head * F + blockIdx.x;
-    const Table A = {values + head * num_slots, index, tail_start, level_table, level_table + LEVELS, places, tails};
-    if (threadIdx.x < 2 * LEVELS) level_table[threadIdx.x] = levels[threadIdx.x];
-    float y[ROWS], q[ROWS], unused = 0.0f, nothing = 0.0f;
-    int turn = 0;
+    int4 *level_table = reinterpret_cast<int4 *>(shared);
+    float *p = reinterpret_cast<float *>(level_table + LEVELS + 1), *mine = p + rank * share;
+    float *r_room = p + places, *tail = r_room + (LEAN ? share : 0);
+    Desk desks = {tail + tails, 0};
+    Memory &memory = *reinterpret_cast<Memory *>(desks.room + 2 * 3 * CREW);
+    levels += rank * (LEVELS + 2);
+    const int4 about = levels[LEVELS + 1];  // where the block's slots begin
+    const Slots slots = {values + head * num_slots + about.x, index + about.x};
+    const Table A = {slots, slots, tail_start + rank * (tails + 1), level_table, share, tails};
+    if (threadIdx.x <= LEVELS) level_table[threadIdx.x] = levels[threadIdx.x];
+    const Given given = {root, h, order, num_nodes, places, F};
+    float y[ROWS], q[ROWS];
+#if LEAN
+    float *r = r_room;
+#else
+    float r[ROWS];
+#endif
 
     // the size of h, the norm of J, and whether its diagonal is positive; root is that of the diagonal, -1 where it is not
     float refuted = 0.0f, largest = 0.0f, norm = 0.0f, sums = 0.0f;
 #pragma unroll 1
-    for (int place = threadIdx.x; place < places; place += THREADS) p[place] = root[place] < 0.0f ? 1.0f : root[place];
-    __syncthreads();
-#pragma unroll 1
     for (int place = threadIdx.x; place < places; place += THREADS) {
-        const int node = order[place];
-        const float own = p[place], others = around_absolute(A, p, place), b = node >= 0 ? h[(long long)node * F] : 0.0f;
-        largest = fmaxf(largest, magnitude(b));
-        norm = fmaxf(norm, magnitude(own * (own + others)));
-        sums = fmaxf(sums, 1.0f + others / own);  // of a row of |A|, about
-        refuted += root[place] < 0.0f ? 1.0f : 0.0f;
-        r[place] = b;
+        const float own = root[head * places + place];
+        p[place] = own < 0.0f ? 1.0f : own;
     }
-    together(desk, turn++, refuted, largest, norm);
+    everyone();  // also: all blocks of the cluster run, and can be written to
+#pragma unroll 1
+    for (int place = threadIdx.x; place < share; place += THREADS) {
+        const float own = mine[place], others = around_absolute(A, p, place);
+        largest = fmaxf(largest, magnitude(given.of_h(place)));
+        norm = fmaxf(norm, magnitude(own * (own + others)));
+        sums = fmaxf(sums, magnitude(1.0f + others / own));  // of a row of |A|, about
+        refuted += given.of_root(place) < 0.0f ? 1.0f : 0.0f;
+    }
+    together(desks, refuted, largest, norm);
     const bool broken = !(largest < INFINITE) || !(norm < INFINITE);
     int state = broken ? NONFINITE : refuted > 0.0f ? INDEFINITE : ACTIVE;
     // in units of h's size: the squares in dot products of float32 overflow from 1e19 on
     const float scale = largest > 0.0f && !broken ? largest : 1.0f, size_of_h = largest > 0.0f ? 1.0f : 0.0f;
-    float steps = 0.0f, error = size_of_h, best = size_of_h, rho = 0.0f, size_of_b = 0.0f;
+    float steps = 0.0f, rho = 0.0f, size_of_b = 0.0f;
+    memory = {scale, norm, size_of_h, size_of_h, size_of_h, aim};
     EACH_ROW {  // y = 0, whose residual needs no product
-        const float rest = r[place] / scale / p[place];
+        const float rest = given.of_h(place) / scale / mine[place];
         size_of_b = fmaxf(size_of_b, magnitude(rest));
         rho += rest * rest;
-        r[place] = p[place] = rest;
+        RESIDUAL = rest;
+        publish(mine, place, rest);
         y[j] = 0.0f;
     }
-    together(desk, turn++, rho, size_of_b, sums);  // also: p is there for all
-    if (state == ACTIVE && error <= tol) state = VERIFIED;
+    together(desks, rho, size_of_b, sums);  // also: p is there for all
+    memory.sums = sums;
+    memory.size_of_b = size_of_b;
+    if (state == ACTIVE && size_of_h <= tol) state = VERIFIED;
     bool looking = false, running = state == ACTIVE;
     while (running) {
         float beta = 0.0f, r_max = 0.0f, x_max = 0.0f, rho_new = 0.0f;
-        around(A, p, q, tail);
+        float curvature = around(A, p, mine, q, tail);
         if (!looking) {
-            float curvature = 0.0f;
             EACH_ROW {
-                q[j] += p[place];
-                curvature += p[place] * q[j];
+                q[j] += mine[place];
+                curvature += mine[place] * q[j];
             }
-            together(desk, turn++, curvature, unused, nothing);
+            together(desks, curvature);  // also: the tails are there
             if (!(curvature > 0.0f) && rho != 0.0f) {  // also NaN
                 state = INDEFINITE;
                 break;
             }
             const float alpha = curvature > 0.0f ? rho / curvature : 0.0f;
             EACH_ROW {
-                y[j] += alpha * p[place];
-                const float rest = r[place] - alpha * q[j];
-                r[place] = rest;
+                if (place < tails) q[j] += tail[place];
+                y[j] += alpha * mine[place];
+                const float rest = RESIDUAL - alpha * q[j];
+                RESIDUAL = rest;
                 rho_new += rest * rest;
                 r_max = fmaxf(r_max, magnitude(rest));
                 x_max = fmaxf(x_max, magnitude(y[j]));
             }
-            together(desk, turn++, rho_new, r_max, x_max);
+            together(desks, rho_new, r_max, x_max);
             beta = rho > 0.0f ? rho_new / rho : 0.0f;
             steps += 1.0f;
             // a little below aim: the recursion is a shade too optimistic, and a refused claim costs a product
-            if (r_max <= 0.8f * aim * (sums * x_max + size_of_b) || r_max == 0.0f) state = CLAIMED;
+            if (r_max <= 0.8f * memory.aim * (memory.sums * x_max + memory.size_of_b) || r_max == 0.0f) state = CLAIMED;
             else if (steps >= (float)max_steps) state = EXHAUSTED;
             looking = state != ACTIVE;
         } else {  // the true residual decides, in the units of J; where it refutes, CG begins anew from it
+            __syncthreads();  // the tails are there
             EACH_ROW {
-                const int node = order[place];
-                const float own = root[place], b = node >= 0 ? h[(long long)node * F] / scale / own : 0.0f;
-                const float rest = b - (q[j] + y[j]);
-                r[place] = rest;
+                const float own = given.of_root(place), b = given.of_h(place) / memory.scale / own;
+                const float rest = b - (q[j] + (place < tails ? tail[place] : 0.0f) + y[j]);
+                RESIDUAL = rest;
                 rho_new += rest * rest;
                 r_max = fmaxf(r_max, magnitude(rest * own));
                 x_max = fmaxf(x_max, magnitude(y[j] / own));
             }
-            together(desk, turn++, rho_new, r_max, x_max);
-            const float size = norm * x_max + size_of_h;
-            error = r_max == 0.0f ? 0.0f : r_max / (size == 0.0f ? 1.0f : size);
+            together(desks, rho_new, r_max, x_max);
+            const float size = memory.norm * x_max + memory.size_of_h, best = memory.best, aim = memory.aim;
+            const float error = r_max == 0.0f ? 0.0f : r_max / (size == 0.0f ? 1.0f : size);
             if (state == CLAIMED) state = error > 0.9f * best ? STALLED : ACTIVE;
             if (error <= tol) state = VERIFIED;
-            else aim *= fmaxf(0.5f * tol / error, 0.05f);  // what looked small in the units of A was not in those of J
-            best = fminf(best, error);
+            __syncthreads();  // all have read what is written now
+            // what looked small in the units of A was not in those of J
+            if (state != VERIFIED) memory.aim = aim * fmaxf(0.5f * tol / error, 0.05f);
+            memory.best = fminf(best, error);
+            memory.error = error;
             looking = false;
             running = state == ACTIVE;
         }
-        rho = rho_new;
-        EACH_ROW p[place] = looking ? y[j] : beta != 0.0f ? r[place] + beta * p[place] : r[place];
-        __syncthreads();
+        if (looking || running) {
+            rho = rho_new;
+            EACH_ROW publish(mine, place,
+                             looking ? y[j] : beta != 0.0f ? RESIDUAL + beta * mine[place] : RESIDUAL);
+            everyone();  // p is there for all
+        }
     }
 
     const bool lost = state == INDEFINITE || state == NONFINITE;
-    EACH_ROW if (order[place] >= 0)
-        out[(long long)order[place] * F] = lost ? NOT_A_NUMBER : y[j] / root[place] * scale;
-    if (threadIdx.x == 0) {
+    EACH_ROW if (given.node(place) >= 0)
+        out[given.entry(place)] = lost ? NOT_A_NUMBER : y[j] / given.of_root(place) * memory.scale;
+    if (rank == 0 && threadIdx.x == 0) {
         const long long row = (long long)gridDim.y * F;
+        report += head * F + block() / CLUSTER;
         report[0] = (float)state;
         report[row] = steps;
-        report[2 * row] = lost ? NOT_A_NUMBER : error;
+        report[2 * row] = lost ? NOT_A_NUMBER : memory.error;
     }
 }
 

@@ -23,9 +23,12 @@ class Kernel:
     def __init__(self, function: ctypes.c_void_p, keep: object):
         self.function = function
         self._keep = keep  # the module it lives in
+        self.allowed = 0  # bytes of shared memory a block
 
     def allow_shared_memory(self, size: int) -> None:
-        _check(driver().cuFuncSetAttribute(self.function, SHARED_MEMORY, size))
+        if size > self.allowed:  # never less: others launch it too
+            _check(driver().cuFuncSetAttribute(self.function, SHARED_MEMORY, size))
+            self.allowed = size
 
     def bound(
         self, grid: tuple[int, int], threads: int, shared: int, open_tensors: int, *rest: Tensor | int | float

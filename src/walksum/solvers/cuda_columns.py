@@ -1,4 +1,4 @@
-"""Conjugate gradients with one block of threads a column: the quickest way on a GPU where a column fits into one."""
+"""Conjugate gradients with one cluster of blocks of threads a column: the quickest way on a GPU where a column fits."""
 
 from __future__ import annotations
 
@@ -9,48 +9,39 @@ import torch
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal
+from walksum.kernels.column_deal import WARP
 from walksum.kernels.cuda_source import CudaError, Kernel, compiled
 from walksum.kernels.gpu_launch import on_device
 from walksum.precision import Precision
+from walksum.solvers.column_setting import PLACES, Device, Setting, choose
 from walksum.solvers.late import capturing
 from walksum.solvers.verdict import REPORT, Verdict, current_stream
 
 FILE = "columns.cu"
-SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
-MANY = 8192  # nodes from which they do
-TABLES = 4 * (2 * 3 * 32 + 2 * LEVELS)  # bytes of a block beside its vectors
 COPIED = 256  # values a block of threads copies
-PLACES = 2**16  # what two bytes can number
-
-
-def threads_for(num_nodes: int) -> int:
-    """In whole warps; two rows a thread at least."""
-    return min(SMALL if num_nodes <= MANY else LARGE, max(2, -(-num_nodes // (2 * WARP))) * WARP)
-
-
-def shared_bytes(deal: ColumnDeal) -> int:
-    return 4 * (2 * deal.places + deal.tails) + TABLES
 
 
 def columns_fit(graph: Graph) -> bool:
-    """Whether a column of this graph fits into one block, and torch can compile for it."""
-    return graph.derived(_kernels) is not None
+    """Whether a column of this graph fits into the blocks of a cluster, and torch can compile for it."""
+    return graph.derived(_lay_out) is not None
 
 
-def _kernels(graph: Graph) -> tuple[Kernel, Kernel] | None:
-    """solve_columns and lay_out for graphs of this size; None where they are too large, or cannot be compiled."""
+def _setting(graph: Graph, systems: int) -> Setting | None:
+    """For so many columns over all heads."""
     if graph.device.type != "cuda" or torch.version.hip or not 0 < graph.num_nodes <= PLACES - WARP:
         return None
-    deal, device = column_deal(graph), graph.device.index or 0
-    shared = shared_bytes(deal)
-    if shared > getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0):
+    return choose(graph, Device.of(graph.device.index or 0), systems)
+
+
+def _lay_out(graph: Graph) -> Kernel | None:
+    if _setting(graph, 1) is None:
         return None
-    threads = threads_for(graph.num_nodes)
+    return _compiled(graph, "lay_out", Setting(cluster=1, threads=WARP, rows=1, levels=1, lean=False))
+
+
+def _compiled(graph: Graph, name: str, setting: Setting) -> Kernel | None:
     try:
-        found = compiled(FILE, "solve_columns", device, THREADS=threads, ROWS=-(-deal.places // threads))
-        found.allow_shared_memory(shared)
-        return found, compiled(FILE, "lay_out", device, THREADS=WARP, ROWS=1)
+        return compiled(FILE, name, graph.device.index or 0, **setting.defined)
     except CudaError as error:
         warnings.warn(f"conjugate gradients take a slower way: {error}", RuntimeWarning, stacklevel=2)
         return None
@@ -59,16 +50,25 @@ def _kernels(graph: Graph) -> tuple[Kernel, Kernel] | None:
 class ColumnLaunch:
     """Solves of one shape on one graph."""
 
-    def __init__(self, graph: Graph, heads: int, columns: int, max_steps: int, tol: float, aim: float):
-        kernels = graph.derived(_kernels)
-        assert kernels is not None
-        self.deal = deal = column_deal(graph)
+    def __init__(
+        self,
+        graph: Graph,
+        setting: Setting,
+        kernels: tuple[Kernel, Kernel],
+        shape: tuple[int, int],
+        max_steps: int,
+        tol: float,
+        aim: float,
+    ):
+        self.deal = deal = setting.deal(graph)
+        heads, columns = shape
         self.heads, self.tol = heads, tol
         tables = (deal.order, deal.index, deal.tail_start, deal.levels)
         sizes = (graph.num_nodes, deal.places, columns, deal.tails, deal.num_slots)
         numbers = (*sizes, max_steps, float(tol), float(aim))
-        threads, shared = threads_for(graph.num_nodes), shared_bytes(deal)
-        self.solve = kernels[0].bound((columns, heads), threads, shared, 5, *tables, *numbers)
+        blocks, shared = (columns * setting.cluster, heads), setting.shared_bytes(deal)
+        kernels[0].allow_shared_memory(shared)
+        self.solve = kernels[0].bound(blocks, setting.threads, shared, 5, *tables, *numbers)
         copies = (-(-max(deal.num_slots, deal.places) // COPIED), heads)
         lengths = (graph.num_nodes, graph.num_edges, deal.places, deal.num_slots)
         self.lay_out = kernels[1].bound(copies, COPIED, 0, 4, deal.order, deal.edge, deal.ends, *lengths)
@@ -104,4 +104,8 @@ class ColumnLaunch:
 
 def column_launch(graph: Graph, heads: int, columns: int, *knobs: object) -> ColumnLaunch | None:
     """For :meth:`Graph.derived`; None where a column does not fit."""
-    return ColumnLaunch(graph, heads, columns, *knobs) if columns_fit(graph) else None  # type: ignore[arg-type]
+    lay_out, setting = graph.derived(_lay_out), _setting(graph, heads * columns)
+    solve = _compiled(graph, "solve_columns", setting) if lay_out is not None and setting is not None else None
+    if lay_out is None or setting is None or solve is None:
+        return None
+    return ColumnLaunch(graph, setting, (solve, lay_out), (heads, columns), *knobs)  # type: ignore[arg-type]

@@ -1,0 +1,103 @@
+"""How many blocks of threads share a column of columns.cu, and how many threads and how much memory each takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from walksum.graph import Graph
+from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal, places_of
+
+CLUSTER: int | None = None  # blocks a column; None for what suits the graph and the number of columns
+THREADS: int | None = None  # of a block, likewise
+SPLIT = 1024  # rows a block should have before a column is shared with another
+SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
+REGISTERS = 65536  # of a block
+OWN = 34  # of them a thread needs beside its rows
+PLACES = 2**16  # what two bytes can number
+HOPPER = 9  # the compute capability from which blocks can write to each other
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a kernel can have."""
+
+    shared: int  # bytes a block
+    processors: int
+    clusters: bool
+
+    @staticmethod
+    def of(index: int) -> Device:
+        about = torch.cuda.get_device_properties(index)
+        shared = getattr(about, "shared_memory_per_block_optin", 0)
+        return Device(shared, about.multi_processor_count, about.major >= HOPPER)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The constants that the kernel is compiled with."""
+
+    cluster: int
+    threads: int
+    rows: int  # a thread, at most
+    levels: int  # see column_deal.py
+    lean: bool  # the residual in shared memory
+
+    @property
+    def defined(self) -> dict[str, int]:
+        sizes = {"CLUSTER": self.cluster, "THREADS": self.threads, "ROWS": self.rows}
+        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean)}
+
+    @property
+    def spills(self) -> bool:
+        return (2 if self.lean else 3) * self.rows + OWN > REGISTERS // self.threads
+
+    def deal(self, graph: Graph) -> ColumnDeal:
+        return column_deal(graph, self.cluster, self.levels)
+
+    def shared_bytes(self, deal: ColumnDeal) -> int:
+        """As solve_columns divides them."""
+        residual = deal.places // self.cluster if self.lean else 0
+        desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 8
+        return 16 * (self.levels + 1) + 4 * (deal.places + residual + deal.tails + desks + memory)
+
+
+def setting_for(num_nodes: int, cluster: int) -> Setting:
+    """For a graph of this size; two rows a thread at least, in whole warps."""
+    share = places_of(num_nodes, cluster) // cluster
+    small = 3 * -(-share // SMALL) + OWN <= REGISTERS // SMALL
+    threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
+    rows = -(-share // threads)
+    return Setting(cluster, threads, rows, LEVELS, 3 * rows + OWN > REGISTERS // threads)
+
+
+def choose(graph: Graph, device: Device, systems: int) -> Setting | None:
+    """For so many columns over all heads; None where not even four blocks can hold one."""
+    last = None
+    for size in sizes(graph.num_nodes, device, systems):
+        setting = _able(graph, device, size)
+        if setting is not None and not setting.spills:
+            return setting
+        last = last or setting
+    return last
+
+
+def sizes(num_nodes: int, device: Device, systems: int) -> list[int]:
+    """Numbers of blocks a column, best first: more than one where processors would be idle otherwise."""
+    if CLUSTER is not None:
+        return [CLUSTER]
+    if not device.clusters:
+        return [1]
+    # processors stand in groups that clusters of four do not divide, so not all can be used
+    room = {4: device.processors // 5, 2: device.processors // 2}
+    idle = [size for size, most in room.items() if systems <= most and num_nodes >= size * SPLIT]
+    return [*idle, *(size for size in (1, 2, 4) if size not in idle)]
+
+
+def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
+    places = places_of(graph.num_nodes, cluster)
+    if places > PLACES or 4 * places > device.shared:
+        return None
+    setting = setting_for(graph.num_nodes, cluster)
+    return setting if setting.shared_bytes(setting.deal(graph)) <= device.shared else None
