@@ -17,7 +17,7 @@ from walksum.solvers.verdict import INDEFINITE, NONFINITE, REPORT, STALLED
 COMPILER = shutil.which("g++") or shutil.which("c++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 HERE, SOURCE = Path(__file__).parent, Path(ws.__file__).parent / "kernels" / "columns.cu"
-THREADS, ROWS = 64, 3
+THREADS = 64
 LONGEST = CHUNK * LEVELS
 VERIFIED, EXHAUSTED = 2, 5
 FORWARD, BACKWARD, SHUFFLED = 0, 1, 2  # in which the threads take their turns: see cuda_on_host.h
@@ -41,30 +41,41 @@ extern "C" int solve(float *diag, float *off, float *h, float *out, float *repor
 class Library:
     """columns.cu for the host, with some constants defined, and perhaps without the lines that hold some text."""
 
-    def __init__(self, folder, cluster, without=None, **defined):
+    def __init__(self, folder, cluster, rows, without=None, **defined):
         text = SOURCE.read_text()
         if without is not None:
             assert without in text
             text = "".join(line for line in text.splitlines(keepends=True) if without not in line)
-        sizes = {"CLUSTER": cluster, "THREADS": THREADS, "ROWS": ROWS, "LEVELS": LEVELS, "LEAN": 0, **defined}
+        sizes = {"CLUSTER": cluster, "THREADS": THREADS, "ROWS": rows, "LEVELS": LEVELS, "LEAN": 0, **defined}
         head = "".join(f"#define {key} {value}\n" for key, value in sizes.items())
         (folder / "columns.cpp").write_text(head + (HERE / "cuda_on_host.h").read_text() + text + WRAPPER)
         options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w"]
         command = [COMPILER, *options, "-o", str(folder / "columns.so"), str(folder / "columns.cpp")]
         subprocess.run(command, check=True, capture_output=True)
-        self.cluster, self.code = cluster, ctypes.CDLL(str(folder / "columns.so"))
+        self.code = ctypes.CDLL(str(folder / "columns.so"))
+
+
+class Libraries:
+    """Built when a graph of another size needs one."""
+
+    def __init__(self, folders, cluster, **about):
+        self.folders, self.cluster, self.about, self.known = folders, cluster, about, {}
+
+    def __call__(self, places):
+        rows = -(-places // (self.cluster * THREADS))
+        if rows not in self.known:
+            self.known[rows] = Library(self.folders.mktemp("columns"), self.cluster, rows, **self.about)
+        return self.known[rows].code
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A library by its constants, built once."""
+    """Libraries by their constants."""
     known = {}
 
     def of(cluster, **about):
         key = (cluster, *sorted(about.items()))
-        if key not in known:
-            known[key] = Library(tmp_path_factory.mktemp("columns"), cluster, **about)
-        return known[key]
+        return known.setdefault(key, Libraries(tmp_path_factory, cluster, **about))
 
     return of
 
@@ -89,7 +100,7 @@ def attempt(library, J, h, tol=2e-6, aim=2**-28, max_steps=500, turns=FORWARD):
     tables = (deal.order, deal.index, deal.tail_start, deal.levels, deal.edge, deal.ends)
     tensors = (J.diag, J.off, h, mu, report, *tables, values, root, numbers, limits)
     places = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
-    return mu, report, library.code.solve(*places, J.heads, J.graph.num_edges, turns)
+    return mu, report, library(deal.places).solve(*places, J.heads, J.graph.num_edges, turns)
 
 
 def problem(nodes=90, edges=150, heads=2, columns=2, seed=0, hub=True):
@@ -212,9 +223,9 @@ def test_the_order_of_threads_does_not_matter(built, cluster):
 @pytest.mark.parametrize(
     "barrier", ["p is there for all", "the parts of all", "the tails are there", "also: all blocks"]
 )
-def test_a_missing_barrier_would_be_noticed(tmp_path, barrier):
+def test_a_missing_barrier_would_be_noticed(built, barrier):
     J, h = problem(nodes=150, heads=1, columns=1)
-    broken = Library(tmp_path, 2, without=f";  // {barrier}")
+    broken = built(2, without=f";  // {barrier}")
     runs = [attempt(broken, J, h, turns=turns, max_steps=60) for turns in (FORWARD, BACKWARD, SHUFFLED)]
     right = [bool(ended) and relative(mu, exact(J, h)) < 1e-6 for mu, _, ended in runs]
     assert not all(right) or not all(torch.equal(mu, runs[0][0]) for mu, _, _ in runs)

@@ -9,17 +9,21 @@
 // threads read side by side and share all levels alike; a row's last chunk may be one of two or one. What a row has
 // beyond LEVELS chunks, its tail, a warp adds up.
 //
-// Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, at most), LEVELS, and
-// LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory.
+// Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, which but for the last all threads
+// have), LEVELS, and LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory.
 
 #define WARPS (THREADS / 32)
 #define CREW (CLUSTER * WARPS)  // warps of a column
 #define FULL 0xffffffffu
 #define INFINITE __int_as_float(0x7f800000)
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
-#define GROUP (THREADS > 512 || ROWS > 24 ? 2 : 4)  // rows whose first chunks a thread waits for at once
-#define EACH_ROW                                                  \
+#define SPARE (65536 / THREADS - (LEAN ? 2 : 3) * ROWS)  // registers of a thread that its rows do not take
+#define GROUP (SPARE >= 64 ? 4 : SPARE >= 40 ? 2 : 1)    // rows whose first chunks it then waits for at once
+#define EACH_ROW  /* only the last may be missing */               \
     _Pragma("unroll") for (int j = 0; j < ROWS; ++j)              \
+        if (const int place = j * THREADS + threadIdx.x; j < ROWS - 1 || place < share)
+#define ONE_BY_ONE  /* with a branch at each, over which nothing is read ahead into registers that are not there */ \
+    _Pragma("unroll") for (int j = 0; j < ROWS; ++j)                                                                \
         if (const int place = j * THREADS + threadIdx.x; place < share)
 #if LEAN
 #define RESIDUAL r[place]
@@ -162,24 +166,24 @@ __device__ float two_or_one(const Slots &A, const float *x, const int4 &level, i
 
 // The first chunks of rows from one place to another, which all are of one length. Everything is read before anything
 // is used, and without branches, so that a thread waits for several rows at once: memory is far.
-template <class Values, class Index>
+template <int COUNT, class Values, class Index>
 __device__ void first_chunks(const Slots &A, const float *x, float *q, int at, int from, int to) {
     const Values *values = reinterpret_cast<const Values *>(A.values + at) - from;
     const Index *index = reinterpret_cast<const Index *>(A.index + at) - from;
 #pragma unroll
-    for (int some = 0; some < ROWS; some += GROUP) {
+    for (int some = 0; some < ROWS; some += COUNT) {
         const int lowest = some * THREADS + threadIdx.x;
-        if (from < to && lowest < to && lowest + (GROUP - 1) * THREADS >= from) {
-            Values v[GROUP];
-            Index i[GROUP];
+        if (from < to && lowest < to && lowest + (COUNT - 1) * THREADS >= from) {
+            Values v[COUNT];
+            Index i[COUNT];
 #pragma unroll
-            for (int k = 0; k < GROUP && some + k < ROWS; ++k) {
+            for (int k = 0; k < COUNT && some + k < ROWS; ++k) {
                 const int place = min(max(lowest + k * THREADS, from), to - 1);
                 v[k] = values[place];
                 i[k] = index[place];
             }
 #pragma unroll
-            for (int k = 0; k < GROUP && some + k < ROWS; ++k) {
+            for (int k = 0; k < COUNT && some + k < ROWS; ++k) {
                 const int place = lowest + k * THREADS;
                 const float sum = dot(v[k], i[k], x);
                 q[some + k] = place >= from && place < to ? sum : q[some + k];
@@ -217,11 +221,17 @@ __device__ float around(const Table &A, const float *x, const float *mine, float
     }
 #pragma unroll
     for (int j = 0; j < ROWS; ++j) q[j] = 0.0f;
-    first_chunks<float4, ushort4>(A.first, x, q, first.x, 0, first.y);
-    first_chunks<float2, ushort2>(A.first, x, q, first.x + 4 * first.y, first.y, first.z);
-    first_chunks<float, unsigned short>(A.first, x, q, first.x + 2 * (first.y + first.z), first.z, first.w);
-    EACH_ROW if (place < several) q[j] += beyond(A, x, place);
+    first_chunks<GROUP, float4, ushort4>(A.first, x, q, first.x, 0, first.y);
+    first_chunks<2 * GROUP, float2, ushort2>(A.first, x, q, first.x + 4 * first.y, first.y, first.z);
+    first_chunks<2 * GROUP, float, unsigned short>(A.first, x, q, first.x + 2 * (first.y + first.z), first.z, first.w);
+    ONE_BY_ONE if (place < several) q[j] += beyond(A, x, place);
     return product;
+}
+
+__device__ void add_tails(float *q, const float *tail, int tails) {
+#pragma unroll
+    for (int j = 0; j < ROWS && j * THREADS < tails; ++j)
+        if (const int place = j * THREADS + threadIdx.x; place < tails) q[j] += tail[place];
 }
 
 // The same with |A| for one row, tail and all, which is asked for once.
@@ -243,12 +253,20 @@ __device__ float around_absolute(const Table &A, const float *x, int place) {
     return sum;
 }
 
-// Writes p of a row of this block for all blocks of the cluster.
-__device__ void publish(float *mine, int place, float x) {
-    mine[place] = x;
+// Where p of this block's rows is written: in every block of the cluster.
+struct Copies {
+    float *of[CLUSTER];
+
+    __device__ explicit Copies(float *mine) {
+        of[0] = mine;
 #pragma unroll
-    for (int k = 1; k < CLUSTER; ++k) at_block(mine, (block() + k) % CLUSTER)[place] = x;
-}
+        for (int k = 1; k < CLUSTER; ++k) of[k] = at_block(mine, (block() + k) % CLUSTER);
+    }
+    __device__ void write(int place, float x) const {
+#pragma unroll
+        for (int k = 0; k < CLUSTER; ++k) of[k][place] = x;
+    }
+};
 
 // What is read once or twice in a solve: found anew each time, as addresses would take registers all the while.
 struct Given {
@@ -321,12 +339,13 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     const float scale = largest > 0.0f && !broken ? largest : 1.0f, size_of_h = largest > 0.0f ? 1.0f : 0.0f;
     float steps = 0.0f, rho = 0.0f, size_of_b = 0.0f;
     memory = {scale, norm, size_of_h, size_of_h, size_of_h, aim};
-    EACH_ROW {  // y = 0, whose residual needs no product
+    const Copies first(mine);
+    ONE_BY_ONE {  // y = 0, whose residual needs no product
         const float rest = given.of_h(place) / scale / mine[place];
         size_of_b = fmaxf(size_of_b, magnitude(rest));
         rho += rest * rest;
         RESIDUAL = rest;
-        publish(mine, place, rest);
+        first.write(place, rest);
         y[j] = 0.0f;
     }
     together(desks, rho, size_of_b, sums);  // also: p is there for all
@@ -348,16 +367,17 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 break;
             }
             const float alpha = curvature > 0.0f ? rho / curvature : 0.0f;
+            add_tails(q, tail, tails);
             EACH_ROW {
-                if (place < tails) q[j] += tail[place];
                 y[j] += alpha * mine[place];
                 const float rest = RESIDUAL - alpha * q[j];
                 RESIDUAL = rest;
                 rho_new += rest * rest;
-                r_max = fmaxf(r_max, magnitude(rest));
-                x_max = fmaxf(x_max, magnitude(y[j]));
+                r_max = fmaxf(r_max, fabsf(rest));
+                x_max = fmaxf(x_max, fabsf(y[j]));
             }
             together(desks, rho_new, r_max, x_max);
+            if (!(rho_new < INFINITE)) r_max = INFINITE;  // a maximum drops NaN, a sum does not
             beta = rho > 0.0f ? rho_new / rho : 0.0f;
             steps += 1.0f;
             // a little below aim: the recursion is a shade too optimistic, and a refused claim costs a product
@@ -366,9 +386,10 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
             looking = state != ACTIVE;
         } else {  // the true residual decides, in the units of J; where it refutes, CG begins anew from it
             __syncthreads();  // the tails are there
-            EACH_ROW {
+            add_tails(q, tail, tails);
+            ONE_BY_ONE {
                 const float own = given.of_root(place), b = given.of_h(place) / memory.scale / own;
-                const float rest = b - (q[j] + (place < tails ? tail[place] : 0.0f) + y[j]);
+                const float rest = b - (q[j] + y[j]);
                 RESIDUAL = rest;
                 rho_new += rest * rest;
                 r_max = fmaxf(r_max, magnitude(rest * own));
@@ -389,14 +410,20 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         }
         if (looking || running) {
             rho = rho_new;
-            EACH_ROW publish(mine, place,
-                             looking ? y[j] : beta != 0.0f ? RESIDUAL + beta * mine[place] : RESIDUAL);
+            const Copies next(mine);
+            if (looking) {
+                EACH_ROW next.write(place, y[j]);
+            } else if (beta != 0.0f) {
+                EACH_ROW next.write(place, RESIDUAL + beta * mine[place]);
+            } else {
+                EACH_ROW next.write(place, RESIDUAL);
+            }
             everyone();  // p is there for all
         }
     }
 
     const bool lost = state == INDEFINITE || state == NONFINITE;
-    EACH_ROW if (given.node(place) >= 0)
+    ONE_BY_ONE if (given.node(place) >= 0)
         out[given.entry(place)] = lost ? NOT_A_NUMBER : y[j] / given.of_root(place) * memory.scale;
     if (rank == 0 && threadIdx.x == 0) {
         const long long row = (long long)gridDim.y * F;
