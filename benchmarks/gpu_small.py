@@ -28,7 +28,11 @@ from walksum.solvers import column_setting, cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
-CLUSTERS, THREADS = (1, 2, 4), (256, 512, 640, 768, 1024)
+TRIED = [  # of column_setting
+    {"CLUSTER": cluster, "THREADS": threads, "BELLS": bells}
+    for cluster, threads, bells in itertools.product((1, 2, 4), (512, 768, 1024), (1, 2, 0))
+    if cluster > 1 or bells == 1
+]
 
 
 @contextmanager
@@ -139,13 +143,14 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     J = ws.Precision(graph, problem.diag, problem.off)
     chosen = cuda_columns._setting(graph, 64)
     print(f"\n== settings on {name}, L-Lap, 64 columns: device us a solve; chosen: {chosen}")
-    for cluster, threads in itertools.product(CLUSTERS, THREADS):
-        with patched(graph, column_setting, CLUSTER=cluster, THREADS=threads), warnings.catch_warnings():
+    for tried in TRIED:
+        label = " ".join(f"{key.lower()} {value}" for key, value in tried.items())
+        with patched(graph, column_setting, **tried), warnings.catch_warnings():
             warnings.simplefilter("error")  # a kernel that does not compile is replaced by slower ways
             try:
-                print(f"cluster {cluster} threads {threads:4}: {_tuned(J, problem.h)}", flush=True)
+                print(f"{label}: {_tuned(J, problem.h)}", flush=True)
             except Exception as error:  # any: the others are still to be tried
-                print(f"cluster {cluster} threads {threads:4}: {type(error).__name__} {str(error)[:300]}", flush=True)
+                print(f"{label}: {type(error).__name__} {str(error)[:300]}", flush=True)
 
 
 def _tuned(J: ws.Precision, h: torch.Tensor) -> str:

@@ -58,8 +58,56 @@ static void wait_at(Barrier &barrier) {
 static void __syncthreads() { wait_at(blocks[running / blockDim.x]); }
 static void everyone() { wait_at(cluster); }
 static int block() { return blockIdx.x; }
-static float *at_block(float *mine, int rank) {
-    return mine + (rank - (int)(blockIdx.x % CLUSTER)) * (int)(ROOM * sizeof(float4) / sizeof(float));
+static void __syncwarp() { wait_at(warps[running / 32]); }
+
+// An address in the shared memory of a cluster: the block's rank, and where in its memory.
+static unsigned at_block(const void *mine, int rank) {
+    return rank << 24 | (unsigned)((const char *)mine - (const char *)rooms[blockIdx.x % CLUSTER]);
+}
+static void *at_address(unsigned there) { return (char *)rooms[there >> 24] + (there & 0xffffff); }
+static void write(unsigned there, float x) { *(float *)at_address(there) = x; }
+
+// Rings when all warps have come and all bytes that they expect are there.
+struct Bell {
+    short missing, size;
+    int bytes : 31;
+    unsigned parity : 1;
+};
+static void ring(Bell *bell) {
+    ++moves;
+    if (bell->missing || bell->bytes) return;
+    bell->missing = bell->size;
+    bell->parity ^= 1;
+}
+static void hang(Bell *bell, int warps) { *bell = {(short)warps, (short)warps, 0, 0}; }
+static void arrive(Bell *bell, int bytes) {
+    bell->bytes += bytes;
+    --bell->missing;
+    ring(bell);
+}
+static void wait(Bell *bell, unsigned parity) {
+    const unsigned me = running;
+    while (bell->parity == parity) swapcontext(&fibers[me], &crew);
+}
+
+// Messages are under way for a while: not at all, as long as may be, or by chance.
+struct Message {
+    unsigned there;
+    float x;
+    unsigned bell;
+};
+static std::vector<Message> post;
+static void deliver(size_t which) {
+    const Message message = post[which];
+    post.erase(post.begin() + which);
+    write(message.there, message.x);
+    Bell *bell = (Bell *)at_address(message.bell);
+    bell->bytes -= 4;
+    ring(bell);
+}
+static void send(unsigned there, float x, unsigned bell) {
+    post.push_back({there, x, bell});
+    if (turns == FORWARD) deliver(post.size() - 1);
 }
 static float __int_as_float(int bits) {
     float out;
@@ -110,6 +158,7 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
         warps.assign(all / 32, Barrier{32});
         blocks.assign(size, Barrier{threads});
         cluster = Barrier{all};
+        post.clear();
         fibers.assign(all, ucontext_t());
         std::vector<bool> done(all, false);
         std::vector<unsigned> queue(all);
@@ -126,6 +175,7 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
             if (turns == SHUFFLED) std::shuffle(queue.begin(), queue.end(), random);
             for (unsigned t : queue)
                 if (!done[t]) {
+                    if (turns == SHUFFLED && !post.empty() && random() % 2) deliver(random() % post.size());
                     const unsigned before = finished;
                     running = t;
                     threadIdx = {t % threads, 0, 0};
@@ -133,7 +183,8 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
                     swapcontext(&crew, &fibers[t]);
                     done[t] = finished != before;
                 }
-            if (moves == so_far) return false;
+            if (moves == so_far && post.empty()) return false;
+            if (moves == so_far) deliver(random() % post.size());
         }
     }
     return true;

@@ -10,7 +10,9 @@
 // beyond LEVELS chunks, its tail, a warp adds up.
 //
 // Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, which but for the last all threads
-// have), LEVELS, and LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory.
+// have), LEVELS, LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory, and BELLS:
+// how blocks of a cluster wait for each other. 0: at the cluster's barrier, which also waits for everything else that was
+// written, and forgets what was read; 1: for each other's messages; 2: for those in sums, and at the barrier for p.
 
 #define WARPS (THREADS / 32)
 #define CREW (CLUSTER * WARPS)  // warps of a column
@@ -38,17 +40,6 @@
 #define IN_CLUSTERS
 #endif
 
-// Where the block of that rank in the cluster has what this block has at `mine`.
-__device__ float *at_block(float *mine, int rank) {
-#if CLUSTER > 1
-    float *theirs;
-    asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
-    return theirs;
-#else
-    return mine;
-#endif
-}
-
 // blockIdx.x, which the compiler does not know to be the same each time.
 __device__ int block() {
     int x;
@@ -56,15 +47,62 @@ __device__ int block() {
     return x;
 }
 
+#if CLUSTER > 1
+// Where the block of that rank in the cluster has what this block has at `mine`.
+__device__ unsigned at_block(const void *mine, int rank) {
+    unsigned long long here;
+    unsigned there;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(here) : "l"(mine));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)here), "r"(rank));
+    return there;
+}
+
+__device__ void write(unsigned there, float x) {
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+}
+
 // All threads of all blocks of the cluster are here, and what they wrote is seen.
 __device__ void everyone() {
-#if CLUSTER > 1
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-#else
-    __syncthreads();
-#endif
 }
+#endif
+#if CLUSTER > 1 && BELLS
+typedef unsigned long long Bell;  // rings when so many warps of its block have come and all messages they expect are here
+
+__device__ unsigned shared_address(const void *at) {
+    unsigned long long here;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(here) : "l"(at));
+    return (unsigned)here;
+}
+
+__device__ void hang(Bell *bell, int warps) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bell)), "r"(warps) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ void send(unsigned there, float x, unsigned bell) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there), "f"(x),
+                 "r"(bell)
+                 : "memory");
+}
+
+__device__ void arrive(Bell *bell, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bell)), "r"(bytes)
+                 : "memory");
+}
+
+__device__ void wait(Bell *bell, int parity) {
+    int rung;
+    do {
+        asm volatile("{\n\t.reg .pred rung;\n\tmbarrier.try_wait.parity.shared::cta.b64 rung, [%1], %2;\n\t"
+                     "selp.b32 %0, 1, 0, rung;\n\t}"
+                     : "=r"(rung)
+                     : "r"(shared_address(bell)), "r"(parity)
+                     : "memory");
+    } while (!rung);
+}
+#endif
 #endif
 
 enum { ACTIVE = 0, CLAIMED = 1, VERIFIED = 2, STALLED = 4, EXHAUSTED = 5, INDEFINITE = 6, NONFINITE = 7 };
@@ -87,37 +125,91 @@ __device__ float largest_of_warp(float x) {
 #endif
 }
 
-// Where each warp of the column lays down its part of a sum, in every block. Two in turn: a slow warp may still be
-// reading the last one.
-struct Desk {
-    float *room;  // [2, 3, CREW]
+// Where the warps of a column meet, again and again: each lays down its part of a sum in every block. Two desks in turn,
+// as a slow warp may still be reading the last one, and two bells: messages of the next meeting may come before this
+// one is over, but not those of the one after, which nobody sends before all have left this one.
+struct Meeting {
+    float *desks;  // [2, 3, CREW]
+#if CLUSTER > 1 && BELLS
+    Bell *bells;  // [2]
+#endif
     int turn;
 
-    __device__ float *next() { return room + (turn++ & 1) * 3 * CREW; }
+    __device__ float *desk() const { return desks + (turn & 1) * 3 * CREW; }
+    __device__ void lay_down(float *at, float x) const;
+    __device__ void begin();
+    __device__ void end(int bytes);
+    __device__ void end_of_rows(int share);
 };
 
-__device__ void lay_down(float *desk, float x) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (lane < CLUSTER) at_block(desk, lane)[block() % CLUSTER * WARPS + warp] = x;
+__device__ void Meeting::lay_down(float *at, float x) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = block() % CLUSTER;
+    at += rank * WARPS + warp;
+    if (lane == 0) *at = x;
+#if CLUSTER > 1
+    const int other = (rank + lane) % CLUSTER;
+#if BELLS
+    if (lane > 0 && lane < CLUSTER) send(at_block(at, other), x, at_block(bells + (turn & 1), other));
+#else
+    if (lane > 0 && lane < CLUSTER) write(at_block(at, other), x);
+#endif
+#endif
+}
+
+__device__ void everyone_at_once() {
+#if CLUSTER > 1
+    everyone();
+#else
+    __syncthreads();
+#endif
+}
+
+// Ends with all blocks of the cluster running, so that they can be written to.
+__device__ void Meeting::begin() {
+#if CLUSTER > 1 && BELLS
+    if (threadIdx.x < 2) hang(bells + threadIdx.x, WARPS);
+#endif
+    everyone_at_once();  // all blocks run
+}
+
+// All threads of all blocks have come, and what they wrote is seen; this warp is sent so many bytes by each other block.
+__device__ void Meeting::end(int bytes) {
+#if CLUSTER > 1 && BELLS
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(bells + (turn & 1), (CLUSTER - 1) * bytes);
+    wait(bells + (turn & 1), turn >> 1 & 1);
+#else
+    everyone_at_once();  // who meets
+#endif
+    ++turn;
+}
+
+// The same after each row of this block was put to all Copies.
+__device__ void Meeting::end_of_rows(int share) {
+#if BELLS == 1
+    end(4 * 32 * (ROWS - ((ROWS - 1) * THREADS + (int)threadIdx.x >= share)));
+#else
+    everyone_at_once();  // all rows are there
+#endif
 }
 
 // Sum of a over the column, in one order: the same bits in every thread of every block and in every run.
-__device__ void together(Desk &desks, float &a) {
-    float *desk = desks.next();
-    lay_down(desk, sum_of_warp(a));
-    everyone();  // the parts of all
+__device__ void together(Meeting &meeting, float &a) {
+    const float *desk = meeting.desk();
+    meeting.lay_down(meeting.desk(), sum_of_warp(a));
+    meeting.end(4);
     a = 0.0f;
     for (int k = threadIdx.x % 32; k < CREW; k += 32) a += desk[k];
     a = sum_of_warp(a);
 }
 
 // The same, with the largest of b and of c, which are not negative.
-__device__ void together(Desk &desks, float &a, float &b, float &c) {
-    float *desk = desks.next();
-    lay_down(desk, sum_of_warp(a));
-    lay_down(desk + CREW, largest_of_warp(b));
-    lay_down(desk + 2 * CREW, largest_of_warp(c));
-    everyone();  // the parts of all
+__device__ void together(Meeting &meeting, float &a, float &b, float &c) {
+    float *desk = meeting.desk();
+    meeting.lay_down(desk, sum_of_warp(a));
+    meeting.lay_down(desk + CREW, largest_of_warp(b));
+    meeting.lay_down(desk + 2 * CREW, largest_of_warp(c));
+    meeting.end(3 * 4);
     a = b = c = 0.0f;
     for (int k = threadIdx.x % 32; k < CREW; k += 32) {
         a += desk[k];
@@ -253,18 +345,32 @@ __device__ float around_absolute(const Table &A, const float *x, int place) {
     return sum;
 }
 
-// Where p of this block's rows is written: in every block of the cluster.
+// Where p of this block's rows is written: in every block of the cluster, for the meeting that ends next.
 struct Copies {
-    float *of[CLUSTER];
+    float *mine;
+    unsigned other[CLUSTER], bell[CLUSTER];
 
-    __device__ explicit Copies(float *mine) {
-        of[0] = mine;
+    __device__ Copies(float *mine, const Meeting &meeting) : mine(mine) {
+#if CLUSTER > 1
 #pragma unroll
-        for (int k = 1; k < CLUSTER; ++k) of[k] = at_block(mine, (block() + k) % CLUSTER);
+        for (int k = 1; k < CLUSTER; ++k) {
+            other[k] = at_block(mine, (block() + k) % CLUSTER);
+#if BELLS == 1
+            bell[k] = at_block(meeting.bells + (meeting.turn & 1), (block() + k) % CLUSTER);
+#endif
+        }
+#endif
     }
-    __device__ void write(int place, float x) const {
+    __device__ void put(int place, float x) const {
+        mine[place] = x;
 #pragma unroll
-        for (int k = 0; k < CLUSTER; ++k) of[k][place] = x;
+        for (int k = 1; k < CLUSTER; ++k) {
+#if CLUSTER > 1 && BELLS == 1
+            send(other[k] + 4 * place, x, bell[k]);
+#elif CLUSTER > 1
+            write(other[k] + 4 * place, x);
+#endif
+        }
     }
 };
 
@@ -288,7 +394,7 @@ struct Memory {
     float scale, norm, size_of_h, error, best, aim, sums, size_of_b;
 };
 
-// Nobody writes to another block after the last barrier, so a block may leave when it likes.
+// Nobody writes to another block after the last meeting, so a block may leave when it likes.
 extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS, 1)
 solve_columns(const float *__restrict__ values, const float *__restrict__ root, const float *__restrict__ h,
               float *__restrict__ out, float *__restrict__ report, const int *__restrict__ order,
@@ -299,10 +405,15 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     const int share = places / CLUSTER, rank = blockIdx.x % CLUSTER;
     const long long head = blockIdx.y;
     int4 *level_table = reinterpret_cast<int4 *>(shared);
-    float *p = reinterpret_cast<float *>(level_table + LEVELS + 1), *mine = p + rank * share;
+    float *p = reinterpret_cast<float *>(level_table + LEVELS + 2), *mine = p + rank * share;
     float *r_room = p + places, *tail = r_room + (LEAN ? share : 0);
-    Desk desks = {tail + tails, 0};
-    Memory &memory = *reinterpret_cast<Memory *>(desks.room + 2 * 3 * CREW);
+    float *desks = tail + tails;
+    Memory &memory = *reinterpret_cast<Memory *>(desks + 2 * 3 * CREW);
+#if CLUSTER > 1 && BELLS
+    Meeting meeting = {desks, reinterpret_cast<Bell *>(level_table + LEVELS + 1), 0};
+#else
+    Meeting meeting = {desks, 0};
+#endif
     levels += rank * (LEVELS + 2);
     const int4 about = levels[LEVELS + 1];  // where the block's slots begin
     const Slots slots = {values + head * num_slots + about.x, index + about.x};
@@ -323,7 +434,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         const float own = root[head * places + place];
         p[place] = own < 0.0f ? 1.0f : own;
     }
-    everyone();  // also: all blocks of the cluster run, and can be written to
+    meeting.begin();
 #pragma unroll 1
     for (int place = threadIdx.x; place < share; place += THREADS) {
         const float own = mine[place], others = around_absolute(A, p, place);
@@ -332,23 +443,24 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         sums = fmaxf(sums, magnitude(1.0f + others / own));  // of a row of |A|, about
         refuted += given.of_root(place) < 0.0f ? 1.0f : 0.0f;
     }
-    together(desks, refuted, largest, norm);
+    together(meeting, refuted, largest, norm);
     const bool broken = !(largest < INFINITE) || !(norm < INFINITE);
     int state = broken ? NONFINITE : refuted > 0.0f ? INDEFINITE : ACTIVE;
     // in units of h's size: the squares in dot products of float32 overflow from 1e19 on
     const float scale = largest > 0.0f && !broken ? largest : 1.0f, size_of_h = largest > 0.0f ? 1.0f : 0.0f;
     float steps = 0.0f, rho = 0.0f, size_of_b = 0.0f;
     memory = {scale, norm, size_of_h, size_of_h, size_of_h, aim};
-    const Copies first(mine);
     ONE_BY_ONE {  // y = 0, whose residual needs no product
         const float rest = given.of_h(place) / scale / mine[place];
         size_of_b = fmaxf(size_of_b, magnitude(rest));
         rho += rest * rest;
         RESIDUAL = rest;
-        first.write(place, rest);
         y[j] = 0.0f;
     }
-    together(desks, rho, size_of_b, sums);  // also: p is there for all
+    together(meeting, rho, size_of_b, sums);
+    const Copies first(mine, meeting);
+    EACH_ROW first.put(place, RESIDUAL);
+    meeting.end_of_rows(share);  // p is there for all
     memory.sums = sums;
     memory.size_of_b = size_of_b;
     if (state == ACTIVE && size_of_h <= tol) state = VERIFIED;
@@ -361,7 +473,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 q[j] += mine[place];
                 curvature += mine[place] * q[j];
             }
-            together(desks, curvature);  // also: the tails are there
+            together(meeting, curvature);  // also: the tails are there
             if (!(curvature > 0.0f) && rho != 0.0f) {  // also NaN
                 state = INDEFINITE;
                 break;
@@ -376,7 +488,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 r_max = fmaxf(r_max, fabsf(rest));
                 x_max = fmaxf(x_max, fabsf(y[j]));
             }
-            together(desks, rho_new, r_max, x_max);
+            together(meeting, rho_new, r_max, x_max);
             if (!(rho_new < INFINITE)) r_max = INFINITE;  // a maximum drops NaN, a sum does not
             beta = rho > 0.0f ? rho_new / rho : 0.0f;
             steps += 1.0f;
@@ -395,7 +507,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 r_max = fmaxf(r_max, magnitude(rest * own));
                 x_max = fmaxf(x_max, magnitude(y[j] / own));
             }
-            together(desks, rho_new, r_max, x_max);
+            together(meeting, rho_new, r_max, x_max);
             const float size = memory.norm * x_max + memory.size_of_h, best = memory.best, aim = memory.aim;
             const float error = r_max == 0.0f ? 0.0f : r_max / (size == 0.0f ? 1.0f : size);
             if (state == CLAIMED) state = error > 0.9f * best ? STALLED : ACTIVE;
@@ -410,15 +522,15 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         }
         if (looking || running) {
             rho = rho_new;
-            const Copies next(mine);
+            const Copies next(mine, meeting);
             if (looking) {
-                EACH_ROW next.write(place, y[j]);
+                EACH_ROW next.put(place, y[j]);
             } else if (beta != 0.0f) {
-                EACH_ROW next.write(place, RESIDUAL + beta * mine[place]);
+                EACH_ROW next.put(place, RESIDUAL + beta * mine[place]);
             } else {
-                EACH_ROW next.write(place, RESIDUAL);
+                EACH_ROW next.put(place, RESIDUAL);
             }
-            everyone();  // p is there for all
+            meeting.end_of_rows(share);  // p is there for all
         }
     }
 

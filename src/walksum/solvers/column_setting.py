@@ -11,6 +11,7 @@ from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal, p
 
 CLUSTER: int | None = None  # blocks a column; None for what suits the graph and the number of columns
 THREADS: int | None = None  # of a block, likewise
+BELLS = 1  # how blocks of a cluster wait for each other: see columns.cu
 SPLIT = 1024  # rows a block should have before a column is shared with another
 SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
 REGISTERS = 65536  # of a block
@@ -43,11 +44,12 @@ class Setting:
     rows: int  # a thread, at most
     levels: int  # see column_deal.py
     lean: bool  # the residual in shared memory
+    bells: int = 1  # how blocks wait for each other: see columns.cu
 
     @property
     def defined(self) -> dict[str, int]:
         sizes = {"CLUSTER": self.cluster, "THREADS": self.threads, "ROWS": self.rows}
-        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean)}
+        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean), "BELLS": self.bells}
 
     @property
     def spills(self) -> bool:
@@ -60,7 +62,7 @@ class Setting:
         """As solve_columns divides them."""
         residual = deal.places // self.cluster if self.lean else 0
         desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 8
-        return 16 * (self.levels + 1) + 4 * (deal.places + residual + deal.tails + desks + memory)
+        return 16 * (self.levels + 2) + 4 * (deal.places + residual + deal.tails + desks + memory)
 
 
 def setting_for(num_nodes: int, cluster: int) -> Setting:
@@ -69,7 +71,7 @@ def setting_for(num_nodes: int, cluster: int) -> Setting:
     small = 3 * -(-share // SMALL) + OWN <= REGISTERS // SMALL
     threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
     rows = -(-share // threads)
-    return Setting(cluster, threads, rows, LEVELS, 3 * rows + OWN > REGISTERS // threads)
+    return Setting(cluster, threads, rows, LEVELS, 3 * rows + OWN > REGISTERS // threads, BELLS)
 
 
 def choose(graph: Graph, device: Device, systems: int) -> Setting | None:
