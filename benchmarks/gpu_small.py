@@ -28,10 +28,11 @@ from walksum.solvers import column_setting, cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
+BLOCKS = [(1, 1), (2, 1), (2, 2), (2, 0), (4, 1), (4, 2), (4, 0)]  # of a column, and how they wait for each other
 TRIED = [  # of column_setting
-    {"CLUSTER": cluster, "THREADS": threads, "BELLS": bells}
-    for cluster, threads, bells in itertools.product((1, 2, 4), (512, 768, 1024), (1, 2, 0))
-    if cluster > 1 or bells == 1
+    {"CLUSTER": cluster, "BELLS": bells, "THREADS": threads, "KEEP": keep}
+    for (cluster, bells), threads, keep in itertools.product(BLOCKS, (512, 768, 1024), (None, 0))
+    if bells == 1 or keep is None
 ]
 
 
@@ -161,7 +162,9 @@ def _tuned(J: ws.Precision, h: torch.Tensor) -> str:
     taken = device_us(lambda: prepared.later(h), calls=5)
     each = f"{taken:7.1f} us, {solution.steps} steps {taken / solution.steps:5.2f} us each, {solution.status.name}"
     shared = setting.shared_bytes(setting.deal(J.graph))
-    return f"{each}, {setting.rows} rows a thread{', lean' * setting.lean}, {shared / 1024:.0f} KB"
+    return (
+        f"{each}, {setting.rows} rows a thread{', lean' * setting.lean}, keeps {setting.keep}, {shared / 1024:.0f} KB"
+    )
 
 
 def trainings(name: str) -> None:

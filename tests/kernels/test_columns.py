@@ -53,6 +53,7 @@ class Library:
             "LEVELS": LEVELS,
             "LEAN": 0,
             "BELLS": 1,
+            "KEEP": 0,
             **defined,
         }
         head = "".join(f"#define {key} {value}\n" for key, value in sizes.items())
@@ -241,7 +242,7 @@ def test_a_missing_barrier_would_be_noticed(built, barrier):
 
 
 @needs_compiler
-@pytest.mark.parametrize("about", [{"LEAN": 1}, {"__CUDA_ARCH__": 750}])
+@pytest.mark.parametrize("about", [{"LEAN": 1}, {"__CUDA_ARCH__": 750}, {"KEEP": 1}, {"KEEP": 2}])
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_other_ways_to_keep_and_to_add_up(built, cluster, about):
     J, h = problem(nodes=150, heads=1)

@@ -13,6 +13,7 @@
 // have), LEVELS, LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory, and BELLS:
 // how blocks of a cluster wait for each other. 0: at the cluster's barrier, which also waits for everything else that was
 // written, and forgets what was read; 1: for each other's messages; 2: for those in sums, and at the barrier for p.
+// KEEP: which slots are copied into shared memory. 0: none; 1: all but those of the first level; 2: all.
 
 #define WARPS (THREADS / 32)
 #define CREW (CLUSTER * WARPS)  // warps of a column
@@ -225,6 +226,14 @@ __device__ void together(Meeting &meeting, float &a, float &b, float &c) {
 struct Slots {
     const float *values;
     const unsigned short *index;
+
+    // as many as that, whole fours, from elsewhere to here
+    __device__ void copy(const Slots &from, int count) const {
+        for (int k = threadIdx.x; k < count / 4; k += THREADS) {
+            ((float4 *)values)[k] = ((const float4 *)from.values)[k];
+            ((ushort4 *)index)[k] = ((const ushort4 *)from.index)[k];
+        }
+    }
 };
 
 struct Table {
@@ -311,11 +320,16 @@ __device__ float around(const Table &A, const float *x, const float *mine, float
             product += mine[row] * sum;
         }
     }
+#if KEEP == 2  // close by: nothing to be gained by reading ahead
+    ONE_BY_ONE q[j] = place < first.y ? chunk<float4, ushort4>(A.first, x, first.x + 4 * place)
+                                      : two_or_one(A.first, x, first, place);
+#else
 #pragma unroll
     for (int j = 0; j < ROWS; ++j) q[j] = 0.0f;
     first_chunks<GROUP, float4, ushort4>(A.first, x, q, first.x, 0, first.y);
     first_chunks<2 * GROUP, float2, ushort2>(A.first, x, q, first.x + 4 * first.y, first.y, first.z);
     first_chunks<2 * GROUP, float, unsigned short>(A.first, x, q, first.x + 2 * (first.y + first.z), first.z, first.w);
+#endif
     ONE_BY_ONE if (place < several) q[j] += beyond(A, x, place);
     return product;
 }
@@ -415,9 +429,16 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     Meeting meeting = {desks, 0};
 #endif
     levels += rank * (LEVELS + 2);
-    const int4 about = levels[LEVELS + 1];  // where the block's slots begin
+    const int4 about = levels[LEVELS + 1];  // where the block's slots begin, how many are not of level 0, how many there are
     const Slots slots = {values + head * num_slots + about.x, index + about.x};
-    const Table A = {slots, slots, tail_start + rank * (tails + 1), level_table, share, tails};
+#if KEEP
+    const int base = ((int)(reinterpret_cast<float *>(&memory + 1) - p) + 3) / 4 * 4, kept = KEEP == 1 ? about.y : about.z;
+    const Slots near = {p + base, reinterpret_cast<unsigned short *>(p + base + kept)};
+    near.copy(slots, kept);
+#else
+    const Slots near = slots;
+#endif
+    const Table A = {KEEP == 2 ? near : slots, near, tail_start + rank * (tails + 1), level_table, share, tails};
     if (threadIdx.x <= LEVELS) level_table[threadIdx.x] = levels[threadIdx.x];
     const Given given = {root, h, order, num_nodes, places, F};
     float y[ROWS], q[ROWS];

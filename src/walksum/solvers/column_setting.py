@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -12,6 +12,7 @@ from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal, p
 CLUSTER: int | None = None  # blocks a column; None for what suits the graph and the number of columns
 THREADS: int | None = None  # of a block, likewise
 BELLS = 1  # how blocks of a cluster wait for each other: see columns.cu
+KEEP: int | None = None  # which slots are copied into shared memory, likewise; None for as many as fit
 SPLIT = 1024  # rows a block should have before a column is shared with another
 SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
 REGISTERS = 65536  # of a block
@@ -45,11 +46,12 @@ class Setting:
     levels: int  # see column_deal.py
     lean: bool  # the residual in shared memory
     bells: int = 1  # how blocks wait for each other: see columns.cu
+    keep: int = 0  # which slots are copied into shared memory, likewise
 
     @property
     def defined(self) -> dict[str, int]:
         sizes = {"CLUSTER": self.cluster, "THREADS": self.threads, "ROWS": self.rows}
-        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean), "BELLS": self.bells}
+        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean), "BELLS": self.bells, "KEEP": self.keep}
 
     @property
     def spills(self) -> bool:
@@ -62,7 +64,9 @@ class Setting:
         """As solve_columns divides them."""
         residual = deal.places // self.cluster if self.lean else 0
         desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 8
-        return 16 * (self.levels + 2) + 4 * (deal.places + residual + deal.tails + desks + memory)
+        vectors = 16 * (self.levels + 2) + 4 * (deal.places + residual + deal.tails + desks + memory)
+        kept = (0, deal.rest, deal.most)[self.keep]
+        return vectors + 12 + 6 * kept if kept else vectors  # which begin at a multiple of 16
 
 
 def setting_for(num_nodes: int, cluster: int) -> Setting:
@@ -102,4 +106,5 @@ def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
     if places > PLACES or 4 * places > device.shared:
         return None
     setting = setting_for(graph.num_nodes, cluster)
-    return setting if setting.shared_bytes(setting.deal(graph)) <= device.shared else None
+    kept = [replace(setting, keep=keep) for keep in ((2, 1, 0) if KEEP is None else (KEEP,))]
+    return next((able for able in kept if able.shared_bytes(able.deal(graph)) <= device.shared), None)
