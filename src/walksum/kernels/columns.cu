@@ -405,7 +405,8 @@ struct Given {
 
 // Numbers that are seldom needed, the same for all threads: kept out of their registers.
 struct Memory {
-    float scale, norm, size_of_h, error, best, aim, sums, size_of_b;
+    float scale, norm, size_of_h, error, best, aim, sums, size_of_b, steps;
+    int claim;
 };
 
 // Nobody writes to another block after the last meeting, so a block may leave when it likes.
@@ -469,8 +470,8 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     int state = broken ? NONFINITE : refuted > 0.0f ? INDEFINITE : ACTIVE;
     // in units of h's size: the squares in dot products of float32 overflow from 1e19 on
     const float scale = largest > 0.0f && !broken ? largest : 1.0f, size_of_h = largest > 0.0f ? 1.0f : 0.0f;
-    float steps = 0.0f, rho = 0.0f, size_of_b = 0.0f;
-    memory = {scale, norm, size_of_h, size_of_h, size_of_h, aim};
+    float rho = 0.0f, size_of_b = 0.0f;
+    memory = {scale, norm, size_of_h, size_of_h, size_of_h, aim};  // and no steps
     ONE_BY_ONE {  // y = 0, whose residual needs no product
         const float rest = given.of_h(place) / scale / mine[place];
         size_of_b = fmaxf(size_of_b, magnitude(rest));
@@ -485,8 +486,8 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     memory.sums = sums;
     memory.size_of_b = size_of_b;
     if (state == ACTIVE && size_of_h <= tol) state = VERIFIED;
-    bool looking = false, running = state == ACTIVE;
-    while (running) {
+    bool looking = false;
+    while (state == ACTIVE) {
         float beta = 0.0f, r_max = 0.0f, x_max = 0.0f, rho_new = 0.0f;
         float curvature = around(A, p, mine, q, tail);
         if (!looking) {
@@ -509,14 +510,14 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 r_max = fmaxf(r_max, fabsf(rest));
                 x_max = fmaxf(x_max, fabsf(y[j]));
             }
+            if (threadIdx.x == 0) memory.steps += 1.0f;
             together(meeting, rho_new, r_max, x_max);
             if (!(rho_new < INFINITE)) r_max = INFINITE;  // a maximum drops NaN, a sum does not
             beta = rho > 0.0f ? rho_new / rho : 0.0f;
-            steps += 1.0f;
             // a little below aim: the recursion is a shade too optimistic, and a refused claim costs a product
-            if (r_max <= 0.8f * memory.aim * (memory.sums * x_max + memory.size_of_b) || r_max == 0.0f) state = CLAIMED;
-            else if (steps >= (float)max_steps) state = EXHAUSTED;
-            looking = state != ACTIVE;
+            const bool claimed = r_max <= 0.8f * memory.aim * (memory.sums * x_max + memory.size_of_b) || r_max == 0.0f;
+            looking = claimed || memory.steps >= (float)max_steps;
+            if (looking) memory.claim = claimed ? CLAIMED : EXHAUSTED;
         } else {  // the true residual decides, in the units of J; where it refutes, CG begins anew from it
             __syncthreads();  // the tails are there
             add_tails(q, tail, tails);
@@ -531,28 +532,26 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
             together(meeting, rho_new, r_max, x_max);
             const float size = memory.norm * x_max + memory.size_of_h, best = memory.best, aim = memory.aim;
             const float error = r_max == 0.0f ? 0.0f : r_max / (size == 0.0f ? 1.0f : size);
-            if (state == CLAIMED) state = error > 0.9f * best ? STALLED : ACTIVE;
+            state = memory.claim == EXHAUSTED ? EXHAUSTED : error > 0.9f * best ? STALLED : ACTIVE;
             if (error <= tol) state = VERIFIED;
             __syncthreads();  // all have read what is written now
             // what looked small in the units of A was not in those of J
             if (state != VERIFIED) memory.aim = aim * fmaxf(0.5f * tol / error, 0.05f);
             memory.best = fminf(best, error);
             memory.error = error;
+            if (state != ACTIVE) break;
             looking = false;
-            running = state == ACTIVE;
         }
-        if (looking || running) {
-            rho = rho_new;
-            const Copies next(mine, meeting);
-            if (looking) {
-                EACH_ROW next.put(place, y[j]);
-            } else if (beta != 0.0f) {
-                EACH_ROW next.put(place, RESIDUAL + beta * mine[place]);
-            } else {
-                EACH_ROW next.put(place, RESIDUAL);
-            }
-            meeting.end_of_rows(share);  // p is there for all
+        rho = rho_new;
+        const Copies next(mine, meeting);
+        if (looking) {
+            EACH_ROW next.put(place, y[j]);
+        } else if (beta != 0.0f) {
+            EACH_ROW next.put(place, RESIDUAL + beta * mine[place]);
+        } else {
+            EACH_ROW next.put(place, RESIDUAL);
         }
+        meeting.end_of_rows(share);  // p is there for all
     }
 
     const bool lost = state == INDEFINITE || state == NONFINITE;
@@ -562,7 +561,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         const long long row = (long long)gridDim.y * F;
         report += head * F + block() / CLUSTER;
         report[0] = (float)state;
-        report[row] = steps;
+        report[row] = memory.steps;
         report[2 * row] = lost ? NOT_A_NUMBER : memory.error;
     }
 }

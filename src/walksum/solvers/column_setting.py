@@ -63,7 +63,7 @@ class Setting:
     def shared_bytes(self, deal: ColumnDeal) -> int:
         """As solve_columns divides them."""
         residual = deal.places // self.cluster if self.lean else 0
-        desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 8
+        desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 10
         vectors = 16 * (self.levels + 2) + 4 * (deal.places + residual + deal.tails + desks + memory)
         kept = (0, deal.rest, deal.most)[self.keep]
         return vectors + 12 + 6 * kept if kept else vectors  # which begin at a multiple of 16
