@@ -12,11 +12,12 @@ import walksum as ws
 from walksum.kernels.column_deal import CHUNK, LEVELS, column_deal
 from walksum.solvers import column_setting
 from walksum.solvers.column_setting import Device, choose
+from walksum.solvers.cuda_columns import FILES
 from walksum.solvers.verdict import INDEFINITE, NONFINITE, REPORT, STALLED
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
-HERE, SOURCE = Path(__file__).parent, Path(ws.__file__).parent / "kernels" / "columns.cu"
+HERE, KERNELS = Path(__file__).parent, Path(ws.__file__).parent / "kernels"
 THREADS = 64
 LONGEST = CHUNK * LEVELS
 VERIFIED, EXHAUSTED = 2, 5
@@ -42,7 +43,7 @@ class Library:
     """columns.cu for the host, with some constants defined, and perhaps without the lines that hold some text."""
 
     def __init__(self, folder, cluster, rows, without=None, **defined):
-        text = SOURCE.read_text()
+        text = "".join((KERNELS / file).read_text() for file in FILES)
         if without is not None:
             assert without in text
             text = "".join(line for line in text.splitlines(keepends=True) if without not in line)

@@ -65,16 +65,16 @@ def _as_c(arg: Tensor | int | float) -> ctypes._SimpleCData:
 
 
 @lru_cache(maxsize=64)
-def compiled(file: str, name: str, device: int, **defined: int) -> Kernel:
-    """Function ``name`` of a file beside this one, with some constants defined; raises :class:`CudaError`."""
+def compiled(files: tuple[str, ...], name: str, device: int, **defined: int) -> Kernel:
+    """Function ``name`` of files beside this one, with some constants defined; raises :class:`CudaError`."""
     source = "".join(f"#define {key} {value}\n" for key, value in defined.items())
-    source += (Path(__file__).parent / file).read_text()
+    source += "".join((Path(__file__).parent / file).read_text() for file in files)
     try:
         with torch.cuda.device(device):
             found = torch.cuda._compile_kernel(source, name)
             return Kernel(found.func, found)
     except Exception as error:  # private to torch: whatever goes wrong, there are other ways to solve
-        raise CudaError(f"{file}: {error}") from error
+        raise CudaError(f"{files[-1]}: {error}") from error
 
 
 @lru_cache(maxsize=1)

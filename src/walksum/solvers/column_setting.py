@@ -11,8 +11,8 @@ from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal, p
 
 CLUSTER: int | None = None  # blocks a column; None for what suits the graph and the number of columns
 THREADS: int | None = None  # of a block, likewise
-BELLS = 1  # how blocks of a cluster wait for each other: see columns.cu
-KEEP: int | None = None  # which slots are copied into shared memory, likewise; None for as many as fit
+BELLS = 1  # how blocks of a cluster wait for each other: see columns_cluster.cu
+KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
 SPLIT = 1024  # rows a block should have before a column is shared with another
 SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
 REGISTERS = 65536  # of a block
@@ -45,8 +45,8 @@ class Setting:
     rows: int  # a thread, at most
     levels: int  # see column_deal.py
     lean: bool  # the residual in shared memory
-    bells: int = 1  # how blocks wait for each other: see columns.cu
-    keep: int = 0  # which slots are copied into shared memory, likewise
+    bells: int = 1  # how blocks wait for each other: see columns_cluster.cu
+    keep: int = 0  # which slots are copied into shared memory: see columns.cu
 
     @property
     def defined(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ from walksum.solvers.column_setting import PLACES, Device, Setting, choose
 from walksum.solvers.late import capturing
 from walksum.solvers.verdict import REPORT, Verdict, current_stream
 
-FILE = "columns.cu"
+FILES = ("columns_cluster.cu", "columns_meeting.cu", "columns_rows.cu", "columns.cu")
 COPIED = 256  # values a block of threads copies
 
 
@@ -41,7 +41,7 @@ def _lay_out(graph: Graph) -> Kernel | None:
 
 def _compiled(graph: Graph, name: str, setting: Setting) -> Kernel | None:
     try:
-        return compiled(FILE, name, graph.device.index or 0, **setting.defined)
+        return compiled(FILES, name, graph.device.index or 0, **setting.defined)
     except CudaError as error:
         warnings.warn(f"conjugate gradients take a slower way: {error}", RuntimeWarning, stacklevel=2)
         return None

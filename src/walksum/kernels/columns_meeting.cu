@@ -1,0 +1,145 @@
+// How the warps of all blocks that share a column of columns.cu add up, and wait for each other.
+
+#define WARPS (THREADS / 32)
+#define CREW (CLUSTER * WARPS)  // warps of a column
+#define FULL 0xffffffffu
+
+__device__ float sum_of_warp(float x) {
+    for (int apart = 16; apart; apart >>= 1) x += __shfl_xor_sync(FULL, x, apart);
+    return x;
+}
+
+// Of numbers that are not negative: their bits are in the same order.
+__device__ float largest_of_warp(float x) {
+#if __CUDA_ARCH__ >= 800
+    return __int_as_float(__reduce_max_sync(FULL, __float_as_int(x)));
+#else
+    for (int apart = 16; apart; apart >>= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, apart));
+    return x;
+#endif
+}
+
+// Where the warps of a column meet, again and again: each lays down its part of a sum in every block. Two desks in turn,
+// as a slow warp may still be reading the last one, and two bells: messages of the next meeting may come before this
+// one is over, but not those of the one after, which nobody sends before all have left this one.
+struct Meeting {
+    float *desks;  // [2, 3, CREW]
+#if CLUSTER > 1 && BELLS
+    Bell *bells;  // [2]
+#endif
+    int turn;
+
+    __device__ float *desk() const { return desks + (turn & 1) * 3 * CREW; }
+    __device__ void lay_down(float *at, float x) const;
+    __device__ void begin();
+    __device__ void end(int bytes);
+    __device__ void end_of_rows(int share);
+};
+
+__device__ void Meeting::lay_down(float *at, float x) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = block() % CLUSTER;
+    at += rank * WARPS + warp;
+    if (lane == 0) *at = x;
+#if CLUSTER > 1
+    const int other = (rank + lane) % CLUSTER;
+#if BELLS
+    if (lane > 0 && lane < CLUSTER) send(at_block(at, other), x, at_block(bells + (turn & 1), other));
+#else
+    if (lane > 0 && lane < CLUSTER) write(at_block(at, other), x);
+#endif
+#endif
+}
+
+__device__ void everyone_at_once() {
+#if CLUSTER > 1
+    everyone();
+#else
+    __syncthreads();
+#endif
+}
+
+// Ends with all blocks of the cluster running, so that they can be written to.
+__device__ void Meeting::begin() {
+#if CLUSTER > 1 && BELLS
+    if (threadIdx.x < 2) hang(bells + threadIdx.x, WARPS);
+#endif
+    everyone_at_once();  // all blocks run
+}
+
+// All threads of all blocks have come, and what they wrote is seen; this warp is sent so many bytes by each other block.
+__device__ void Meeting::end(int bytes) {
+#if CLUSTER > 1 && BELLS
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(bells + (turn & 1), (CLUSTER - 1) * bytes);
+    wait(bells + (turn & 1), turn >> 1 & 1);
+#else
+    everyone_at_once();  // who meets
+#endif
+    ++turn;
+}
+
+// The same after each row of this block was put to all Copies.
+__device__ void Meeting::end_of_rows(int share) {
+#if BELLS == 1
+    end(4 * 32 * (ROWS - ((ROWS - 1) * THREADS + (int)threadIdx.x >= share)));
+#else
+    everyone_at_once();  // all rows are there
+#endif
+}
+
+// Sum of a over the column, in one order: the same bits in every thread of every block and in every run.
+__device__ void together(Meeting &meeting, float &a) {
+    const float *desk = meeting.desk();
+    meeting.lay_down(meeting.desk(), sum_of_warp(a));
+    meeting.end(4);
+    a = 0.0f;
+    for (int k = threadIdx.x % 32; k < CREW; k += 32) a += desk[k];
+    a = sum_of_warp(a);
+}
+
+// The same, with the largest of b and of c, which are not negative.
+__device__ void together(Meeting &meeting, float &a, float &b, float &c) {
+    float *desk = meeting.desk();
+    meeting.lay_down(desk, sum_of_warp(a));
+    meeting.lay_down(desk + CREW, largest_of_warp(b));
+    meeting.lay_down(desk + 2 * CREW, largest_of_warp(c));
+    meeting.end(3 * 4);
+    a = b = c = 0.0f;
+    for (int k = threadIdx.x % 32; k < CREW; k += 32) {
+        a += desk[k];
+        b = fmaxf(b, desk[CREW + k]);
+        c = fmaxf(c, desk[2 * CREW + k]);
+    }
+    a = sum_of_warp(a);
+    b = largest_of_warp(b);
+    c = largest_of_warp(c);
+}
+
+// Where p of this block's rows is written: in every block of the cluster, for the meeting that ends next.
+struct Copies {
+    float *mine;
+    unsigned other[CLUSTER], bell[CLUSTER];
+
+    __device__ Copies(float *mine, const Meeting &meeting) : mine(mine) {
+#if CLUSTER > 1
+#pragma unroll
+        for (int k = 1; k < CLUSTER; ++k) {
+            other[k] = at_block(mine, (block() + k) % CLUSTER);
+#if BELLS == 1
+            bell[k] = at_block(meeting.bells + (meeting.turn & 1), (block() + k) % CLUSTER);
+#endif
+        }
+#endif
+    }
+    __device__ void put(int place, float x) const {
+        mine[place] = x;
+#pragma unroll
+        for (int k = 1; k < CLUSTER; ++k) {
+#if CLUSTER > 1 && BELLS == 1
+            send(other[k] + 4 * place, x, bell[k]);
+#elif CLUSTER > 1
+            write(other[k] + 4 * place, x);
+#endif
+        }
+    }
+};
