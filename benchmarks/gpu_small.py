@@ -1,9 +1,9 @@
 """Small graphs on a GPU: one launch beside replayed launches, host time beside device time, training steps.
 
-python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune] [--no-steps]
+python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune [--columns 64]] [--no-steps]
 
 A diagnosis, under a minute; the records of docs/benchmarks.md come from benchmarks.gpu. ``--tune`` also tries other
-numbers of blocks and threads for a column.
+numbers of blocks and threads for a column, and other ways to keep and to wait.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from walksum.solvers.cuda_cg import PreparedCudaCG
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
 BLOCKS = [(1, 1), (2, 1), (2, 2), (2, 0), (4, 1), (4, 2), (4, 0)]  # of a column, and how they wait for each other
 TRIED = [  # of column_setting
-    {"CLUSTER": cluster, "BELLS": bells, "THREADS": threads, "KEEP": keep}
-    for (cluster, bells), threads, keep in itertools.product(BLOCKS, (512, 768, 1024), (None, 0))
-    if bells == 1 or keep is None
-]
+    *({"CLUSTER": cluster, "BELLS": bells, "THREADS": threads}
+      for (cluster, bells), threads in itertools.product(BLOCKS, (512, 768, 1024))),
+    *({"CLUSTER": cluster, "THREADS": threads, "KEEP": 0}
+      for cluster, threads in itertools.product((1, 2, 4), (512, 1024))),
+    *({"CLUSTER": cluster, "LEVELS": levels} for cluster, levels in itertools.product((1, 2), (4, 8, 12))),
+]  # fmt: skip
 
 
 @contextmanager
@@ -139,11 +141,11 @@ def profile(run: Callable[[], object]) -> None:
     pstats.Stats(watch).sort_stats("tottime").print_stats(14)
 
 
-def tune(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
-    problem = problems.make(name, graph, x, "L-Lap", 1, 64)
+def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
+    problem = problems.make(name, graph, x, "L-Lap", 1, columns)
     J = ws.Precision(graph, problem.diag, problem.off)
-    chosen = cuda_columns._setting(graph, 64)
-    print(f"\n== settings on {name}, L-Lap, 64 columns: device us a solve; chosen: {chosen}")
+    chosen = cuda_columns._setting(graph, columns)
+    print(f"\n== settings on {name}, L-Lap, {columns} columns: device us a solve; chosen: {chosen}")
     for tried in TRIED:
         label = " ".join(f"{key.lower()} {value}" for key, value in tried.items())
         with patched(graph, column_setting, **tried), warnings.catch_warnings():
@@ -180,6 +182,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.gpu_small", description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", nargs="+", default=["cora", "pubmed"])
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--columns", nargs="+", type=int, default=[64], help="of the tuning")
     parser.add_argument("--no-steps", action="store_true")
     args = parser.parse_args(argv)
     began = time.perf_counter()
@@ -189,7 +192,8 @@ def main(argv: list[str] | None = None) -> int:
         solves(name, graph, x)
         hosts(name, graph, x)
         if args.tune:
-            tune(name, graph, x)
+            for columns in args.columns:
+                tune(name, graph, x, columns)
         if not args.no_steps:
             trainings(name)
     print(f"{time.perf_counter() - began:.0f} s")

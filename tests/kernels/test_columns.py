@@ -329,6 +329,13 @@ def test_what_suits(nodes, systems, device, cluster, threads):
     assert setting.rows * setting.threads >= -(-nodes // cluster)
 
 
+def test_as_many_levels_as_leave_few_tails(monkeypatch):
+    monkeypatch.setattr(column_setting, "LEVELS", None)
+    assert choose(ring(3000), H200, 64).levels == 4
+    J, _ = problem(400, 4000)  # most rows have more than four chunks, a few more than eight
+    assert choose(J.graph, H200, 64).levels == 8
+
+
 def test_what_does_not_fit():
     assert choose(ring(60_000), H200, 64) is None
     assert choose(ring(30_000), A100, 64) is None

@@ -14,7 +14,7 @@ from walksum import CG, GaBP, Precision, Status
 from walksum.graph import Graph
 from walksum.kernels import gpu_cg, gpu_matrix, gpu_messages
 from walksum.kernels.gpu_plan import Tile, feature_width
-from walksum.solvers import cuda_cg, cuda_gabp
+from walksum.solvers import column_setting, cuda_cg, cuda_gabp
 from walksum.solvers.cuda_cg import PreparedCudaCG
 from walksum.solvers.cuda_columns import columns_fit
 from walksum.solvers.cuda_gabp import PreparedCudaGaBP
@@ -262,11 +262,45 @@ def test_cg_gives_the_same_bits_every_time():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("num_nodes", [183, 3000, 9000, 20000])
+@pytest.mark.parametrize("num_nodes", [183, 3000, 9000, 20000, 27000])
 def test_graphs_of_many_sizes_fit(num_nodes):
     J = dominant("cuda", num_nodes, 4 * num_nodes, heads=2, margin=1.0)
     assert columns_fit(J.graph)
     h = columns(J, 9)
+    solution = PreparedCudaCG(J, CG())(h)
+    assert solution.converged
+    twin = walksum.solve(Precision(J.graph.to("cpu"), J.diag.cpu().double(), J.off.cpu().double()), h.cpu().double())
+    assert float((solution.value.cpu() - twin).norm() / twin.norm()) < 1e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("keep", [0, 1, 2])
+@pytest.mark.parametrize(("cluster", "bells"), [(1, 1), (2, 0), (2, 1), (2, 2), (4, 0), (4, 1), (4, 2)])
+def test_blocks_that_share_a_column(monkeypatch, cluster, bells, keep):
+    if cluster > 1 and torch.cuda.get_device_capability()[0] < column_setting.HOPPER:
+        pytest.skip("no clusters")
+    for name, value in {"CLUSTER": cluster, "BELLS": bells, "KEEP": keep, "LEVELS": 4}.items():
+        monkeypatch.setattr(column_setting, name, value)
+    J = dominant("cuda", 3000, 12_000, heads=2)
+    for h in (columns(J, 5), columns(J, 70)):
+        assert_solves(PreparedCudaCG(J, CG())(h), J, h, 2e-6)
+        first, *others = (PreparedCudaCG(J, CG())(h).value for _ in range(5))
+        assert all(torch.equal(first, other) for other in others)
+    h[1, 3, 4] = torch.nan
+    mu, verdict = PreparedCudaCG(J, CG()).later(h)
+    assert verdict()[0] is Status.nonfinite
+    assert mu.isnan().sum() == J.num_nodes  # of that column alone
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_column_too_large_for_one_block():
+    if torch.cuda.get_device_capability()[0] < column_setting.HOPPER:
+        pytest.skip("no clusters")
+    J = dominant("cuda", 50_000, 150_000, heads=1, margin=1.0)
+    assert columns_fit(J.graph)
+    h = columns(J, 40)
     solution = PreparedCudaCG(J, CG())(h)
     assert solution.converged
     twin = walksum.solve(Precision(J.graph.to("cpu"), J.diag.cpu().double(), J.off.cpu().double()), h.cpu().double())

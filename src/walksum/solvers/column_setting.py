@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from walksum.graph import Graph
-from walksum.kernels.column_deal import LEVELS, WARP, ColumnDeal, column_deal, places_of
+from walksum.kernels import column_deal as deals
+from walksum.kernels.column_deal import CHUNK, WARP, ColumnDeal, column_deal, places_of
 
 CLUSTER: int | None = None  # blocks a column; None for what suits the graph and the number of columns
 THREADS: int | None = None  # of a block, likewise
 BELLS = 1  # how blocks of a cluster wait for each other: see columns_cluster.cu
 KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
+LEVELS: int | None = deals.LEVELS  # None for as few as leave each warp one tail at most
 SPLIT = 1024  # rows a block should have before a column is shared with another
 SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
 REGISTERS = 65536  # of a block
@@ -69,13 +71,20 @@ class Setting:
         return vectors + 12 + 6 * kept if kept else vectors  # which begin at a multiple of 16
 
 
-def setting_for(num_nodes: int, cluster: int) -> Setting:
-    """For a graph of this size; two rows a thread at least, in whole warps."""
-    share = places_of(num_nodes, cluster) // cluster
+def setting_for(graph: Graph, cluster: int) -> Setting:
+    """With so many blocks a column; two rows a thread at least, in whole warps."""
+    share = places_of(graph.num_nodes, cluster) // cluster
     small = 3 * -(-share // SMALL) + OWN <= REGISTERS // SMALL
     threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
     rows = -(-share // threads)
-    return Setting(cluster, threads, rows, LEVELS, 3 * rows + OWN > REGISTERS // threads, BELLS)
+    levels = LEVELS or _levels(graph, cluster * threads // WARP)
+    return Setting(cluster, threads, rows, levels, 3 * rows + OWN > REGISTERS // threads, BELLS)
+
+
+def _levels(graph: Graph, warps: int) -> int:
+    """A thread takes one chunk of a row after the other, so that long rows keep all others waiting."""
+    few = (count for count in (4, 8) if int((graph.degree > CHUNK * count).sum()) <= warps)
+    return next(few, deals.LEVELS)
 
 
 def choose(graph: Graph, device: Device, systems: int) -> Setting | None:
@@ -105,6 +114,6 @@ def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
     places = places_of(graph.num_nodes, cluster)
     if places > PLACES or 4 * places > device.shared:
         return None
-    setting = setting_for(graph.num_nodes, cluster)
+    setting = setting_for(graph, cluster)
     kept = [replace(setting, keep=keep) for keep in ((2, 1, 0) if KEEP is None else (KEEP,))]
     return next((able for able in kept if able.shared_bytes(able.deal(graph)) <= device.shared), None)
