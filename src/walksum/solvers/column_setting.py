@@ -15,6 +15,7 @@ THREADS: int | None = None  # of a block, likewise
 BELLS = 1  # how blocks of a cluster wait for each other: see columns_cluster.cu
 KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
 LEVELS: int | None = deals.LEVELS  # None for as few as leave each warp one tail at most
+CROWDED = 1  # blocks a column where no processor would be idle
 SPLIT = 1024  # rows a block should have before a column is shared with another
 SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
 REGISTERS = 65536  # of a block
@@ -107,7 +108,7 @@ def sizes(num_nodes: int, device: Device, systems: int) -> list[int]:
     # processors stand in groups that clusters of four do not divide, so not all can be used
     room = {4: device.processors // 5, 2: device.processors // 2}
     idle = [size for size, most in room.items() if systems <= most and num_nodes >= size * SPLIT]
-    return [*idle, *(size for size in (1, 2, 4) if size not in idle)]
+    return list(dict.fromkeys([*idle, CROWDED, 1, 2, 4]))
 
 
 def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
