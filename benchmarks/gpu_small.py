@@ -24,6 +24,7 @@ from benchmarks import contestants, problems, steps, timing
 from benchmarks.gpu_timing import replay_ms
 from benchmarks.real import load
 from benchmarks.truth import Truth
+from walksum.kernels import column_deal
 from walksum.solvers import column_setting, cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
@@ -53,8 +54,11 @@ def patched(graph: ws.Graph, place: Any, **values: Any) -> Iterator[None]:
         _forget(graph)
 
 
+DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, column_deal._column_deal)
+
+
 def _forget(graph: ws.Graph) -> None:
-    for key in [key for key in graph._derived if key[0] in (cuda_columns.column_launch, cuda_columns._lay_out)]:
+    for key in [key for key in graph._derived if key[0] in DERIVED]:
         del graph._derived[key]
 
 
@@ -146,9 +150,9 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
     J = ws.Precision(graph, problem.diag, problem.off)
     chosen = cuda_columns._setting(graph, columns)
     print(f"\n== settings on {name}, L-Lap, {columns} columns: device us a solve; chosen: {chosen}")
-    for tried in TRIED:
+    for place, tried in [*((column_setting, tried) for tried in TRIED), (column_deal, {"SPREAD": ()})]:
         label = " ".join(f"{key.lower()} {value}" for key, value in tried.items())
-        with patched(graph, column_setting, **tried), warnings.catch_warnings():
+        with patched(graph, place, **tried), warnings.catch_warnings():
             warnings.simplefilter("error")  # a kernel that does not compile is replaced by slower ways
             try:
                 print(f"{label}: {_tuned(J, problem.h)}", flush=True)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import walksum as ws
+from walksum.kernels import column_deal as deals
 from walksum.kernels.column_deal import CHUNK, LEVELS, column_deal
 from walksum.solvers import column_setting
 from walksum.solvers.column_setting import Device, choose
@@ -221,7 +222,7 @@ def test_a_J_that_is_no_number(library, where, bad):
 @pytest.mark.parametrize(("cluster", "bells"), [(1, 0), (2, 0), (2, 1), (2, 2), (4, 1)])
 def test_the_order_of_threads_and_messages_does_not_matter(built, cluster, bells):
     """Or else there is a barrier missing."""
-    J, h = problem(nodes=150, columns=1)
+    J, h = problem(nodes=150, heads=1, columns=1)
     first = solve(built(cluster), J, h)
     for turns in (FORWARD, BACKWARD, SHUFFLED):
         mu, report = solve(built(cluster, BELLS=bells), J, h, turns=turns)
@@ -297,6 +298,27 @@ def test_blocks_have_as_much_to_do(cluster):
     load = degree[deal.order.long()].view(cluster, -1).sum(1)
     assert load.max() - load.min() <= J.graph.degree.max()
     assert deal.places % (32 * cluster) == 0
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_threads_seldom_ask_one_bank_at_once(monkeypatch, cluster):
+    edges = problem(1000, 4000, heads=1, hub=False)[0].graph.edges
+    spread = waits(column_deal(ws.Graph(edges, 1000), cluster))
+    monkeypatch.setattr(deals, "SPREAD", ())
+    assert spread < 0.8 * waits(column_deal(ws.Graph(edges, 1000), cluster))
+
+
+def waits(deal):
+    """How often a warp looks up neighbours: once for each that shares its bank with others."""
+    index, count = deal.index.view(torch.uint16).long(), 0
+    for block in range(deal.cluster):
+        table, tails = deal.levels[block].tolist(), deal.tail_start[block].tolist()
+        rows = [row_slots(table, tails, place) for place in range(deal.places // deal.cluster)]
+        for warp in range(0, len(rows), 32):
+            for turn in range(max(map(len, rows[warp : warp + 32]))):
+                asked = {int(index[table[-1][0] + row[turn]]) for row in rows[warp : warp + 32] if turn < len(row)}
+                count += int(torch.tensor([place % 32 for place in asked]).bincount().max())
+    return count
 
 
 H200 = Device(shared=232_448, processors=132, clusters=True)

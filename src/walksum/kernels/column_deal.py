@@ -8,6 +8,7 @@ are its levels but the first, the tails of rows with more than LEVELS chunks, an
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ from walksum.graph import Graph
 
 WARP, CHUNK = 32, 4  # the latter as in columns.cu
 LEVELS = 16  # neighbours beyond LEVELS * CHUNK are the tail of a row
+SPREAD = (4, 8, 16, 32, 64)  # warps whose longest rows are of similar lengths are looked at together; empty for none
+TAKEN = 1000
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,13 @@ def places_of(num_nodes: int, cluster: int) -> int:
 def _column_deal(graph: Graph, cluster: int, levels: int) -> ColumnDeal:
     csr = graph.csr
     indptr, indices, edges = (t.cpu().numpy().astype(np.int64) for t in (csr.indptr, csr.indices, csr.edge))
-    nodes = np.argsort(-np.diff(indptr), kind="stable")
-    places = places_of(len(nodes), cluster)
-    dealt = np.concatenate([nodes, np.full(places - len(nodes), -1)])
-    order = dealt.reshape(-1, cluster).T.reshape(-1)
+    places = places_of(len(indptr) - 1, cluster)
+    order, place_of = _seats(_rows(indptr, indices, cluster), places, cluster)
+    turn = _turns(order, indptr, place_of[indices] % WARP)
+    indices, edges = indices[turn], edges[turn]
     blocks = [_block(own[own >= 0], indptr, levels) for own in order.reshape(cluster, -1)]
     slot = np.concatenate([block.slots for block in blocks])
-    known, seated = slot >= 0, order >= 0
-    place_of = np.empty(len(nodes), np.int64)
-    place_of[order[seated]] = np.flatnonzero(seated)
+    known = slot >= 0
     index, edge = np.zeros(len(slot), np.int64), np.full(len(slot), -1)
     index[known], edge[known] = place_of[indices[slot[known]]], edges[slot[known]]
     starts = np.cumsum([0, *(len(block.slots) for block in blocks)])
@@ -88,6 +89,58 @@ def _column_deal(graph: Graph, cluster: int, levels: int) -> ColumnDeal:
     tables = (put(order), put(index, np.uint16).view(torch.int16), put(edge), ends, put(tail_start), put(table))
     longest = max(block.rest for block in blocks), max(len(block.slots) for block in blocks)
     return ColumnDeal(*tables, cluster, places, tails, len(slot), *longest)
+
+
+def _seats(nodes: np.ndarray, places: int, cluster: int) -> tuple[np.ndarray, np.ndarray]:
+    """The node at each place, -1 where there is none, and the place of each node: dealt in turn."""
+    dealt = np.concatenate([nodes, np.full(places - len(nodes), -1)])
+    order = dealt.reshape(-1, cluster).T.reshape(-1)
+    place_of = np.empty(len(nodes), np.int64)
+    place_of[order[order >= 0]] = np.flatnonzero(order >= 0)
+    return order, place_of
+
+
+def _rows(indptr: np.ndarray, indices: np.ndarray, cluster: int) -> np.ndarray:
+    """Nodes, longest row first. Rows of one neighbour stand so that those a warp reads at once have neighbours in
+    different banks of shared memory."""
+    degree = np.diff(indptr)
+    nodes = np.argsort(-degree, kind="stable")
+    single = nodes[degree[nodes] == 1]
+    if len(single):
+        place_of = _seats(nodes, places_of(len(nodes), cluster), cluster)[1]
+        bank = place_of[indices[indptr[single]]] % WARP
+        by_bank = np.argsort(bank, kind="stable")
+        sorted_bank = bank[by_bank]
+        nth = np.arange(len(single)) - np.searchsorted(sorted_bank, sorted_bank)  # of its bank
+        nodes[degree[nodes] == 1] = single[by_bank[np.lexsort((sorted_bank, nth // cluster))]]
+    return nodes
+
+
+def _turns(order: np.ndarray, indptr: np.ndarray, banks: np.ndarray) -> np.ndarray:
+    """Slots of the graph, each row's neighbours in an order in which the threads of a warp, whose rows are read side by
+    side, seldom ask the same bank of shared memory at once: that would be one after the other."""
+    degree = np.append(np.diff(indptr), 0)[order].reshape(-1, WARP)
+    first = np.append(indptr[:-1], 0)[order].reshape(-1, WARP)
+    turn = np.arange(len(banks)) - np.repeat(indptr[:-1], np.diff(indptr))
+    longest = degree.max(1)
+    for low, high in itertools.pairwise((1, *SPREAD)):
+        warps = np.flatnonzero((longest > low) & (longest <= high))
+        asked = np.zeros((len(warps), high, WARP), np.int16)  # how often each bank is, at each turn
+        for starts, length in zip(first[warps].T, degree[warps].T, strict=True):
+            _take_turns(starts, length, banks, asked, turn)
+    return np.lexsort((turn, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))))
+
+
+def _take_turns(first: np.ndarray, length: np.ndarray, banks: np.ndarray, asked: np.ndarray, turn: np.ndarray) -> None:
+    """One row of each warp: every neighbour takes the turn, of those left, at which its bank is asked least."""
+    taken = np.where(np.arange(asked.shape[1]) < length[:, None], 0, TAKEN)
+    for n in range(length.max(initial=0)):
+        rows = np.flatnonzero(length > n)
+        slots = first[rows] + n
+        best = (asked[rows, :, banks[slots]] + taken[rows]).argmin(1)
+        asked[rows, best, banks[slots]] += 1
+        taken[rows, best] = TAKEN
+        turn[slots] = best
 
 
 def _block(nodes: np.ndarray, indptr: np.ndarray, levels: int) -> Block:
