@@ -69,10 +69,11 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     Meeting meeting = {desks, 0};
 #endif
     levels += rank * (LEVELS + 2);
-    const int4 about = levels[LEVELS + 1];  // where the block's slots begin, how many are not of level 0, how many there are
+    const int4 about = levels[LEVELS + 1];  // of the block's slots: the first; how many are not of level 0, and all
     const Slots slots = {values + head * num_slots + about.x, index + about.x};
 #if KEEP
-    const int base = ((int)(reinterpret_cast<float *>(&memory + 1) - p) + 3) / 4 * 4, kept = KEEP == 1 ? about.y : about.z;
+    const int used = reinterpret_cast<float *>(&memory + 1) - p, base = (used + 3) / 4 * 4;
+    const int kept = KEEP == 1 ? about.y : about.z;
     const Slots near = {p + base, reinterpret_cast<unsigned short *>(p + base + kept)};
     near.copy(slots, kept);
 #else
