@@ -38,15 +38,16 @@ SHAPES = [(1, 1), (1, 8), (1, 16), (1, 32), (1, 40), (1, 64), (1, 128), (1, 512)
 GROUPS = (16, 32, 64, 128, 256)
 MESSAGES = [
     {},
-    {"most": 16384},
+    {"numbers": 32},
+    {"numbers": 128},
     {"most": 32768},
-    {"numbers": (32, 32)},
-    {"numbers": (64, 64)},
-    {"numbers": (32, 32), "most": 16384},
     {"fewest": 1024},
     {"fewest": 4096},
     {"held": 256, "groups": GROUPS[:-1]},
-    {"groups": (8, 16, 24, 32, 48, 64, 96, 128, 256)},
+    {"held": 1024, "groups": (*GROUPS, 512)},
+    {"held": 1024, "groups": (*GROUPS, 512), "most": 32768},
+    {"held": 2048, "groups": (*GROUPS, 512, 1024)},
+    {"groups": (8, *GROUPS)},
 ]
 
 
@@ -76,7 +77,7 @@ def messages(graph: ws.Graph, device: str) -> Iterator[tuple[str, float, float]]
     for knobs in MESSAGES[: None if columns == 64 else 2]:
         stepper = Stepper(graph, 1, columns, split=True, **knobs)  # type: ignore[arg-type]
         yield f"all {knobs}", event_ms(lambda s=stepper: s.step(gain, h, eta, new), device, 5), floor
-    for knobs in ({}, {"most": 16384}, {"most": 32768}, {"numbers": (32, 32)}, {"numbers": (64, 64)}):
+    for knobs in ({}, {"numbers": 32}, {"numbers": 128}):
         stepper = Stepper(graph, 1, columns, split=True, **knobs)  # type: ignore[arg-type]
         plan = stepper.plan
         assert plan is not None

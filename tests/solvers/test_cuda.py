@@ -87,7 +87,7 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(gpu_cg, "UPDATES", 2)
     monkeypatch.setattr(gpu_messages, "ONE_LAUNCH", -1)
     monkeypatch.setattr(gpu_matrix.Matrix.__init__, "__defaults__", (None, 5, True, None))
-    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), (32, 64), 2048, 8, None))
+    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
 
 
 @pytest.fixture(params=["by columns", "captured", "captured with hubs", "in pieces"])
