@@ -14,10 +14,10 @@ from walksum.kernels.gpu_edges import SLOTS, row_sums
 from walksum.kernels.gpu_launch import launch
 from walksum.kernels.gpu_plan import RowPlan, Tile, feature_width, row_plan
 
-GROUPS = (16, 32, 64, 128, 256)  # row lengths that share a tile shape
-HELD = 512  # the longest row whose messages fit into the registers of one program
+GROUPS = (16, 32, 64, 128, 256, 512)  # row lengths that share a tile shape
+HELD = 1024  # the longest row whose messages fit into the registers of one program
 NUMBERS = 64  # of them a thread holds
-FEWEST, MOST = 2048, 16384  # numbers a program holds: short rows share one, long rows are dealt to several by columns
+FEWEST, MOST = 1024, 32768  # numbers a program holds: short rows share one, long rows are dealt to several by columns
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 
