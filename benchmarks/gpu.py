@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import walksum as ws
-from benchmarks import contestants, floors, gpu_graphs, problems, scaling, steps, targets, timing
+from benchmarks import contestants, floors, gpu_graphs, host, problems, scaling, steps, targets, timing
 from benchmarks.cells import QUICK, Effort, measure
 from benchmarks.records import Record, Store
 from benchmarks.yardstick import directed, gabp
@@ -169,12 +169,22 @@ def run_solves(args: argparse.Namespace, store: Store, progress: Progress) -> No
                 return
             progress.update(task, description=f"{name} {design} {heads}x{COLUMNS // heads}")
             asked = {"kind": "solve", "graph": name, "design": design, "heads": heads, "columns": COLUMNS // heads}
-            makes = {n: m for n, m in contestants.solvers().items() if n in args.solvers}
+            makes = {n: m for n, m in _contestants().items() if n in args.solvers}
             if any(not store.has(**asked, contestant=n) for n in makes):
                 problem = problems.make(name, graph, x, design, heads, COLUMNS // heads)
                 effort = QUICK if args.quick else GPU_EFFORT
                 store.add(*measure(problem, makes, effort, store.header["bandwidth"]))
+                if not store.has(**_empty(name)):
+                    store.add({**_empty(name), "seconds": median(host.nothing(problem), args.device)})
             progress.advance(task)
+
+
+def _contestants() -> dict[str, contestants.Make]:
+    return {**contestants.solvers(), "auto-captured": host.captured}
+
+
+def _empty(graph: str) -> Record:
+    return {"kind": "host", "graph": graph, "contestant": "nothing"}
 
 
 def _late(args: argparse.Namespace) -> bool:
@@ -184,7 +194,7 @@ def _late(args: argparse.Namespace) -> bool:
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", nargs="+", help=f"default: {' '.join(SOLVED + KERNELS)}; quick: cora small")
-    parser.add_argument("--solvers", nargs="+", default=["auto", "cg", "gabp", "chebyshev"])
+    parser.add_argument("--solvers", nargs="+", default=["auto", "auto-captured", "cg", "gabp", "chebyshev"])
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="small graphs, fewer rounds")
     parser.add_argument("--fresh", action="store_true", help="measure again what the record file already holds")

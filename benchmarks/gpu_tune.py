@@ -25,7 +25,7 @@ from benchmarks.gpu_timing import event_ms, floor_ms, replay_ms, wall_ms
 from walksum.kernels import gpu_cg, gpu_edges
 from walksum.kernels.gpu_finish import CURVATURE
 from walksum.kernels.gpu_matrix import Matrix
-from walksum.kernels.gpu_messages import Stepper
+from walksum.kernels.gpu_messages import GROUPS, Stepper
 from walksum.kernels.gpu_plan import Tile, small_tile, spmm_tile
 from walksum.solvers import cuda_cg
 from walksum.solvers.cuda_cg import PreparedCudaCG
@@ -35,18 +35,15 @@ WIDE = [(16, 1, 1, False), (8, 1, 1, False), (32, 1, 1, False), (16, 1, 1, True)
 NARROW = [(16, 4, 1, False), (16, 2, 1, False), (32, 2, 1, False), (32, 1, 1, False), (8, 8, 1, False)]
 SMALL = [(16, 1, 1, False), (8, 1, 1, False), (32, 1, 1, False), (32, 1, 2, True), (64, 1, 4, True), (16, 4, 1, False)]
 SHAPES = [(1, 1), (1, 8), (1, 16), (1, 32), (1, 40), (1, 64), (1, 128), (1, 512), (8, 8)]  # heads, columns
-GROUPS = (16, 32, 64, 128, 256)
 MESSAGES = [
     {},
+    {"numbers": 32},
+    {"numbers": 128},
     {"most": 16384},
-    {"most": 32768},
-    {"numbers": (32, 32)},
-    {"numbers": (64, 64)},
-    {"numbers": (32, 32), "most": 16384},
-    {"fewest": 1024},
-    {"fewest": 4096},
-    {"held": 256, "groups": GROUPS[:-1]},
-    {"groups": (8, 16, 24, 32, 48, 64, 96, 128, 256)},
+    {"fewest": 2048},
+    {"held": 512, "groups": GROUPS[:-1]},
+    {"held": 2048, "groups": (*GROUPS, 1024)},
+    {"groups": (8, *GROUPS)},
 ]
 
 
@@ -76,7 +73,7 @@ def messages(graph: ws.Graph, device: str) -> Iterator[tuple[str, float, float]]
     for knobs in MESSAGES[: None if columns == 64 else 2]:
         stepper = Stepper(graph, 1, columns, split=True, **knobs)  # type: ignore[arg-type]
         yield f"all {knobs}", event_ms(lambda s=stepper: s.step(gain, h, eta, new), device, 5), floor
-    for knobs in ({}, {"most": 16384}, {"most": 32768}, {"numbers": (32, 32)}, {"numbers": (64, 64)}):
+    for knobs in ({}, {"numbers": 32}, {"numbers": 128}):
         stepper = Stepper(graph, 1, columns, split=True, **knobs)  # type: ignore[arg-type]
         plan = stepper.plan
         assert plan is not None

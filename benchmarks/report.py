@@ -47,6 +47,14 @@ CAPTURED = (
 )
 
 
+HOST = (
+    "`auto` is called from Python for every pass. A pass of the same kind through autograd with nothing in it, one "
+    "small kernel and one number read each way, takes {taken} on this host: no solver that is called so can take "
+    "less, while the yardstick's time falls with its steps. `auto-captured` is the same solve, forward and backward, "
+    "recorded once as a CUDA graph and replayed, as `ws.TrainingStep` does with a whole training step.\n\n"
+)
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
@@ -80,9 +88,9 @@ def faster(record: Record) -> str:
     return f"{'~' if record['extrapolated'] else ''}{record['ratio']:.3g}x / {error(record)}"
 
 
-def overview(records: list[Record], heads: int) -> str:
-    """auto on every graph and design."""
-    mine = matching(records, kind="solve", heads=heads, contestant="auto")
+def overview(records: list[Record], heads: int, contestant: str = "auto") -> str:
+    """One contestant on every graph and design."""
+    mine = matching(records, kind="solve", heads=heads, contestant=contestant)
     if not mine:
         return ""
     designs = unique(mine, "design")
@@ -91,7 +99,16 @@ def overview(records: list[Record], heads: int) -> str:
         here = {r["design"]: faster(r) for r in matching(mine, graph=graph)}
         rows.append([graph, *(here.get(design, "") for design in designs)])
     layout = "One head, 64 columns" if heads == 1 else f"{heads} heads, {mine[0]['columns']} columns each"
-    return f"### {layout}: `auto`, times faster than the yardstick / error\n\n{table(['', *designs], rows)}\n"
+    return f"### {layout}: `{contestant}`, times faster than the yardstick / error\n\n{table(['', *designs], rows)}\n"
+
+
+def hosts(records: list[Record]) -> str:
+    """What the host alone takes, and the solves that leave it out."""
+    rounds = matching(records, kind="host")
+    if not rounds:
+        return ""
+    taken = ", ".join(f"{short(r['seconds'])} ({r['graph']})" for r in rounds)
+    return f"{overview(records, 1, 'auto-captured')}{HOST.format(taken=taken)}"
 
 
 def details(records: list[Record], graph: str) -> str:
@@ -165,7 +182,14 @@ def section(held: dict[str, Any], images: Path) -> str:
     quick = "\n**A quick run: its times are rough.**\n" if held.get("quick") else ""
     pictures = "".join(f"![{text}](images/{name})\n\n" for name, text in draw(records, bench, images))
     graphs = unique(matching(records, kind="solve"), "graph")
-    parts = [overview(records, 1), overview(records, 8), kernels(records), model_steps(records), growth(records)]
+    parts = [
+        overview(records, 1),
+        hosts(records),
+        overview(records, 8),
+        kernels(records),
+        model_steps(records),
+        growth(records),
+    ]
     parts += [aims(records, bench), *(details(records, graph) for graph in graphs)]
     return f"## {bench.upper()}\n\n{about} {used}.\n{quick}\n{pictures}{''.join(parts)}"
 

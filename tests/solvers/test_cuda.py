@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
@@ -87,7 +88,7 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(gpu_cg, "UPDATES", 2)
     monkeypatch.setattr(gpu_messages, "ONE_LAUNCH", -1)
     monkeypatch.setattr(gpu_matrix.Matrix.__init__, "__defaults__", (None, 5, True, None))
-    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), (32, 64), 2048, 8, None))
+    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
 
 
 @pytest.fixture(params=["by columns", "captured", "captured with hubs", "in pieces"])
@@ -210,6 +211,21 @@ def test_gabp(device, way, damping):
     assert_solves(prepared(h), J, h, 1e-5)
     twin = PreparedGaBP(J, GaBP(damping=damping, tol=1e-5))
     assert torch.allclose(prepared.marginal_precision, twin.marginal_precision, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("before", "residual", "ahead"),
+    [
+        (math.inf, 1e-2, 10),  # the first look: nothing is known
+        (1e-2, 1e-4, 12),  # two digits in ten steps, a little more than two are missing
+        (1e-2, 2e-6, 2),  # nearly there
+        (1e-2, 0.99e-2, 40),  # slow, but the rate may change
+        (1e-3, 1e-2, 10),  # growing
+        (1e-2, math.nan, 10),
+    ],
+)
+def test_gabp_looks_when_the_rate_says_it_is_done(before, residual, ahead):
+    assert cuda_gabp.steps_ahead(before, residual, 0.9e-6, 10) == ahead
 
 
 def test_gabp_by_messages_takes_the_steps_of_its_plain_twin(device, way):

@@ -20,14 +20,19 @@ def read(eta, slot, here, cols, F):
 
 
 @triton.jit
+def address(slot, here, reverse, gain):
+    """Where the answers go, and their gains. Asked for before the sum of a tile, at which all warps wait."""
+    return tl.load(reverse + slot, mask=here, other=0), tl.load(gain + slot, mask=here, other=0.0)
+
+
+@triton.jit
 def send(
-    slot, here, belief, tile, reverse, gain, eta, new_eta, cols, F, damping,
-    DAMPED: tl.constexpr, MEASURE: tl.constexpr,
+    back, weight, here, belief, tile, eta, new_eta, cols, F, damping, DAMPED: tl.constexpr, MEASURE: tl.constexpr,
 ):  # fmt: skip
     """Answer a tile of incoming messages; returns the largest change of an outgoing one, ``[WIDTH]``."""
     mask = here[:, :, None] & (cols < F)[None, None, :]
-    to = tl.load(reverse + slot, mask=here, other=0).to(tl.int64)[:, :, None] * F + cols[None, None, :]
-    message = tl.load(gain + slot, mask=here, other=0.0)[:, :, None] * (belief[None, :, :] - tile)
+    to = back.to(tl.int64)[:, :, None] * F + cols[None, None, :]
+    message = weight[:, :, None] * (belief[None, :, :] - tile)
     change = tl.zeros([cols.shape[0]], tl.float32)
     if DAMPED or MEASURE:
         old = tl.load(eta + to, mask=mask, other=0.0)
@@ -69,12 +74,11 @@ def messages_kernel(
         if ONE_TILE:
             slot = begin[None, :] + tl.arange(0, EDGES)[:, None]
             inside = slot < end[None, :]
+            back, weight = address(slot, inside & SEND, reverse, gain)
             tile = read(eta, slot, inside, cols, F)
             belief += tl.sum(tile, 0)
             if SEND:
-                largest = send(
-                    slot, inside, belief, tile, reverse, gain, eta, new_eta, cols, F, damping, DAMPED, MEASURE
-                )
+                largest = send(back, weight, inside, belief, tile, eta, new_eta, cols, F, damping, DAMPED, MEASURE)
         else:
             longest = tl.max(end - begin, 0)
             for first in range(0, longest, EDGES):
@@ -84,12 +88,11 @@ def messages_kernel(
                 for first in range(0, longest, EDGES):
                     slot = begin[None, :] + first + tl.arange(0, EDGES)[:, None]
                     inside = slot < end[None, :]
+                    back, weight = address(slot, inside, reverse, gain)
                     tile = read(eta, slot, inside, cols, F)
                     largest = tl.maximum(
                         largest,
-                        send(
-                            slot, inside, belief, tile, reverse, gain, eta, new_eta, cols, F, damping, DAMPED, MEASURE
-                        ),
+                        send(back, weight, inside, belief, tile, eta, new_eta, cols, F, damping, DAMPED, MEASURE),
                     )
         if MEAN:
             precision = tl.load(alpha + head * num_nodes + rows, mask=here, other=1.0)
@@ -170,10 +173,10 @@ def piece_send_kernel(
         for first in range(begin, end, EDGES * ROWS):
             slot = first + tl.arange(0, EDGES)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
             inside = slot < end
+            back, weight = address(slot, inside, reverse, gain)
             tile = read(eta, slot, inside, cols, F)
             largest = tl.maximum(
-                largest,
-                send(slot, inside, belief, tile, reverse, gain, eta, new_eta, cols, F, damping, DAMPED, MEASURE),
+                largest, send(back, weight, inside, belief, tile, eta, new_eta, cols, F, damping, DAMPED, MEASURE)
             )
         if MEASURE:
             tl.store(change + first_change + _program(), tl.max(largest, 0))

@@ -14,11 +14,10 @@ from walksum.kernels.gpu_edges import SLOTS, row_sums
 from walksum.kernels.gpu_launch import launch
 from walksum.kernels.gpu_plan import RowPlan, Tile, feature_width, row_plan
 
-GROUPS = (16, 32, 64, 128, 256)  # row lengths that share a tile shape
-HELD = 512  # the longest row whose messages fit into the registers of one program
-NUMBERS = (32, 64)  # of them a thread holds: of rows up to SHORT, of longer ones
-SHORT = 64
-FEWEST, MOST = 2048, 16384  # numbers a program holds: short rows share one, long rows are dealt to several by columns
+GROUPS = (16, 32, 64, 128, 256, 512)  # row lengths that share a tile shape
+HELD = 1024  # the longest row whose messages fit into the registers of one program
+NUMBERS = 64  # of them a thread holds
+FEWEST, MOST = 1024, 32768  # numbers a program holds: short rows share one, long rows are dealt to several by columns
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 
@@ -31,7 +30,7 @@ class Stepper:
     columns: int
     held: int = HELD
     groups: tuple[int, ...] = GROUPS
-    numbers: tuple[int, int] = NUMBERS
+    numbers: int = NUMBERS
     fewest: int = FEWEST
     most: int = MOST
     split: bool | None = None  # by row length; None decides by size
@@ -50,8 +49,7 @@ class Stepper:
     def tile(self, edges: int) -> Tile:
         width = min(self.width, max(8, self.most // edges))
         rows = max(1, self.fewest // (edges * width))
-        held = self.numbers[edges > SHORT]
-        return Tile(edges, rows, width, max(1, min(16, edges * rows * width // (32 * held))))
+        return Tile(edges, rows, width, max(1, min(16, edges * rows * width // (32 * self.numbers))))
 
     def grid(self, tile: Tile, num_rows: int) -> tuple[int, int, int]:
         return -(-num_rows // tile.rows), -(-self.columns // tile.features), self.heads

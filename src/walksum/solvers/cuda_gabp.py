@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from walksum.solvers.gabp import GaBP
 
 ROUND = 10  # steps between two looks of the host; even, so that the buffers return to their places
+LONGEST = 40  # the same where the rate so far tells when the next look will be worth its product
 BLOW_UP = 1e30  # messages beyond this never come back
 
 
@@ -98,9 +99,10 @@ class Loop:
         self.control = Control.for_shape(shape, self.matrix.programs(columns), new(heads), solver.tol, solver.max_steps)
         self.replay = Replay(self._round, graph.device) if captured else None
 
-    def advance(self) -> None:
+    def advance(self, steps: int = ROUND) -> None:
+        """Steps, an even number, and a look; a captured round has always as many."""
         if self.replay is None:
-            self._round()
+            self._round(steps)
         else:
             self.replay()
 
@@ -126,9 +128,9 @@ class Loop:
         self.alpha.copy_(prepared.settled.alpha)
         self.gain.copy_(prepared.settled.gain)
 
-    def _round(self) -> None:
+    def _round(self, steps: int = ROUND) -> None:
         a, b = self.eta, self.new_eta
-        for _ in range(ROUND - 1):
+        for _ in range(steps - 1):
             self.stepper.step(self.gain, self.h, a, b, self.damping)
             a, b = b, a
         self.stepper.step(self.gain, self.h, a, b, self.damping, alpha=self.alpha, mu=self.mu)
@@ -141,15 +143,29 @@ class Loop:
         return float(self.control.scalars[ERROR.value].max())
 
     def solve(self) -> tuple[Tensor, Status, int, float]:
-        outcome, steps, residual = Status.max_steps_reached, 0, math.inf
+        outcome, steps, residual, ahead = Status.max_steps_reached, 0, math.inf, ROUND
         while steps < self.solver.max_steps:
-            self.advance()
-            steps, residual = steps + ROUND, self._residual()
+            self.advance(ahead)
+            before, residual, steps = residual, self._residual(), steps + ahead
             if not math.isfinite(residual):
                 return self.mu * self.scale, Status.diverged, steps, residual
             if residual <= self.solver.tol:
                 break
+            if not self.captured:
+                ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
         return self.mu * self.scale, judge(residual, self.solver.tol, outcome), steps, residual
+
+
+def steps_ahead(before: float, residual: float, tol: float, taken: int) -> int:
+    """Until the next look, if ``taken`` steps brought the residual from ``before`` to what it is."""
+    if not 0 < residual < before < math.inf:
+        return ROUND
+    missing = taken * math.log(tol / residual) / math.log(residual / before)
+    return even(min(max(missing, 2), LONGEST))
+
+
+def even(steps: float) -> int:
+    return max(2, 2 * math.ceil(steps / 2))
 
 
 class JointLoop(Loop):
@@ -170,9 +186,9 @@ class JointLoop(Loop):
         self.precisions.reset()
         self.done.zero_()
 
-    def _round(self) -> None:
+    def _round(self, steps: int = ROUND) -> None:
         a, b = self.eta, self.new_eta
-        for _ in range(ROUND):
+        for _ in range(steps):
             self.precisions.step(self.damping, self.done)
             self.stepper.step(self.precisions.gain, self.h, a, b, self.damping, change=self.change, done=self.done)
             settle(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
