@@ -148,7 +148,7 @@ def profile(run: Callable[[], object]) -> None:
 def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
     problem = problems.make(name, graph, x, "L-Lap", 1, columns)
     J = ws.Precision(graph, problem.diag, problem.off)
-    chosen = cuda_columns._setting(graph, columns)
+    chosen = cuda_columns._setting(graph)
     print(f"\n== settings on {name}, L-Lap, {columns} columns: device us a solve; chosen: {chosen}")
     for place, tried in [*((column_setting, tried) for tried in TRIED), (column_deal, {"SPREAD": ()})]:
         label = " ".join(f"{key.lower()} {value}" for key, value in tried.items())
@@ -161,7 +161,7 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
 
 
 def _tuned(J: ws.Precision, h: torch.Tensor) -> str:
-    setting, prepared = cuda_columns._setting(J.graph, h.size(0) * h.size(2)), PreparedCudaCG(J, ws.CG())
+    setting, prepared = cuda_columns._setting(J.graph), PreparedCudaCG(J, ws.CG())
     if setting is None or prepared.later(h) is None:
         return "does not fit"
     solution = prepared(h)

@@ -321,8 +321,8 @@ def waits(deal):
     return count
 
 
-H200 = Device(shared=232_448, processors=132, clusters=True)
-A100 = Device(shared=166_912, processors=108, clusters=False)
+H200 = Device(shared=232_448, clusters=True)
+A100 = Device(shared=166_912, clusters=False)
 
 
 def ring(nodes):
@@ -331,41 +331,37 @@ def ring(nodes):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "systems", "device", "cluster", "threads"),
+    ("nodes", "device", "cluster", "threads"),
     [
-        (1, 64, H200, 1, 64),
-        (183, 64, H200, 1, 96),
-        (2708, 64, H200, 2, 704),
-        (2708, 100, H200, 1, 1024),
-        (2708, 64, A100, 1, 1024),
-        (19717, 16, H200, 4, 1024),
-        (19717, 64, H200, 2, 1024),
-        (19717, 1920, H200, 1, 512),
-        (50_000, 64, H200, 4, 512),
+        (1, H200, 1, 64),
+        (183, H200, 1, 96),
+        (2708, H200, 1, 1024),
+        (2708, A100, 1, 1024),
+        (19717, H200, 2, 1024),
+        (50_000, H200, 4, 512),
     ],
 )
-def test_what_suits(nodes, systems, device, cluster, threads):
-    setting = choose(ring(nodes), device, systems)
+def test_what_suits(nodes, device, cluster, threads):
+    setting = choose(ring(nodes), device)
     assert (setting.cluster, setting.threads) == (cluster, threads)
     assert not setting.spills
     assert setting.rows * setting.threads >= -(-nodes // cluster)
 
 
-def test_as_many_levels_as_leave_few_tails(monkeypatch):
-    monkeypatch.setattr(column_setting, "LEVELS", None)
-    assert choose(ring(3000), H200, 64).levels == 4
+def test_as_many_levels_as_leave_few_tails():
+    assert choose(ring(3000), H200).levels == 4
     J, _ = problem(400, 4000)  # most rows have more than four chunks, a few more than eight
-    assert choose(J.graph, H200, 64).levels == 8
+    assert choose(J.graph, H200).levels == 8
 
 
 def test_what_does_not_fit():
-    assert choose(ring(60_000), H200, 64) is None
-    assert choose(ring(30_000), A100, 64) is None
-    assert choose(ring(25_000), A100, 64) is None
+    assert choose(ring(60_000), H200) is None
+    assert choose(ring(30_000), A100) is None
+    assert choose(ring(25_000), A100) is None
 
 
 def test_settings_can_be_forced(monkeypatch):
     monkeypatch.setattr(column_setting, "CLUSTER", 4)
     monkeypatch.setattr(column_setting, "THREADS", 256)
-    setting = choose(ring(2708), H200, 64)
+    setting = choose(ring(2708), H200)
     assert (setting.cluster, setting.threads, setting.rows) == (4, 256, 3)

@@ -10,13 +10,12 @@ from walksum.graph import Graph
 from walksum.kernels import column_deal as deals
 from walksum.kernels.column_deal import CHUNK, WARP, ColumnDeal, column_deal, places_of
 
-CLUSTER: int | None = None  # blocks a column; None for what suits the graph and the number of columns
+CLUSTER: int | None = None  # blocks a column; None for what suits the graph
 THREADS: int | None = None  # of a block, likewise
 BELLS = 1  # how blocks of a cluster wait for each other: see columns_cluster.cu
 KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
-LEVELS: int | None = deals.LEVELS  # None for as few as leave each warp one tail at most
-CROWDED = 1  # blocks a column where no processor would be idle
-SPLIT = 1024  # rows a block should have before a column is shared with another
+LEVELS: int | None = None  # for as few as leave each warp one tail at most
+SPLIT = 8192  # nodes from which two blocks a column are faster, even where all processors are busy
 SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
 REGISTERS = 65536  # of a block
 OWN = 34  # of them a thread needs beside its rows
@@ -29,14 +28,13 @@ class Device:
     """What a kernel can have."""
 
     shared: int  # bytes a block
-    processors: int
     clusters: bool
 
     @staticmethod
     def of(index: int) -> Device:
         about = torch.cuda.get_device_properties(index)
         shared = getattr(about, "shared_memory_per_block_optin", 0)
-        return Device(shared, about.multi_processor_count, about.major >= HOPPER)
+        return Device(shared, about.major >= HOPPER)
 
 
 @dataclass(frozen=True)
@@ -88,10 +86,10 @@ def _levels(graph: Graph, warps: int) -> int:
     return next(few, deals.LEVELS)
 
 
-def choose(graph: Graph, device: Device, systems: int) -> Setting | None:
-    """For so many columns over all heads; None where not even four blocks can hold one."""
+def choose(graph: Graph, device: Device) -> Setting | None:
+    """None where not even four blocks can hold a column."""
     last = None
-    for size in sizes(graph.num_nodes, device, systems):
+    for size in sizes(graph.num_nodes, device):
         setting = _able(graph, device, size)
         if setting is not None and not setting.spills:
             return setting
@@ -99,16 +97,13 @@ def choose(graph: Graph, device: Device, systems: int) -> Setting | None:
     return last
 
 
-def sizes(num_nodes: int, device: Device, systems: int) -> list[int]:
-    """Numbers of blocks a column, best first: more than one where processors would be idle otherwise."""
+def sizes(num_nodes: int, device: Device) -> list[int]:
+    """Numbers of blocks a column, best first."""
     if CLUSTER is not None:
         return [CLUSTER]
     if not device.clusters:
         return [1]
-    # processors stand in groups that clusters of four do not divide, so not all can be used
-    room = {4: device.processors // 5, 2: device.processors // 2}
-    idle = [size for size, most in room.items() if systems <= most and num_nodes >= size * SPLIT]
-    return list(dict.fromkeys([*idle, CROWDED, 1, 2, 4]))
+    return [2, 1, 4] if num_nodes >= SPLIT else [1, 2, 4]
 
 
 def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:

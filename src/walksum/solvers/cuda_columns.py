@@ -26,15 +26,14 @@ def columns_fit(graph: Graph) -> bool:
     return graph.derived(_lay_out) is not None
 
 
-def _setting(graph: Graph, systems: int) -> Setting | None:
-    """For so many columns over all heads."""
+def _setting(graph: Graph) -> Setting | None:
     if graph.device.type != "cuda" or torch.version.hip or not 0 < graph.num_nodes <= PLACES - WARP:
         return None
-    return choose(graph, Device.of(graph.device.index or 0), systems)
+    return choose(graph, Device.of(graph.device.index or 0))
 
 
 def _lay_out(graph: Graph) -> Kernel | None:
-    if _setting(graph, 1) is None:
+    if _setting(graph) is None:
         return None
     return _compiled(graph, "lay_out", Setting(cluster=1, threads=WARP, rows=1, levels=1, lean=False))
 
@@ -104,7 +103,7 @@ class ColumnLaunch:
 
 def column_launch(graph: Graph, heads: int, columns: int, *knobs: object) -> ColumnLaunch | None:
     """For :meth:`Graph.derived`; None where a column does not fit."""
-    lay_out, setting = graph.derived(_lay_out), _setting(graph, heads * columns)
+    lay_out, setting = graph.derived(_lay_out), _setting(graph)
     solve = _compiled(graph, "solve_columns", setting) if lay_out is not None and setting is not None else None
     if lay_out is None or setting is None or solve is None:
         return None
