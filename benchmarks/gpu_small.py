@@ -29,7 +29,7 @@ from walksum.solvers import column_setting, cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
-BLOCKS = [(1, 1), (2, 1), (2, 2), (2, 0), (4, 1), (4, 2), (4, 0)]  # of a column, and how they wait for each other
+BLOCKS = [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2)]  # of a column, and how they wait for each other
 TRIED = [  # of column_setting
     *({"CLUSTER": cluster, "BELLS": bells, "THREADS": threads}
       for (cluster, bells), threads in itertools.product(BLOCKS, (512, 768, 1024))),

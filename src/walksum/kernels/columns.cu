@@ -63,7 +63,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     float *r_room = p + places, *tail = r_room + (LEAN ? share : 0);
     float *desks = tail + tails;
     Memory &memory = *reinterpret_cast<Memory *>(desks + 2 * 3 * CREW);
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     Meeting meeting = {desks, reinterpret_cast<Bell *>(level_table + LEVELS + 1), 0};
 #else
     Meeting meeting = {desks, 0};

@@ -24,7 +24,7 @@ __device__ float largest_of_warp(float x) {
 // one is over, but not those of the one after, which nobody sends before all have left this one.
 struct Meeting {
     float *desks;  // [2, 3, CREW]
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     Bell *bells;  // [2]
 #endif
     int turn;
@@ -42,11 +42,7 @@ __device__ void Meeting::lay_down(float *at, float x) const {
     if (lane == 0) *at = x;
 #if CLUSTER > 1
     const int other = (rank + lane) % CLUSTER;
-#if BELLS
     if (lane > 0 && lane < CLUSTER) send(at_block(at, other), x, at_block(bells + (turn & 1), other));
-#else
-    if (lane > 0 && lane < CLUSTER) write(at_block(at, other), x);
-#endif
 #endif
 }
 
@@ -60,7 +56,7 @@ __device__ void everyone_at_once() {
 
 // Ends with all blocks of the cluster running, so that they can be written to.
 __device__ void Meeting::begin() {
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     if (threadIdx.x < 2) hang(bells + threadIdx.x, WARPS);
 #endif
     everyone_at_once();  // all blocks run
@@ -68,12 +64,12 @@ __device__ void Meeting::begin() {
 
 // All threads of all blocks have come, and what they wrote is seen; this warp is sent so many bytes by each other block.
 __device__ void Meeting::end(int bytes) {
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(bells + (turn & 1), (CLUSTER - 1) * bytes);
-    wait(bells + (turn & 1), turn >> 1 & 1);
+    wait(bells + (turn & 1), turn >> 1 & 1);  // who meets
 #else
-    everyone_at_once();  // who meets
+    __syncthreads();  // who meets
 #endif
     ++turn;
 }
