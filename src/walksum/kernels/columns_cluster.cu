@@ -1,8 +1,8 @@
 // What the blocks of threads that share a column of columns.cu tell each other by: instructions, and nothing else. Tests
 // without a GPU have their own.
 //
-// Blocks wait for each other's messages: the cluster's barrier would also wait for everything else that was written,
-// and forget what was read. BELLS, for which: 1: all; 2: those in sums, and at the barrier for p.
+// Once all run, blocks wait for each other's messages: the cluster's barrier would also wait for everything else that
+// was written, and forget what was read.
 
 #ifndef ON_HOST
 #define SHARED_MEMORY(name) extern __shared__ float4 name[]
@@ -27,10 +27,6 @@ __device__ unsigned at_block(const void *mine, int rank) {
     asm("cvta.to.shared.u64 %0, %1;" : "=l"(here) : "l"(mine));
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)here), "r"(rank));
     return there;
-}
-
-__device__ void write(unsigned there, float x) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
 }
 
 // All threads of all blocks of the cluster are here, and what they wrote is seen.
