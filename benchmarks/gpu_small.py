@@ -3,7 +3,7 @@
 python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune [--columns 64]] [--no-steps]
 
 A diagnosis, under a minute; the records of docs/benchmarks.md come from benchmarks.gpu. ``--tune`` also tries other
-numbers of blocks and threads for a column, and other ways to keep and to wait.
+numbers of blocks and threads for a column, and other ways to keep.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from walksum.solvers import column_setting, cuda_cg, cuda_columns
 from walksum.solvers.cuda_cg import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
-BLOCKS = [(1, 1), (2, 1), (2, 2), (2, 0), (4, 1), (4, 2), (4, 0)]  # of a column, and how they wait for each other
 TRIED = [  # of column_setting
-    *({"CLUSTER": cluster, "BELLS": bells, "THREADS": threads}
-      for (cluster, bells), threads in itertools.product(BLOCKS, (512, 768, 1024))),
+    *({"CLUSTER": cluster, "THREADS": threads}
+      for cluster, threads in itertools.product((1, 2, 4), (512, 768, 1024))),
     *({"CLUSTER": cluster, "THREADS": threads, "KEEP": 0}
       for cluster, threads in itertools.product((1, 2, 4), (512, 1024))),
     *({"CLUSTER": cluster, "LEVELS": levels} for cluster, levels in itertools.product((1, 2), (4, 8, 12))),

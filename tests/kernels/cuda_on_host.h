@@ -65,7 +65,6 @@ static unsigned at_block(const void *mine, int rank) {
     return rank << 24 | (unsigned)((const char *)mine - (const char *)rooms[blockIdx.x % CLUSTER]);
 }
 static void *at_address(unsigned there) { return (char *)rooms[there >> 24] + (there & 0xffffff); }
-static void write(unsigned there, float x) { *(float *)at_address(there) = x; }
 
 // Rings when all warps have come and all bytes that they expect are there.
 struct Bell {
@@ -100,7 +99,7 @@ static std::vector<Message> post;
 static void deliver(size_t which) {
     const Message message = post[which];
     post.erase(post.begin() + which);
-    write(message.there, message.x);
+    *(float *)at_address(message.there) = message.x;
     Bell *bell = (Bell *)at_address(message.bell);
     bell->bytes -= 4;
     ring(bell);

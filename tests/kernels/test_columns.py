@@ -54,7 +54,6 @@ class Library:
             "ROWS": rows,
             "LEVELS": LEVELS,
             "LEAN": 0,
-            "BELLS": 1,
             "KEEP": 0,
             **defined,
         }
@@ -219,25 +218,31 @@ def test_a_J_that_is_no_number(library, where, bad):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("cluster", "bells"), [(1, 0), (2, 0), (2, 1), (2, 2), (4, 1)])
-def test_the_order_of_threads_and_messages_does_not_matter(built, cluster, bells):
+@pytest.mark.parametrize("cluster", [1, 2, 4])
+def test_the_order_of_threads_and_messages_does_not_matter(built, cluster):
     """Or else there is a barrier missing."""
     J, h = problem(nodes=150, heads=1, columns=1)
     first = solve(built(cluster), J, h)
     for turns in (FORWARD, BACKWARD, SHUFFLED):
-        mu, report = solve(built(cluster, BELLS=bells), J, h, turns=turns)
+        mu, report = solve(built(cluster), J, h, turns=turns)
         assert torch.equal(mu, first[0])
         assert torch.equal(report, first[1])
 
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "barrier", ["p is there for all", "all rows are there", "who meets", "the tails are there", "all blocks run"]
+    ("cluster", "barrier"),
+    [
+        (1, "who meets"),
+        (2, "who meets"),
+        (2, "p is there for all"),
+        (2, "the tails are there"),
+        (2, "all blocks run"),
+    ],
 )
-def test_a_missing_barrier_would_be_noticed(built, barrier):
+def test_a_missing_barrier_would_be_noticed(built, cluster, barrier):
     J, h = problem(nodes=150, heads=1, columns=1)
-    bells = {"all rows are there": 2, "who meets": 0}.get(barrier, 1)
-    broken = built(2, BELLS=bells, without=f";  // {barrier}")
+    broken = built(cluster, without=f";  // {barrier}")
     runs = [attempt(broken, J, h, turns=turns, max_steps=60) for turns in (FORWARD, BACKWARD, SHUFFLED)]
     right = [bool(ended) and relative(mu, exact(J, h)) < 1e-6 for mu, _, ended in runs]
     assert not all(right) or not all(torch.equal(mu, runs[0][0]) for mu, _, _ in runs)

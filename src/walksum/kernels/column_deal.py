@@ -51,7 +51,7 @@ class Block:
     rest: int
 
     def table(self, start: int) -> np.ndarray:
-        """Its levels, one that is empty, and where its slots begin, which are first level and how many there are."""
+        """Its levels, one that is empty, and of its slots: the first; how many are not of the first level, and all."""
         return np.concatenate([self.levels, [[0, 0, 0, 0], [start, self.rest, len(self.slots), 0]]])
 
 

@@ -10,9 +10,9 @@
 // beyond LEVELS chunks, its tail, a warp adds up.
 //
 // Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, which but for the last all threads
-// have), LEVELS, LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory, KEEP, which
-// slots are copied into shared memory (0: none; 1: all but those of the first level; 2: all), and BELLS (see
-// columns_cluster.cu); behind columns_cluster.cu, columns_meeting.cu and columns_rows.cu.
+// have), LEVELS, LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory, and KEEP,
+// which slots are copied into shared memory (0: none; 1: all but those of the first level; 2: all); behind
+// columns_cluster.cu, columns_meeting.cu and columns_rows.cu.
 
 #define INFINITE __int_as_float(0x7f800000)
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
@@ -63,7 +63,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     float *r_room = p + places, *tail = r_room + (LEAN ? share : 0);
     float *desks = tail + tails;
     Memory &memory = *reinterpret_cast<Memory *>(desks + 2 * 3 * CREW);
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     Meeting meeting = {desks, reinterpret_cast<Bell *>(level_table + LEVELS + 1), 0};
 #else
     Meeting meeting = {desks, 0};

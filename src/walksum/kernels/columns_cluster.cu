@@ -1,9 +1,8 @@
 // What the blocks of threads that share a column of columns.cu tell each other by: instructions, and nothing else. Tests
 // without a GPU have their own.
 //
-// BELLS, how blocks of a cluster wait for each other. 0: at the cluster's barrier, which also waits for everything else
-// that was written, and forgets what was read; 1: for each other's messages; 2: for those in sums, and at the barrier
-// for p.
+// Once all run, blocks wait for each other's messages: the cluster's barrier would also wait for everything else that
+// was written, and forget what was read.
 
 #ifndef ON_HOST
 #define SHARED_MEMORY(name) extern __shared__ float4 name[]
@@ -30,17 +29,12 @@ __device__ unsigned at_block(const void *mine, int rank) {
     return there;
 }
 
-__device__ void write(unsigned there, float x) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
-}
-
 // All threads of all blocks of the cluster are here, and what they wrote is seen.
 __device__ void everyone() {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-#endif
-#if CLUSTER > 1 && BELLS
+
 // Rings when all warps of its block have come, and all messages that they expect.
 typedef unsigned long long Bell;
 

@@ -24,7 +24,7 @@ __device__ float largest_of_warp(float x) {
 // one is over, but not those of the one after, which nobody sends before all have left this one.
 struct Meeting {
     float *desks;  // [2, 3, CREW]
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     Bell *bells;  // [2]
 #endif
     int turn;
@@ -42,49 +42,35 @@ __device__ void Meeting::lay_down(float *at, float x) const {
     if (lane == 0) *at = x;
 #if CLUSTER > 1
     const int other = (rank + lane) % CLUSTER;
-#if BELLS
     if (lane > 0 && lane < CLUSTER) send(at_block(at, other), x, at_block(bells + (turn & 1), other));
-#else
-    if (lane > 0 && lane < CLUSTER) write(at_block(at, other), x);
-#endif
-#endif
-}
-
-__device__ void everyone_at_once() {
-#if CLUSTER > 1
-    everyone();
-#else
-    __syncthreads();
 #endif
 }
 
 // Ends with all blocks of the cluster running, so that they can be written to.
 __device__ void Meeting::begin() {
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     if (threadIdx.x < 2) hang(bells + threadIdx.x, WARPS);
+    everyone();  // all blocks run
+#else
+    __syncthreads();
 #endif
-    everyone_at_once();  // all blocks run
 }
 
 // All threads of all blocks have come, and what they wrote is seen; this warp is sent so many bytes by each other block.
 __device__ void Meeting::end(int bytes) {
-#if CLUSTER > 1 && BELLS
+#if CLUSTER > 1
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(bells + (turn & 1), (CLUSTER - 1) * bytes);
-    wait(bells + (turn & 1), turn >> 1 & 1);
+    wait(bells + (turn & 1), turn >> 1 & 1);  // who meets
 #else
-    everyone_at_once();  // who meets
+    __syncthreads();  // who meets
 #endif
     ++turn;
 }
 
 // The same after each row of this block was put to all Copies.
 __device__ void Meeting::end_of_rows(int share) {
-#if BELLS == 1
     end(4 * 32 * (ROWS - ((ROWS - 1) * THREADS + (int)threadIdx.x >= share)));
-#else
-    everyone_at_once();  // all rows are there
-#endif
 }
 
 // Sum of a over the column, in one order: the same bits in every thread of every block and in every run.
@@ -125,21 +111,15 @@ struct Copies {
 #pragma unroll
         for (int k = 1; k < CLUSTER; ++k) {
             other[k] = at_block(mine, (block() + k) % CLUSTER);
-#if BELLS == 1
             bell[k] = at_block(meeting.bells + (meeting.turn & 1), (block() + k) % CLUSTER);
-#endif
         }
 #endif
     }
     __device__ void put(int place, float x) const {
         mine[place] = x;
+#if CLUSTER > 1
 #pragma unroll
-        for (int k = 1; k < CLUSTER; ++k) {
-#if CLUSTER > 1 && BELLS == 1
-            send(other[k] + 4 * place, x, bell[k]);
-#elif CLUSTER > 1
-            write(other[k] + 4 * place, x);
+        for (int k = 1; k < CLUSTER; ++k) send(other[k] + 4 * place, x, bell[k]);
 #endif
-        }
     }
 };

@@ -127,7 +127,7 @@ __device__ void add_tails(float *q, const float *tail, int tails) {
         if (const int place = j * THREADS + threadIdx.x; place < tails) q[j] += tail[place];
 }
 
-// The same with |A| for one row, tail and all, which is asked for once.
+// What neighbours add to (|A| x) of one row, tail and all: asked for once.
 __device__ float around_absolute(const Table &A, const float *x, int place) {
     float sum = 0.0f;
 #pragma unroll 1

@@ -12,7 +12,6 @@ from walksum.kernels.column_deal import CHUNK, WARP, ColumnDeal, column_deal, pl
 
 CLUSTER: int | None = None  # blocks a column; None for what suits the graph
 THREADS: int | None = None  # of a block, likewise
-BELLS = 1  # how blocks of a cluster wait for each other: see columns_cluster.cu
 KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
 LEVELS: int | None = None  # for as few as leave each warp one tail at most
 SPLIT = 8192  # nodes from which two blocks a column are faster, even where all processors are busy
@@ -46,13 +45,12 @@ class Setting:
     rows: int  # a thread, at most
     levels: int  # see column_deal.py
     lean: bool  # the residual in shared memory
-    bells: int = 1  # how blocks wait for each other: see columns_cluster.cu
     keep: int = 0  # which slots are copied into shared memory: see columns.cu
 
     @property
     def defined(self) -> dict[str, int]:
         sizes = {"CLUSTER": self.cluster, "THREADS": self.threads, "ROWS": self.rows}
-        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean), "BELLS": self.bells, "KEEP": self.keep}
+        return {**sizes, "LEVELS": self.levels, "LEAN": int(self.lean), "KEEP": self.keep}
 
     @property
     def spills(self) -> bool:
@@ -77,7 +75,7 @@ def setting_for(graph: Graph, cluster: int) -> Setting:
     threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
     rows = -(-share // threads)
     levels = LEVELS or _levels(graph, cluster * threads // WARP)
-    return Setting(cluster, threads, rows, levels, 3 * rows + OWN > REGISTERS // threads, BELLS)
+    return Setting(cluster, threads, rows, levels, 3 * rows + OWN > REGISTERS // threads)
 
 
 def _levels(graph: Graph, warps: int) -> int:
