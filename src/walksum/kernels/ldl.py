@@ -69,18 +69,26 @@ def _norm(diag, off, plan):
 
 @jit
 def _factorise_head(eliminated, tail, diag, off, plan, rounded, pivots):
-    order, colptr, rows = plan[0], plan[1], plan[2]
+    order, colptr, rows, source, rowptr = plan[0], plan[1], plan[2], plan[3], plan[4]
     L, column = np.empty(colptr[tail]), np.zeros(len(order))
     for j in range(tail):
-        _spread(j, off, plan, column)
-        pivot = np.float64(diag[order[j]]) - _subtract(j, tail, L, pivots, plan, column)
-        if not pivot > SINGULAR * diag[order[j]]:
+        own = np.float64(at(diag, at(order, j)))
+        pivot, untouched = own, j < eliminated and at(rowptr, j) == at(rowptr, j + 1)
+        if not untouched:
+            _spread(j, off, plan, column)
+            pivot -= _subtract(j, tail, L, pivots, plan, column)
+        if not pivot > SINGULAR * own:
             return INDEFINITE if pivot == pivot else NONFINITE
         pivots[j] = pivot
         scale = 1 / pivot if j < eliminated else 1.0
-        for p in range(at(colptr, j), at(colptr, j + 1)):
-            entry = at(column, at(rows, p)) * scale
-            L[p], rounded[p] = entry, entry
+        if untouched:  # a column of J itself
+            for p in range(at(colptr, j), at(colptr, j + 1)):
+                entry = np.float64(at(off, at(source, p))) * scale
+                L[p], rounded[p] = entry, entry
+        else:
+            for p in range(at(colptr, j), at(colptr, j + 1)):
+                entry = at(column, at(rows, p)) * scale
+                L[p], rounded[p] = entry, entry
     return _factorise_tail(tail, diag, off, plan, L, rounded, pivots) if tail < len(order) else FINE
 
 
@@ -89,7 +97,7 @@ def _spread(j, off, plan, column):
     """J's own values into the column, zero where there will be fill."""
     colptr, rows, source = plan[1], plan[2], plan[3]
     for p in range(at(colptr, j), at(colptr, j + 1)):
-        column[at(rows, p)] = np.float64(at(off, at(source, p))) if at(source, p) >= 0 else 0.0
+        column[np.uint64(at(rows, p))] = np.float64(at(off, at(source, p))) if at(source, p) >= 0 else 0.0
 
 
 @jit
@@ -102,7 +110,8 @@ def _subtract(j, tail, L, pivots, plan, column):
         g = at(L, slot) * at(pivots, k)
         total += at(L, slot) * g
         for p in range(slot + 1, at(colptr, k + 1)):
-            column[at(rows, p)] -= at(L, p) * g
+            i = np.uint64(at(rows, p))
+            column[i] = at(column, i) - at(L, p) * g
     return total
 
 
@@ -140,5 +149,6 @@ def _subtract_from_row(j, tail, L, pivots, plan, column):
         g = at(L, slot) * at(pivots, k)
         total += at(L, slot) * g
         for p in range(slot + 1, at(colptr, k + 1)):
-            column[at(rows, p) - tail] -= at(L, p) * g
+            i = np.uint64(at(rows, p) - tail)
+            column[i] = at(column, i) - at(L, p) * g
     return total
