@@ -9,7 +9,6 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,8 +82,7 @@ def peak_bytes(run: Callable[[], object], device: str = "cpu") -> int | None:
 
     CUDA: the allocator's high-water mark. CPU: the high-water mark of the resident set, which counts whatever
     library allocates; the kernel's mark is reset first and freed heap is given back, so that reused pages count
-    too. The call runs in a thread of its own, which has no scratch left from calls before: what a thread keeps
-    from solve to solve counts. None where the kernel cannot do that (anything but Linux).
+    too. None where the kernel cannot do that (anything but Linux).
     """
     if device != "cpu":
         torch.cuda.synchronize()
@@ -98,10 +96,8 @@ def peak_bytes(run: Callable[[], object], device: str = "cpu") -> int | None:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return None
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(_status, "VmRSS").result()  # the stack of the thread
-        before = _status("VmRSS")
-        thread.submit(run).result()
+    before = _status("VmRSS")
+    run()
     return max(0, _status("VmHWM") - before)
 
 

@@ -16,7 +16,7 @@ from walksum.kernels.lanes import lanes_for
 from walksum.kernels.parallel import WIDTH, over_columns
 
 AHEAD = 8  # edges between asking for a row and using it
-KEPT = 1 << 26  # bytes of scratch a thread keeps: at 40 MB, asking for it anew takes a quarter of a solve
+KEPT = 1 << 24  # bytes of scratch a thread keeps
 CACHE = 12e6  # bytes an iteration may go over again and again and still find in a core's share of the cache
 
 _mine = threading.local()
