@@ -22,11 +22,13 @@ The *yardstick* is the paper's Algorithm 1 in plain torch (`index_select`, `inde
 tolerance 1e-6, at most 1000 steps, the same algorithm for the gradient. Times are medians of interleaved runs of one
 forward and backward pass from the values of J on: numeric factorisation is included, what depends on the graph alone
 is not. *Faster* is the yardstick's time over ours in the same run; **~** marks a yardstick that was extrapolated: its
-steps counted on few columns, times the cost of a step on all. Errors are the largest deviation from a float64 solve
-relative to the largest entry, the larger of mu and its gradient. Memory is what a pass needs beyond its inputs: the
-high-water mark of the resident set on a CPU, of the allocator on a GPU. Peers without autograd are timed on
-factorisation and two solves only. *gabp* is undamped; on a CPU it is `GaBP(damping=1.0, schedule="sequential",
-tol=5e-9)`, a tolerance below what float32 can hold: each run goes on until it stops improving, and is called stalled.
+steps counted on few columns, for a minute and a half at most, times the cost of a step on all. Errors are the largest
+deviation from a float64 solve relative to the largest entry, the larger of mu and its gradient. Memory is what a pass
+needs beyond its inputs: the high-water mark of the allocator on a GPU, of the resident set on a CPU (under *Growth*, in
+a process for each size and a thread that has no scratch yet). Peers without autograd are timed on factorisation and
+two solves only.
+*gabp* is undamped; on a CPU it is `GaBP(damping=1.0, schedule="sequential", tol=5e-9)`, a tolerance below what float32
+can hold: each run goes on until it stops improving, and is called stalled.
 """
 
 

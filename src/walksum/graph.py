@@ -15,6 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from walksum.untraced import untraced
 
 T = TypeVar("T")
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,13 @@ class Graph:
     def derived(self, build: Callable[..., T], *key: Hashable) -> T:
         """``build(self, *key)``, computed once and kept as long as the graph."""
         slot = (build, *key)
-        if slot not in self._derived:
+        found = self._derived.get(slot, _MISSING)
+        if found is _MISSING:
             with self._lock:
                 if slot not in self._derived:
                     self._derived[slot] = build(self, *key)
-        return self._derived[slot]
+                found = self._derived[slot]
+        return found
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on ``device``, with what was derived so far; moving twice gives the same object."""

@@ -119,10 +119,12 @@ class Precision:
 
 
 def _check(graph: Graph, diag: Tensor, off: Tensor) -> None:
-    heads, edges = diag.shape[:1], graph.edges
-    fits = diag.shape == (*heads, graph.num_nodes) and off.shape == (*heads, edges.size(1))
+    edges, of_nodes, of_edges = graph.edges, diag.shape, off.shape
+    fits = len(of_nodes) == len(of_edges) == 2 and of_nodes[0] == of_edges[0]
+    fits = fits and of_nodes[1] == graph.num_nodes and of_edges[1] == edges.size(1)
     alike = diag.dtype is off.dtype and diag.is_floating_point()
-    if not (fits and alike and (diag.device == off.device == edges.device)):
+    together = (diag.is_cpu and off.is_cpu and edges.is_cpu) or diag.device == off.device == edges.device
+    if not (fits and alike and together):
         _explain(graph, diag, off)
 
 

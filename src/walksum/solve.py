@@ -45,15 +45,19 @@ def solve(
     Returns:
         mu, of the shape of h.
     """
-    check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
-    J, h = _working_precision(J, h)
+    if on_nonconverged not in ON_NONCONVERGED:
+        check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
+    if not _plain(J.diag, h):
+        J, h = _working_precision(J, h)
     shape, one_J_for_all = h.shape, False
-    if shape[:-1] != J.diag.shape and J.heads == 1:
-        if len(shape) == 3:  # heads that share J are only more columns of it
+    if shape[:-1] != J.diag.shape:
+        if J.heads == 1 and len(shape) == 3:  # heads that share J are only more columns of it
             one_J_for_all, h = True, h.transpose(0, 1).reshape(1, shape[1], -1)
-        elif len(shape) == 2:
+        elif J.heads == 1 and len(shape) == 2:
             h = h.unsqueeze(0)
-    check_h(J, h)
+        check_h(J, h)
+    elif not h.is_cpu or not J.diag.is_cpu or h.dtype is not J.diag.dtype:
+        check_h(J, h)
     free = solver == "auto" and not h.is_cpu and not in_one_launch(J.graph)
     call = _Call(J.graph, J.prepared, resolve(solver, J, h.size(-1)), observe, on_nonconverged, free)
     if type(call.solver) is Unrolled:
@@ -73,10 +77,14 @@ def explain_solver(J: Precision, h: Tensor) -> Choice:
     return choose(J, columns)
 
 
+def _plain(diag: Tensor, h: Tensor) -> bool:
+    """Nothing to be cast."""
+    dtype = h.dtype
+    return h.is_cpu and dtype is diag.dtype and dtype not in HALF and not torch.is_autocast_enabled("cpu")
+
+
 def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
     """Half precision, or a mix of precisions made by autocast, is solved in float32."""
-    if h.is_cpu and h.dtype is J.diag.dtype and h.dtype not in HALF and not torch.is_autocast_enabled("cpu"):
-        return J, h
     if h.device != J.device:
         return J, h  # check_h says so
     if J.dtype in HALF or h.dtype in HALF or torch.is_autocast_enabled(h.device.type):
@@ -107,34 +115,36 @@ class _Call:
         return other
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
-        prepared = self.prepared(diag, off, h.size(-1))
-        launched = prepared.later(h.detach())
+        prepared, h = self.prepared(diag, off, h.size(-1)), h.detach()
+        launched = prepared.later(h)
         if launched is not None:
             self.report_later(prepared, *launched)
             return launched[0]
-        self._refuse_capture(prepared, h)
-        return self._told(prepared.name, prepared.outcome(h.detach()))
+        if h.is_cuda:
+            self._refuse_capture(prepared, h)
+        return self._told(prepared.name, prepared.outcome(h), self.direction)
 
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """g, and the gradients of diag and off."""
+        """g, and the gradients of diag and off: the backward pass of this call."""
         prepared = self.prepared(diag, off, grad.size(-1))
-        launched = prepared.later(grad.detach())
+        launched = prepared.later(grad)
         if launched is not None:  # the gradients too, before the host waits for the verdict
             gradients = kernels.backend(launched[0]).value_gradients(self.graph, launched[0], mu)
-            self.report_later(prepared, *launched)
+            self.turned().report_later(prepared, *launched)
             return launched[0], *gradients
-        self._refuse_capture(prepared, grad)
+        if grad.is_cuda:
+            self._refuse_capture(prepared, grad)
         both = prepared.run_backward(grad, mu)
         if both is None:
-            g = self._told(prepared.name, prepared.outcome(grad.detach()))
+            g = self._told(prepared.name, prepared.outcome(grad), "backward")
             return g, *kernels.backend(g).value_gradients(self.graph, g, mu)
-        return self._told(prepared.name, both[0]), *both[1:]
+        return self._told(prepared.name, both[0], "backward"), both[1], both[2]
 
-    def _told(self, name: str, outcome: tuple[Tensor, Status, int, float]) -> Tensor:
+    def _told(self, name: str, outcome: tuple[Tensor, Status, int, float], direction: str) -> Tensor:
         mu, status, steps, residual = outcome
         if self.observe is not None or status is not Status.converged:
             # detached: whoever keeps the report must not keep the autograd graph
-            self.report(Solution(mu.detach(), status, steps, residual, name, self.direction))
+            self.report(Solution(mu.detach(), status, steps, residual, name, direction))
         return mu
 
     def report_later(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
@@ -156,8 +166,6 @@ class _Call:
             self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
 
     def _refuse_capture(self, prepared: Prepared, h: Tensor) -> None:
-        if not h.is_cuda:
-            return
         if capturing(h):
             raise RuntimeError(
                 f"{prepared.name} looks at numbers on its way, which a CUDA graph cannot record; on graphs that are "
@@ -180,16 +188,19 @@ class _Call:
         return made
 
     def _prepare(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
-        stamp = (*_identity(diag), *_identity(off))
-        solver = self._for_a_J_that_stays(stamp, diag, columns) if self.free else self.solver
-        known = self.memo.get(solver)
-        if known is None or known[0] != stamp:
-            J = Precision.trusted(self.graph, diag.detach(), off.detach())
-            known = (stamp, solver.prepare(J))  # holds J, so the addresses in the stamp stay taken
-            self.memo[solver] = known
-        return known[1]
+        solver = self._for_a_J_that_stays(diag, off, columns) if self.free else self.solver
+        known = self.memo.get(solver) if self.memo else None
+        if known is not None and _same(known[0], known[1], diag) and _same(known[2], known[3], off):
+            return known[4]
+        if torch.is_grad_enabled():  # as it never is inside forward and backward
+            diag, off = diag.detach(), off.detach()
+        J = Precision.trusted(self.graph, diag, off)
+        made = solver.prepare(J)
+        self.memo[solver] = (J.diag, _version(diag), J.off, _version(off), made)
+        return made
 
-    def _for_a_J_that_stays(self, stamp: tuple, diag: Tensor, columns: int) -> Solver:
+    def _for_a_J_that_stays(self, diag: Tensor, off: Tensor, columns: int) -> Solver:
+        stamp = (*_identity(diag), *_identity(off))
         before, solves = self.memo.get("solves", (None, 0))
         solves = solves + 1 if before == stamp else 1
         self.memo["solves"] = (stamp, solves)
@@ -206,8 +217,18 @@ class _Call:
             warnings.warn(solution.describe(), SolveWarning, stacklevel=2)
 
 
+def _same(kept: Tensor, version: int, t: Tensor) -> bool:
+    """Whether t holds what another tensor, still kept and so at its address, held when it had this version."""
+    alike = kept.data_ptr() == t.data_ptr() and kept.shape == t.shape and kept.stride() == t.stride()
+    return alike and version == _version(t) and kept.dtype is t.dtype
+
+
+def _version(t: Tensor) -> int:
+    return -1 if t.is_inference() else t._version
+
+
 def _identity(t: Tensor) -> tuple:
-    return t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype
+    return t.data_ptr(), _version(t), t.shape, t.stride(), t.dtype
 
 
 class _Solve(Function):
@@ -236,16 +257,17 @@ class _Solve(Function):
     def backward(ctx: Any, *grads: Any) -> tuple:
         diag, off, mu = ctx.saved_tensors
         needs_diag, needs_off, needs_h, _ = ctx.needs_input_grad
-        call, grad = ctx.call.turned(), grads[0].contiguous()
+        call, grad = ctx.call, grads[0].contiguous()
         d_diag = d_off = None
         if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
+            call = call.turned()
             g = _Solve.apply(diag, off, grad, call)
             d_diag = -torch.linalg.vecdot(g, mu) if needs_diag else None
             d_off = -edge_dot(call.graph, g, mu) if needs_off else None
         elif needs_diag or needs_off:
             g, d_diag, d_off = call.run_backward(diag, off, grad, mu)
         else:
-            g = call.run(diag, off, grad)
+            g = call.turned().run(diag, off, grad)
         return d_diag, d_off, g if needs_h else None, None
 
     @staticmethod

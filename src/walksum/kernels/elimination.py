@@ -57,10 +57,22 @@ class Symbolic:
 
     def room(self, heads: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory for the numbers of a factor, see :func:`walksum.kernels.ldl.opened`; not filled."""
-        if (heads, dtype) not in self.rooms:  # to be imitated; never touched, so it takes no memory
+        like = self.rooms.get((heads, dtype))
+        if like is None:  # to be imitated; never touched, so it takes no memory
             doubles = 2 * heads * (self.num_nodes + 1)  # in float32 they take two places each
-            self.rooms[heads, dtype] = torch.empty(doubles + heads * (len(self.plan[2]) + self.eliminated), dtype=dtype)
-        return torch.empty_like(self.rooms[heads, dtype])
+            like = torch.empty(doubles + heads * (len(self.plan[2]) + self.eliminated), dtype=dtype)
+            self.rooms[heads, dtype] = like
+        return torch.empty_like(like)
+
+    @cached_property
+    def book(self) -> np.ndarray:
+        """Addresses and lengths of the arrays of the plan, see :func:`walksum.kernels.at_once.read`."""
+        assert [a.dtype.itemsize for a in self.plan] == [4, 8, 4, 4, 8, 4, 4, 8, 4, 4]
+        return np.array([(a.ctypes.data, len(a)) for a in self.plan], np.int64).ravel()
+
+    @cached_property
+    def book_address(self) -> int:
+        return self.book.ctypes.data
 
     @cached_property
     def entries(self) -> int:
@@ -101,9 +113,10 @@ class _Complete:
         self.lock = threading.Lock()
 
     def within(self, graph: Graph, limit: float) -> Symbolic | None:
-        with self.lock:
-            if self.found is None and limit > self.tried:
-                self.found, self.tried = _eliminate(graph, UNBOUNDED, limit), limit
+        if self.found is None:
+            with self.lock:
+                if self.found is None and limit > self.tried:
+                    self.found, self.tried = _eliminate(graph, UNBOUNDED, limit), limit
         return self.found if self.found is not None and self.found.operations <= limit else None
 
 

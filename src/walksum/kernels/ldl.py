@@ -11,12 +11,12 @@ import numpy as np
 
 from walksum.kernels.address import matrix, vector
 from walksum.kernels.compile import jit
-from walksum.kernels.lanes import WIDTHS, at, fma, load, store
+from walksum.kernels.lanes import at
+from walksum.kernels.ldl_tail import LINE, block, factorise_block
 
 FINE, INDEFINITE, NONFINITE = 0, 1, 2
 SINGULAR = 4 * np.finfo(np.float64).eps  # a pivot this small beside its J_ii is rounding: no digit of mu would be right
 MARGIN = 32  # entries behind the last column of a factor: vectors may read (never use) what follows a column
-L32 = WIDTHS[32]
 
 
 @jit
@@ -69,59 +69,86 @@ def _norm(diag, off, plan):
 
 @jit
 def _factorise_head(eliminated, tail, diag, off, plan, rounded, pivots):
-    order, colptr, rows = plan[0], plan[1], plan[2]
-    n, L = len(order), np.empty(len(plan[2]) + MARGIN)
-    column, f, base = np.zeros(n + MARGIN), np.empty(n), np.empty(n, np.int64)
-    for j in range(n):
-        _spread(j, off, plan, column)
-        pivot = np.float64(diag[order[j]]) - _subtract_sparse(j, tail, L, pivots, plan, column)
-        if j > tail:
-            pivot -= _subtract_dense(j, tail, L, pivots, plan, column, f, base)
-        if not pivot > SINGULAR * diag[order[j]]:
+    order, colptr, rows, source, rowptr = plan[0], plan[1], plan[2], plan[3], plan[4]
+    L, column = np.empty(colptr[tail]), np.zeros(len(order))
+    for j in range(tail):
+        own = np.float64(at(diag, at(order, j)))
+        pivot, untouched = own, j < eliminated and at(rowptr, j) == at(rowptr, j + 1)
+        if not untouched:
+            _spread(j, off, plan, column)
+            pivot -= _subtract(j, tail, L, pivots, plan, column)
+        if not pivot > SINGULAR * own:
             return INDEFINITE if pivot == pivot else NONFINITE
         pivots[j] = pivot
         scale = 1 / pivot if j < eliminated else 1.0
-        for p in range(colptr[j], colptr[j + 1]):
-            L[p] = at(column, at(rows, p)) * scale
-    for p in range(len(rows)):
-        rounded[p] = L[p]
-    return FINE
+        if untouched:  # a column of J itself
+            for p in range(at(colptr, j), at(colptr, j + 1)):
+                entry = np.float64(at(off, at(source, p))) * scale
+                L[p], rounded[p] = entry, entry
+        else:
+            for p in range(at(colptr, j), at(colptr, j + 1)):
+                entry = at(column, at(rows, p)) * scale
+                L[p], rounded[p] = entry, entry
+    return _factorise_tail(tail, diag, off, plan, L, rounded, pivots) if tail < len(order) else FINE
 
 
 @jit
 def _spread(j, off, plan, column):
     """J's own values into the column, zero where there will be fill."""
     colptr, rows, source = plan[1], plan[2], plan[3]
-    for p in range(colptr[j], colptr[j + 1]):
-        column[at(rows, p)] = np.float64(at(off, at(source, p))) if at(source, p) >= 0 else 0.0
+    for p in range(at(colptr, j), at(colptr, j + 1)):
+        column[np.uint64(at(rows, p))] = np.float64(at(off, at(source, p))) if at(source, p) >= 0 else 0.0
 
 
 @jit
-def _subtract_sparse(j, tail, L, pivots, plan, column):
+def _subtract(j, tail, L, pivots, plan, column):
     """Take from the column what the columns before the tail contribute; returns their part in the pivot."""
     colptr, rows, rowptr, rowcol, rowslot = plan[1], plan[2], plan[4], plan[5], plan[6]
     total = 0.0
-    for q in range(rowptr[j], rowptr[j + 1] - max(j - tail, 0)):
+    for q in range(at(rowptr, j), at(rowptr, j + 1) - max(j - tail, 0)):
         k, slot = at(rowcol, q), at(rowslot, q)
         g = at(L, slot) * at(pivots, k)
         total += at(L, slot) * g
         for p in range(slot + 1, at(colptr, k + 1)):
-            column[at(rows, p)] -= at(L, p) * g
+            i = np.uint64(at(rows, p))
+            column[i] = at(column, i) - at(L, p) * g
     return total
 
 
 @jit
-def _subtract_dense(j, tail, L, pivots, plan, column, f, base):
-    """The same for the columns of the tail: row j of each stands ``j - k - 1`` entries behind its start."""
-    colptr, n = plan[1], len(pivots)
+def _factorise_tail(tail, diag, off, plan, L, rounded, pivots):
+    order, colptr, adjptr, adjcol, adjedge = plan[0], plan[1], plan[7], plan[8], plan[9]
+    size = len(order) - tail
+    S, step = block(size)
+    smallest = np.empty(size)
+    for c in range(size):
+        j, column = tail + c, S[step * c : step * c + size]
+        S[step * c + c // LINE * LINE : step * c + step] = 0.0
+        for p in range(at(adjptr, j), at(adjptr, j + 1)):
+            if at(adjcol, p) > j:
+                column[at(adjcol, p) - tail] = at(off, at(adjedge, p))
+        smallest[c] = SINGULAR * diag[order[j]]
+        column[c] = np.float64(diag[order[j]]) - _subtract_from_row(j, tail, L, pivots, plan, column)
+    done = factorise_block(S, step, size, smallest, pivots[tail:])
+    if done < size:
+        return INDEFINITE if pivots[tail + done] == pivots[tail + done] else NONFINITE
+    for c in range(size):
+        start, skip = at(colptr, tail + c), step * c + c + 1
+        for t in range(size - c - 1):
+            rounded[start + t] = at(S, skip + t)
+    return FINE
+
+
+@jit
+def _subtract_from_row(j, tail, L, pivots, plan, column):
+    """As :func:`_subtract`, for a column of the tail, which starts at row ``tail``."""
+    colptr, rows, rowptr, rowcol, rowslot = plan[1], plan[2], plan[4], plan[5], plan[6]
     total = 0.0
-    for k in range(tail, j):
-        slot = at(colptr, k) + j - k - 1
-        f[k - tail], base[k - tail] = -at(L, slot) * at(pivots, k), slot + 1
-        total -= at(L, slot) * at(f, k - tail)
-    for c in range(0, n - 1 - j, 32):
-        rest = load(L32, column, j + 1 + c)
-        for t in range(j - tail):
-            rest = fma(at(f, t), load(L32, L, at(base, t) + c), rest)
-        store(column, j + 1 + c, rest)
+    for q in range(at(rowptr, j), at(rowptr, j + 1) - (j - tail)):
+        k, slot = at(rowcol, q), at(rowslot, q)
+        g = at(L, slot) * at(pivots, k)
+        total += at(L, slot) * g
+        for p in range(slot + 1, at(colptr, k + 1)):
+            i = np.uint64(at(rows, p) - tail)
+            column[i] = at(column, i) - at(L, p) * g
     return total

@@ -22,7 +22,9 @@ from walksum.solvers.cg import CG
 from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
-FACTORISING = 3e9  # multiply-adds a second of sparse elimination, for each head
+FACTORISING = 1.5e9  # multiply-adds a second of sparse elimination, for each head,
+FULL = 14e9  # and of the dense block at its end
+TRYING = 3e9  # of both together, before the pattern is known
 SWEEPING = 6e9  # of triangular sweeps, over all columns,
 HALFWAY = 2.5e9  # and of those that stop at the core and go through memory
 EDGE, NODE = 0.07e-9, 0.5e-9  # seconds a step of conjugate gradients takes for a column of an edge's end, of a node
@@ -60,7 +62,7 @@ def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str,
         once = share * _factorising(part, heads) + _sweeping(part, graph, width) / HALFWAY
         costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, filled, blocks, once, CORE)
     if graph.num_edges <= TRY_DIRECT:
-        budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * FACTORISING / share / heads
+        budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * TRYING / share / heads
         whole = elimination.symbolic(graph, budget)
         if whole is not None:
             once = share * _factorising(whole, heads) + _sweeping(whole, graph, width) / SWEEPING
@@ -81,7 +83,9 @@ def _iterating(solver: Solver, nodes: int, edges: int, width: int, blocks: int, 
 
 
 def _factorising(plan: elimination.Symbolic, heads: int) -> float:
-    return heads * (plan.operations + plan.fill) / FACTORISING
+    size = plan.num_nodes - plan.tail
+    full = size * (size * size - 1.0) / 6
+    return heads * ((plan.operations - full + plan.fill) / FACTORISING + full / FULL)
 
 
 def _sweeping(plan: elimination.Symbolic, graph: Graph, width: int) -> float:

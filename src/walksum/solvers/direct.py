@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from walksum.kernels import elimination
+from walksum.kernels.ldl import FINE
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
-from walksum.solvers.factor import Factor
+from walksum.solvers.factor import FAILURE, Factor
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class PreparedDirect(Prepared):
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         mu, residual = self.factor.solve(h)
-        if self.factor.failure is not None:
-            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+        if self.factor.outcome != FINE:
+            return torch.full_like(h, torch.nan), FAILURE[self.factor.outcome], 0, torch.nan
         if self.refine:
             mu, residual = self._refined(h, mu)
         return (mu if h.is_cpu else mu.to(h.device)), judge(residual, self.tol, Status.stalled), 0, residual

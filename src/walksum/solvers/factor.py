@@ -36,7 +36,7 @@ class Factor:
         if diag.dtype not in ZERO:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
-        self.graph, self._entries = J.graph, symbolic.entries
+        self.graph, self._entries, self.book = J.graph, symbolic.entries, symbolic.book_address
         self.diag, self.off = plain(diag), plain(off)
         self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
@@ -103,12 +103,12 @@ class Factor:
         """Factorise and solve in one call."""
         columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
         if self.side_by_side:
-            what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.plan, self.where, columns)
+            what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.book, self.where, columns)
             error = at_once.factorise_and_solve_groups(*what, *addresses)
         else:
             lanes = lanes_for(min(columns, WIDEST))
             units = self.heads * -(-columns // (8 * lanes.itemsize))
-            what = (self.heads, self.groups, tail, units, lanes, self.plan, self.where, columns)
+            what = (self.heads, self.groups, tail, units, lanes, self.book, self.where, columns)
             error = at_once.factorise_and_solve(*what, *addresses)
         self.outcome = round(-error) if error < 0 else ldl.FINE
         return error
@@ -126,7 +126,7 @@ class Factor:
         like_diag, like_off, what, _ = self.graph.derived(prepare_dots, self.heads, columns, h.dtype)
         lanes, _, shape, upper = what
         diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
-        solving = (self.heads, lanes, self.plan, self.where, columns, h.data_ptr(), g.data_ptr())
+        solving = (self.heads, lanes, self.book, self.where, columns, h.data_ptr(), g.data_ptr())
         dotting = (shape, upper, mu.data_ptr(), diag.data_ptr(), off.data_ptr())
         return g, at_once.solve_and_dot(*solving, *dotting), diag, off
 
