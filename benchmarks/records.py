@@ -39,17 +39,19 @@ def _cpu_model() -> str:
 
 
 def commit() -> str:
-    """The last commit of the sources, with '-dirty' if they differ from it; $WALKSUM_COMMIT where there is no git.
+    """The last commit of the sources, with '-dirty' if they differ from it; $WALKSUM_COMMIT for a copy without its git.
 
     Results and docs do not count: writing them must not make a run look like one of other code.
     """
-    root = Path(__file__).parent.parent
+    root, given = Path(__file__).parent.parent, os.environ.get("WALKSUM_COMMIT")
+    if given:
+        return given
     try:
         last = _git(root, "log", "-1", "--format=%h", "--abbrev=10", "--", "src", "benchmarks").stdout.strip()
         changed = _git(root, "status", "--porcelain", "--", "src", "benchmarks").stdout.strip()
         return last + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("WALKSUM_COMMIT", "unknown")
+        return "unknown"
 
 
 def _git(root: Path, *args: str) -> subprocess.CompletedProcess:

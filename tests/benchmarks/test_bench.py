@@ -171,6 +171,17 @@ def test_an_extrapolated_yardstick_says_so():
     assert yard["steps"][0] == gabp(directed(problem().graph.edges), *small_columns(8, cells.COUNTED))[1]
 
 
+def test_counting_ends_in_time_and_says_so():
+    few = problem("F-Lap", columns=2)
+    graph = directed(few.graph.edges)
+    patient = cells.count_steps(few, graph, 1e9, "cpu")
+    whole = cells.contestants.yardstick(few)()
+    assert (patient.steps, patient.status) == (whole.steps, "")
+    hasty = cells.count_steps(few, graph, 1e-9, "cpu")
+    assert (hasty.steps, hasty.status) == ((1, 1), cells.CUT_OFF)
+    assert cells._describe(few, "yardstick", hasty, truth.Truth(few))["error_mu"] is None
+
+
 def test_forward_alone_is_not_compared_with_forward_and_backward():
     make = cells.contestants.ours("auto", backward=False)
     _, forward = cells.measure(problem(), {"auto-forward": make}, cells.QUICK, bandwidth=1e9)
@@ -342,6 +353,11 @@ def test_records_of_other_code_are_left_behind(tmp_path, monkeypatch):
     assert records.Store(path, "cpu").has(kind="solve", contestant="auto")
     monkeypatch.setattr(records, "commit", lambda: "another")
     assert not records.Store(path, "cpu").has(kind="solve", contestant="auto")
+
+
+def test_the_commit_of_a_copy_is_told(monkeypatch):
+    monkeypatch.setenv("WALKSUM_COMMIT", "0123456789")
+    assert records.commit() == "0123456789"
 
 
 def test_what_is_not_finite_is_written_as_text(tmp_path):
