@@ -4,14 +4,11 @@
 set -u
 out=$1
 mkdir -p "$out"
-export PYTHONPATH=src:.:.carry/pytest${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
-export WALKSUM_DATA=${WALKSUM_DATA:-.carry/data} WALKSUM_CACHE=${WALKSUM_CACHE:-/tmp/walksum}
-gpu_tests() { timeout 90 python3 -m pytest -q -m gpu -W default -p no:cacheprovider "$@"; }
-gpu_tests tests/kernels/test_gpu.py >"$out/test_kernels.log" 2>&1 &
-gpu_tests tests/solvers/test_cuda.py -k "cg or buffers" >"$out/test_cg.log" 2>&1 &
-gpu_tests tests/solvers/test_cuda.py -k "not (cg or buffers)" >"$out/test_gabp.log" 2>&1 &
-wait
-tail -n 2 "$out"/test_*.log
+export PYTHONPATH=src:.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+export WALKSUM_CACHE=${WALKSUM_CACHE:-/tmp/walksum}
+timeout 300 python3 -m pytest -q -m gpu -n 8 -W default -p no:cacheprovider tests/solvers tests/kernels tests/baselines \
+  tests/experiments/test_batch.py tests/test_captured.py >"$out/tests.log" 2>&1
+tail -n 5 "$out/tests.log"
 if [ "${TUNE:-1}" != 0 ]; then
   timeout 120 python3 -m benchmarks.gpu_tune --out "$out" --seconds 95 >"$out/gpu_tune.log" 2>&1
   grep -v "^  rows up to" "$out/gpu_tune.log" | tail -n 70

@@ -20,12 +20,16 @@ __device__ int block() {
 }
 
 #if CLUSTER > 1
+__device__ unsigned shared_address(const void *at) {
+    unsigned long long here;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(here) : "l"(at));
+    return (unsigned)here;
+}
+
 // Where the block of that rank in the cluster has what this block has at `mine`.
 __device__ unsigned at_block(const void *mine, int rank) {
-    unsigned long long here;
     unsigned there;
-    asm("cvta.to.shared.u64 %0, %1;" : "=l"(here) : "l"(mine));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)here), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(mine)), "r"(rank));
     return there;
 }
 
@@ -37,12 +41,6 @@ __device__ void everyone() {
 
 // Rings when all warps of its block have come, and all messages that they expect.
 typedef unsigned long long Bell;
-
-__device__ unsigned shared_address(const void *at) {
-    unsigned long long here;
-    asm("cvta.to.shared.u64 %0, %1;" : "=l"(here) : "l"(at));
-    return (unsigned)here;
-}
 
 __device__ void hang(Bell *bell, int warps) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bell)), "r"(warps) : "memory");
