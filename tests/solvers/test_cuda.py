@@ -276,17 +276,20 @@ def test_cg_gives_the_same_bits_every_time():
         assert torch.equal(PreparedCudaCG(J, CG())(h).value, first)
 
 
+def assert_fits_and_solves(J, h):
+    assert columns_fit(J.graph)
+    solution = PreparedCudaCG(J, CG())(h)
+    assert solution.converged
+    twin = walksum.solve(J.to(torch.float64), h.double(), CG(tol=1e-13), on_nonconverged="raise")
+    assert float((solution.value - twin).norm() / twin.norm()) < 1e-6
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("num_nodes", [183, 3000, 9000, 20000, 27000])
 def test_graphs_of_many_sizes_fit(num_nodes):
     J = dominant("cuda", num_nodes, 4 * num_nodes, heads=2, margin=1.0)
-    assert columns_fit(J.graph)
-    h = columns(J, 9)
-    solution = PreparedCudaCG(J, CG())(h)
-    assert solution.converged
-    twin = walksum.solve(J.to(torch.float64), h.double(), CG(tol=1e-13), on_nonconverged="raise")
-    assert float((solution.value - twin).norm() / twin.norm()) < 1e-6
+    assert_fits_and_solves(J, columns(J, 9))
 
 
 @pytest.mark.gpu
@@ -315,12 +318,7 @@ def test_a_column_too_large_for_one_block():
     if torch.cuda.get_device_capability()[0] < column_setting.HOPPER:
         pytest.skip("no clusters")
     J = dominant("cuda", 50_000, 150_000, heads=1, margin=1.0)
-    assert columns_fit(J.graph)
-    h = columns(J, 40)
-    solution = PreparedCudaCG(J, CG())(h)
-    assert solution.converged
-    twin = walksum.solve(J.to(torch.float64), h.double(), CG(tol=1e-13), on_nonconverged="raise")
-    assert float((solution.value - twin).norm() / twin.norm()) < 1e-6
+    assert_fits_and_solves(J, columns(J, 40))
 
 
 @pytest.mark.gpu
