@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import os
 import time
@@ -40,8 +41,7 @@ RUNS = (1, 30)
 CHECKED = 64  # rows whose loss is compared with float64
 LARGEST = 2e10  # bytes of a dense bias that torch is given
 TRIED = [  # rows: of the side a program owns
-    Block(64, 64), Block(64, 64, gather=False), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128),
-    Block(128, 128, 8), Block(128, 64),
+    Block(64, 64), Block(64, 64, stages=3), Block(128, 64, 8), Block(64, 128), Block(128, 128, 8), Block(128, 64),
 ]  # fmt: skip
 
 
@@ -147,20 +147,20 @@ def said(row: dict) -> str:
 
 def tune(bucket: Tensor, device: str) -> Iterator[dict]:
     """One kernel at a time, the others as they are."""
-    for (kernel, biased, narrow), usual in sorted(passes.BLOCKS.items(), key=lambda item: item[0][1:], reverse=True):
+    for biased, ((kernel, narrow), usual) in itertools.product((True, False), list(passes.BLOCKS.items())):
         heads, width = HEADS[0] if narrow else HEADS[1]
         *inputs, weight = states(1, heads, bucket.size(0), width, NUM_BUCKETS if biased else 0, device)
         tiles = Tiles.of(bucket) if biased else None
-        for block in TRIED if biased else [block for block in TRIED if block.gather]:
+        for block in TRIED:
             if kernel == "keys":
                 block = replace(block, rows=block.cols, cols=block.rows)
-            passes.BLOCKS[kernel, biased, narrow] = block
+            passes.BLOCKS[kernel, narrow] = block
             try:
                 ms = event_ms(_only(kernel, [*inputs, tiles], weight), device, repeat=3, warm=1)
                 yield {"kernel": kernel, "biased": biased, "narrow": narrow, "block": asdict(block), "ms": ms}
             except Exception as error:  # a block that does not fit the device is an answer too
                 print(f"{kernel} {block}: {type(error).__name__}: {str(error).splitlines()[0][:150]}")
-        passes.BLOCKS[kernel, biased, narrow] = usual
+        passes.BLOCKS[kernel, narrow] = usual
 
 
 def tuned(row: dict) -> str:

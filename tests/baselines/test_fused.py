@@ -98,7 +98,7 @@ def test_output_and_gradients_equal_the_dense_twin(device, shape, biased):
     compare(*random_problem(device, *shape, biased))
 
 
-@pytest.mark.parametrize("block", [Block(128, 64, warps=8), Block(64, 128), Block(128, 128, 8, gather=False)])
+@pytest.mark.parametrize("block", [Block(128, 64, warps=8), Block(64, 128), Block(128, 128, 8, stages=1)])
 def test_any_block_does(device, monkeypatch, block):
     monkeypatch.setattr(passes, "BLOCKS", dict.fromkeys(passes.BLOCKS, block))
     for biased in (False, True):

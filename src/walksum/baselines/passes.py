@@ -22,23 +22,20 @@ PACK_ROWS = 64
 
 @dataclass(frozen=True)
 class Block:
-    """Queries and keys of a tile, warps of a program, stages of its pipeline, where the table is looked up."""
+    """Queries and keys of a tile, warps of a program, stages of its pipeline."""
 
     rows: int
     cols: int
     warps: int = 4
     stages: int = 2
-    gather: bool = True
 
     def meta(self) -> dict[str, int]:
-        sizes = {"ROWS": self.rows, "COLS": self.cols, "GATHER": self.gather}
-        return {**sizes, "warps": self.warps, "num_stages": self.stages}
+        return {"ROWS": self.rows, "COLS": self.cols, "warps": self.warps, "num_stages": self.stages}
 
 
-BLOCKS = {  # kernel, biased, width at most 16
-    (kernel, biased, narrow): Block(64, 64)
+BLOCKS = {  # kernel, width at most 16
+    (kernel, narrow): Block(64, 64, stages=3 if narrow or kernel == "forward" else 2)
     for kernel in ("forward", "keys", "queries")
-    for biased in (False, True)
     for narrow in (False, True)
 }
 
@@ -57,7 +54,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, table: Tensor, tiles: T
     )
     out = _like_states(query)
     tops, masses = (query.new_empty(batch, heads, rows) for _ in range(2))
-    block = _block("forward", width, tiles)
+    block = _block("forward", width)
     launch(
         attention_forward, (heads, rows // block.rows, batch), query,
         *packed, _units(q_size, k_size, width), v_size, *_bias(table, tiles), out, tops, masses,
@@ -79,13 +76,13 @@ def attention_gradient(
     units, bias, shape = _units(q_size, k_size, width), _bias(table, tiles), _shape(width, tiles)
     score_size = g_size * v_size
     dq, dk, dv = (_like_states(out) for _ in range(3))
-    block = _block("keys", width, tiles)
+    block = _block("keys", width)
     launch(
         attention_keys, (heads, -(-num_nodes // block.cols), batch), out,
         q, k, v, g, units, g_size, score_size * q_size / math.sqrt(width), *bias, tops, deltas, dk, dv,
         num_nodes, rows, width, **shape, **block.meta(),
     )  # fmt: skip
-    block = _block("queries", width, tiles)
+    block = _block("queries", width)
     spans = (tops, tops) if tiles is None else (tiles.low, tiles.high)
     blocks = -(-num_nodes // block.rows)
     partial = tops.new_empty(batch, heads, blocks, NOWHERE + 1) if tiles is not None else tops
@@ -99,8 +96,8 @@ def attention_gradient(
     return dq, dk, dv, (partial.sum(-2) * score_size.unsqueeze(-1))[..., : table.size(-1)]
 
 
-def _block(kernel: str, width: int, tiles: Tiles | None) -> Block:
-    return BLOCKS[kernel, tiles is not None, width <= 16]
+def _block(kernel: str, width: int) -> Block:
+    return BLOCKS[kernel, width <= 16]
 
 
 def _shape(width: int, tiles: Tiles | None) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _column_deal(graph: Graph, cluster: int, levels: int) -> ColumnDeal:
     csr = graph.csr
     indptr, indices, edges = (t.cpu().numpy().astype(np.int64) for t in (csr.indptr, csr.indices, csr.edge))
     places = places_of(len(indptr) - 1, cluster)
-    order, place_of = _seats(_rows(indptr, indices, cluster), places, cluster)
+    order, place_of = _seats(np.argsort(-np.diff(indptr), kind="stable"), places, cluster)
     turn = _turns(order, indptr, place_of[indices] % WARP)
     indices, edges = indices[turn], edges[turn]
     blocks = [_block(own[own >= 0], indptr, levels) for own in order.reshape(cluster, -1)]
@@ -98,22 +98,6 @@ def _seats(nodes: np.ndarray, places: int, cluster: int) -> tuple[np.ndarray, np
     place_of = np.empty(len(nodes), np.int64)
     place_of[order[order >= 0]] = np.flatnonzero(order >= 0)
     return order, place_of
-
-
-def _rows(indptr: np.ndarray, indices: np.ndarray, cluster: int) -> np.ndarray:
-    """Nodes, longest row first. Rows of one neighbour stand so that those a warp reads at once have neighbours in
-    different banks of shared memory."""
-    degree = np.diff(indptr)
-    nodes = np.argsort(-degree, kind="stable")
-    single = nodes[degree[nodes] == 1]
-    if len(single):
-        place_of = _seats(nodes, places_of(len(nodes), cluster), cluster)[1]
-        bank = place_of[indices[indptr[single]]] % WARP
-        by_bank = np.argsort(bank, kind="stable")
-        sorted_bank = bank[by_bank]
-        nth = np.arange(len(single)) - np.searchsorted(sorted_bank, sorted_bank)  # of its bank
-        nodes[degree[nodes] == 1] = single[by_bank[np.lexsort((sorted_bank, nth // cluster))]]
-    return nodes
 
 
 def _turns(order: np.ndarray, indptr: np.ndarray, banks: np.ndarray) -> np.ndarray:

@@ -37,12 +37,10 @@ def pair_buckets(bucket, rows, cols, stride):
 
 
 @triton.jit
-def score(product, unit, table, buckets, BIASED: tl.constexpr, GATHER: tl.constexpr):
+def score(product, unit, table, buckets, BIASED: tl.constexpr):
     """In powers of two."""
     s = product * unit
-    if BIASED and not GATHER:
-        s += tl.load(table + buckets.to(tl.int32))
-    if BIASED and GATHER:
+    if BIASED:
         # From shared memory, by flat places: each thread reads for the pairs it holds, and a table meets no bank twice.
         entries = tl.load(table + tl.arange(0, SLOTS))
         at = tl.reshape(buckets.to(tl.int32), [product.shape[0] * product.shape[1]])
@@ -53,7 +51,7 @@ def score(product, unit, table, buckets, BIASED: tl.constexpr, GATHER: tl.conste
 @triton.jit
 def absorb(
     q, k, v, first, unit, table, bucket, rows, stride, m, mass, acc, num_nodes,
-    BIASED: tl.constexpr, GATHER: tl.constexpr, MASKED: tl.constexpr, SPARE: tl.constexpr, D: tl.constexpr,
+    BIASED: tl.constexpr, MASKED: tl.constexpr, SPARE: tl.constexpr, D: tl.constexpr,
     COLS: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys into the running maximum, sum and product of each row.
@@ -64,7 +62,7 @@ def absorb(
     buckets = 0
     if BIASED:
         buckets = pair_buckets(bucket, rows, cols, stride)
-    s = score(tl.dot(q, tl.trans(tile_of(k, first, COLS, D))), unit, table, buckets, BIASED, GATHER)
+    s = score(tl.dot(q, tl.trans(tile_of(k, first, COLS, D))), unit, table, buckets, BIASED)
     if MASKED:
         s = tl.where((cols < num_nodes)[None, :], s, float("-inf"))
     top = tl.maximum(m, tl.max(s, 1))
@@ -79,7 +77,7 @@ def absorb(
 @triton.jit(do_not_specialize=["num_nodes"])
 def attention_forward(
     q, k, v, units, v_size, table, bucket, order, out, tops, masses, num_nodes, stride, WIDTH,
-    BIASED: tl.constexpr, GATHER: tl.constexpr, SPARE: tl.constexpr, D: tl.constexpr,
+    BIASED: tl.constexpr, SPARE: tl.constexpr, D: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """A block of queries against all keys: out, and each row's maximum and sum of exp2(score - maximum)."""
@@ -97,13 +95,13 @@ def attention_forward(
     for first in range(0, end, COLS):
         m, mass, acc = absorb(
             own, k, v, first, unit, table, bucket, rows, stride, m, mass, acc, num_nodes,
-            BIASED, GATHER, False, SPARE, D, COLS,
+            BIASED, False, SPARE, D, COLS,
         )  # fmt: skip
     if not BIASED:  # noqa: SIM102
         if end < num_nodes:
             m, mass, acc = absorb(
                 own, k, v, end, unit, table, bucket, rows, stride, m, mass, acc, num_nodes,
-                BIASED, GATHER, True, SPARE, D, COLS,
+                BIASED, True, SPARE, D, COLS,
             )  # fmt: skip
     if SPARE:
         mass = tl.sum(tl.where((tl.arange(0, D) == WIDTH)[None, :], acc, 0.0), 1)

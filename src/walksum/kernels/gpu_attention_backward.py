@@ -16,7 +16,7 @@ SPAN = tl.constexpr(64)  # rows and columns of a tile whose smallest and largest
 @triton.jit(do_not_specialize=["num_nodes"])
 def attention_keys(
     q, k, v, g, units, v_factor, k_factor, table, bucket, order, tops, deltas, dk, dv, num_nodes, stride, WIDTH,
-    BIASED: tl.constexpr, GATHER: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    BIASED: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """A block of keys against all queries: the gradients of key and value."""
     batch, head, z = place()
@@ -35,7 +35,7 @@ def attention_keys(
         buckets = 0
         if BIASED:  # distances are the same both ways
             buckets = pair_buckets(bucket, cols, rows, stride)
-        s = score(tl.dot(own_k, tl.trans(queries)), unit, table, buckets, BIASED, GATHER)
+        s = score(tl.dot(own_k, tl.trans(queries)), unit, table, buckets, BIASED)
         p = tl.exp2(s - tl.load(tops + rows)[None, :])
         acc_v = tl.dot(p.to(tl.float16), grads, acc_v)
         ds = p * (tl.dot(own_v, tl.trans(grads)) - tl.load(deltas + rows)[None, :])
@@ -47,7 +47,7 @@ def attention_keys(
 @triton.jit
 def retrace(
     q, g, k, v, first, unit, table, bucket, rows, stride, top, delta, acc, hist, lows, highs, num_nodes,
-    BIASED: tl.constexpr, GATHER: tl.constexpr, MASKED: tl.constexpr, D: tl.constexpr, COLS: tl.constexpr,
+    BIASED: tl.constexpr, MASKED: tl.constexpr, D: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys into the gradients of a block of queries and of the table."""
     cols = first + tl.arange(0, COLS)
@@ -55,7 +55,7 @@ def retrace(
     buckets = 0
     if BIASED:
         buckets = pair_buckets(bucket, rows, cols, stride)
-    s = score(tl.dot(q, tl.trans(keys)), unit, table, buckets, BIASED, GATHER)
+    s = score(tl.dot(q, tl.trans(keys)), unit, table, buckets, BIASED)
     if MASKED:
         s = tl.where((cols < num_nodes)[None, :], s, float("-inf"))
     p = tl.exp2(s - top[:, None])
@@ -83,7 +83,7 @@ def count(hist, ds, buckets, first, stride, lows, highs, ROWS: tl.constexpr, COL
 @triton.jit(do_not_specialize=["num_nodes"])
 def attention_queries(
     q, k, v, g, units, q_factor, table, bucket, order, lows, highs, tops, deltas, dq, partial, num_nodes, stride, WIDTH,
-    BIASED: tl.constexpr, GATHER: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    BIASED: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """A block of queries against all keys: the gradient of query, and this block's part of the table's."""
     batch, head, z = place()
@@ -103,13 +103,13 @@ def attention_queries(
     for first in range(0, end, COLS):
         acc, hist = retrace(
             own_q, own_g, k, v, first, unit, table, bucket, rows, stride, top, delta, acc, hist, lows, highs, num_nodes,
-            BIASED, GATHER, False, D, COLS,
+            BIASED, False, D, COLS,
         )  # fmt: skip
     if not BIASED:  # noqa: SIM102
         if end < num_nodes:
             acc, hist = retrace(
                 own_q, own_g, k, v, end, unit, table, bucket, rows, stride, top, delta, acc, hist, lows, highs,
-                num_nodes, BIASED, GATHER, True, D, COLS,
+                num_nodes, BIASED, True, D, COLS,
             )  # fmt: skip
     deliver(dq, acc * tl.load(q_factor + z), batch, head, rows, order, num_nodes, WIDTH, BIASED, D)
     if BIASED:
