@@ -138,6 +138,15 @@ def test_inference_mode(system):
         )
 
 
+def test_values_overwritten_in_inference_mode_are_seen(system):
+    J, h = system
+    with torch.inference_mode():
+        changed = ws.Precision(J.graph, J.diag.clone(), J.off.clone())
+        ws.solve(changed, h, "cg")
+        changed.diag.mul_(2)
+        torch.testing.assert_close(ws.solve(changed, h, "cg"), dense_solve(changed, h))
+
+
 def test_solves_from_several_threads_at_once():
     J, h = problem(random_graph(300, 900), "fixed laplacian", 1)
     expected, answers = dense_solve(J, h), []

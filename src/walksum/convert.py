@@ -7,16 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum.lasting import lasting
+
 INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 def read_edges(edge_index: Any, num_nodes: int | None, edge_weight: Tensor | None) -> tuple[Tensor, int, Tensor | None]:
     """Edges ``[2, E]`` with ``i < j``, number of nodes, weights: what the Graph constructor takes."""
-    pairs, size, weight = _unpack(edge_index, edge_weight)
-    num_nodes = _count_nodes(pairs, size, num_nodes)
-    if weight is not None:
+    with lasting():
+        pairs, size, weight = _unpack(edge_index, edge_weight)
+        num_nodes = _count_nodes(pairs, size, num_nodes)
+        edges, keep, member = _canonical(pairs, num_nodes, weight is not None)
+    if weight is None:
+        return edges, num_nodes, None
+    with lasting(weight):
         _check_weight(weight, pairs)
-    return _canonical(pairs, num_nodes, weight)
+        total = weight.new_zeros(edges.size(1)).index_add(0, member, weight[keep])
+        return edges, num_nodes, total / torch.bincount(member, minlength=edges.size(1))
 
 
 def _unpack(edge_index: Any, edge_weight: Tensor | None) -> tuple[Tensor, int | None, Tensor | None]:
@@ -107,16 +114,11 @@ def _check_weight(weight: Tensor, pairs: Tensor) -> None:
         raise ValueError(f"edge_weight[{bad}] is {float(weight[bad])}; weights must be finite")
 
 
-def _canonical(pairs: Tensor, num_nodes: int, weight: Tensor | None) -> tuple[Tensor, int, Tensor | None]:
+def _canonical(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The edges; which entries are no loops; the edge of each of those, where weights ask for it."""
     low, high = pairs.amin(0) if pairs.numel() else pairs[0], pairs.amax(0) if pairs.numel() else pairs[1]
     keep = low != high
     keys = low[keep] * num_nodes + high[keep]
-    if weight is None:  # which entry went where takes twice the memory, and only weights ask for it
-        return _split(torch.unique(keys), num_nodes), num_nodes, None
-    key, member = torch.unique(keys, return_inverse=True)
-    total = weight.new_zeros(key.numel()).index_add(0, member, weight[keep])
-    return _split(key, num_nodes), num_nodes, total / torch.bincount(member, minlength=key.numel())
-
-
-def _split(key: Tensor, num_nodes: int) -> Tensor:
-    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)])
+    # which entry went where takes twice the memory
+    key, member = torch.unique(keys, return_inverse=True) if weighted else (torch.unique(keys), keys)
+    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)]), keep, member

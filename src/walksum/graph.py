@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum.lasting import differentiated, lasting
 from walksum.untraced import untraced
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class Graph:
         slot = (build, *key)
         found = self._derived.get(slot, _MISSING)
         if found is _MISSING:
-            with self._lock:
+            with self._lock, lasting():
                 if slot not in self._derived:
                     self._derived[slot] = build(self, *key)
                 found = self._derived[slot]
@@ -111,7 +112,7 @@ class Graph:
         home = self._home() or self
         if device in (self.device, home.device):
             return self if device == self.device else home
-        with home._lock:
+        with home._lock, lasting():
             if device not in home._moved:
                 weight = None if self.edge_weight is None else self.edge_weight.to(device)
                 moved = Graph(self.edges.to(device), self.num_nodes, weight)
@@ -186,7 +187,7 @@ def as_graph(edge_index: Any, num_nodes: int | None = None, edge_weight: Tensor 
     """``Graph.from_edge_index``, remembered for as long as the given tensor lives unchanged."""
     if isinstance(edge_index, Graph):
         return _checked_against(edge_index, num_nodes, edge_weight)
-    if not isinstance(edge_index, Tensor) or (edge_weight is not None and edge_weight.requires_grad):
+    if not isinstance(edge_index, Tensor) or (isinstance(edge_weight, Tensor) and differentiated(edge_weight)):
         return Graph.from_edge_index(edge_index, num_nodes, edge_weight)
     stamp = (num_nodes, _stamp(edge_index), None if edge_weight is None else _stamp(edge_weight))
     known = _of_tensor.get(edge_index)

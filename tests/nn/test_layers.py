@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+import torch.autograd.forward_ad as fwAD
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.nn import Sequential
@@ -215,6 +216,52 @@ def test_a_broken_model_folder_is_refused(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"junk")
     with pytest.raises(ValueError, match="does not hold a complete walksum model"):
         ws.load(tmp_path)
+
+
+# --- what is kept with a graph outlives the mode in which it was first needed
+
+
+@pytest.mark.parametrize("weight", [None, torch.linspace(0.5, 1, EDGES.size(1))], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_training_after_inference_mode(design, learned, weight):
+    model, edges = ws.GLT(6, 16, 2, 3, design=design, learned=learned), EDGES.clone()
+    with torch.inference_mode():
+        model.eval()(X, edges, weight)
+    model.train()(X, edges, weight).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_the_first_call_may_be_under_a_transform(design, learned):
+    model = ws.GLT(6, 16, 2, 3, design=design, learned=learned, dropout=0).double()
+    x, edges, values = X.double(), EDGES.clone(), dict(model.named_parameters())
+    found = torch.func.grad(lambda p: torch.func.functional_call(model, p, (x, edges)).square().sum())(values)
+    model(x, edges).square().sum().backward()
+    torch.testing.assert_close(found, {name: parameter.grad for name, parameter in values.items()})
+    several = torch.stack([x, -x])
+    torch.testing.assert_close(torch.vmap(lambda x: model(x, EDGES.clone()))(several)[1], model(-x, edges))
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_derivatives_by_edge_weights_in_both_modes(design, learned):
+    conv, x = ws.GLTConv(6, 4, 2, design=design, learned=learned).double(), X.double()
+    weight = torch.linspace(0.5, 1, EDGES.size(1), dtype=torch.double, requires_grad=True)
+    conv(x, EDGES, weight).sum().backward()
+    for transform in (torch.func.grad, torch.func.jacfwd):
+        torch.testing.assert_close(transform(lambda w: conv(x, EDGES, w).sum())(weight.detach()), weight.grad)
+    along = torch.ones_like(weight)
+    with fwAD.dual_level():
+        dual = conv(x, EDGES, fwAD.make_dual(weight.detach(), along))
+        torch.testing.assert_close(fwAD.unpack_dual(dual).tangent.sum(), weight.grad @ along)
+
+
+def test_features_overwritten_in_inference_mode_are_seen():
+    conv = ws.GLTConv(6, 4, design="pairwise-normal", learned=False)
+    with torch.inference_mode():
+        x = X.clone()
+        conv(x, EDGES)
+        x.copy_(X.flip(0))
+        torch.testing.assert_close(conv(x, EDGES), conv(x.clone(), EDGES))
 
 
 # --- wrong use

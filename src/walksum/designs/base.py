@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from walksum.graph import Graph
+from walksum.lasting import differentiated
 from walksum.operators import spmm
 from walksum.precision import Precision
 from walksum.solvers.base import check_choice
@@ -106,7 +107,8 @@ def relative_weight(graph: Graph, dtype: torch.dtype) -> Tensor | None:
 
 
 def refuse_negative_weights(design: Design, graph: Graph) -> None:
-    smallest = graph.derived(_smallest_weight)
+    changing = differentiated(graph.edge_weight)
+    smallest = _smallest_weight(graph) if changing else graph.derived(_smallest_weight)
     if smallest < 0:
         raise ValueError(
             f"edge_weight has the negative value {smallest:g}; {type(design).__name__} divides by sums of weights: "
@@ -116,4 +118,4 @@ def refuse_negative_weights(design: Design, graph: Graph) -> None:
 
 def _smallest_weight(graph: Graph) -> float:
     weight = graph.edge_weight
-    return 0.0 if weight is None or weight.numel() == 0 else float(weight.min())
+    return 0.0 if weight is None or weight.numel() == 0 else float(weight.detach().min())

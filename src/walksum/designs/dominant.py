@@ -9,6 +9,7 @@ from torch.nn.functional import softplus
 from walksum.designs.base import CONFIDENCE, LARGEST, Design, degree_sum, need, normalise
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.lasting import differentiated
 from walksum.precision import Precision
 
 
@@ -26,7 +27,7 @@ class FixedDiagonallyDominant(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
-        if graph.edge_weight is not None and graph.edge_weight.requires_grad:
+        if differentiated(graph.edge_weight):
             return _build_dominant(graph, self.sign, dtype)
         return graph.derived(_build_dominant, self.sign, dtype)
 

@@ -18,6 +18,7 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.lasting import differentiated
 from walksum.precision import Precision
 
 
@@ -40,7 +41,7 @@ class FixedLaplacian(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
-        if graph.edge_weight is not None and graph.edge_weight.requires_grad:
+        if differentiated(graph.edge_weight):
             return self._build(graph, dtype)
         return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype)
 
