@@ -138,6 +138,21 @@ def test_inference_mode(system):
         )
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda J, h: ws.solve(J, h.numpy()), r"h is a ndarray; expected a tensor"),
+        (lambda J, h: ws.solve(J.to_dense(), h), r"J is a Tensor; expected a walksum.Precision"),
+        (lambda J, h: ws.explain_solver(J, [1.0]), r"h is a list"),
+        (lambda J, h: ws.Precision(J.graph.edges, J.diag, J.off), r"are Tensor, Tensor, Tensor; expected a Graph"),
+        (lambda J, h: ws.Precision(J.graph, [1.0], J.off), r"are Graph, list, Tensor; expected a Graph"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(system, make, message):
+    with pytest.raises(ValueError, match=message):
+        make(*system)
+
+
 def test_values_overwritten_in_inference_mode_are_seen(system):
     J, h = system
     with torch.inference_mode():

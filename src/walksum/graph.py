@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum.convert import check_num_nodes, check_weight, read_edges
 from walksum.lasting import differentiated, lasting
 from walksum.untraced import untraced
 
@@ -51,7 +52,10 @@ class Graph:
     """
 
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
+        check_num_nodes(num_nodes)
         _check_canonical(edges, int(num_nodes))
+        if edge_weight is not None:
+            check_weight(edge_weight, edges)
         self.edges = edges
         self.num_nodes = int(num_nodes)
         self.edge_weight = edge_weight
@@ -71,10 +75,12 @@ class Graph:
             edge_weight: one finite weight for each of the M entries. The weight of an undirected edge is
                 the mean of its entries: both directions and duplicates.
         """
-        from walksum.convert import read_edges  # the door is its own concept; it imports Graph's type only
-
         if isinstance(edge_index, Graph):
-            return edge_index
+            if num_nodes not in (None, edge_index.num_nodes):
+                raise ValueError(
+                    f"num_nodes={num_nodes} was given beside {edge_index}; build the Graph with it instead"
+                )
+            return _checked_against(edge_index, None, edge_weight)
         return cls(*read_edges(edge_index, num_nodes, edge_weight))
 
     @property
@@ -132,6 +138,8 @@ class Graph:
 
 def _check_canonical(edges: Tensor, num_nodes: int) -> None:
     """Kernels index memory by these numbers, so wrong ones must not get past the door."""
+    if not isinstance(edges, Tensor):
+        raise ValueError(f"edges is a {type(edges).__name__}; expected an int64 tensor [2, E]")
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:
         raise ValueError(f"edges has shape {tuple(edges.shape)} and dtype {edges.dtype}; expected int64 [2, E]")
     if edges.is_meta or edges.size(1) == 0:

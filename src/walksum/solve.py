@@ -47,6 +47,7 @@ def solve(
     """
     if on_nonconverged not in ON_NONCONVERGED:
         check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
+    _check_kinds(J, h)
     if not _plain(J.diag, h):
         J, h = _working_precision(J, h)
     shape, one_J_for_all = h.shape, False
@@ -73,8 +74,16 @@ def solve(
 
 def explain_solver(J: Precision, h: Tensor) -> Choice:
     """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``."""
+    _check_kinds(J, h)
     columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
     return choose(J, columns)
+
+
+def _check_kinds(J: Precision, h: Tensor) -> None:
+    if not isinstance(J, Precision):
+        raise ValueError(f"J is a {type(J).__name__}; expected a walksum.Precision, made by a design or of its values")
+    if not isinstance(h, Tensor):
+        raise ValueError(f"h is a {type(h).__name__}; expected a tensor, use torch.as_tensor(h, dtype=J.dtype)")
 
 
 def _plain(diag: Tensor, h: Tensor) -> bool:

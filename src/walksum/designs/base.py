@@ -13,6 +13,7 @@ from walksum.operators import spmm
 from walksum.precision import Precision
 from walksum.solvers.base import check_choice
 
+SHAPES = {"x": "NF", "h": "HNF"}
 SIGN = {"repulsive": 1.0, "attractive": -1.0}
 LARGEST = 1e6  # learned maps read inputs clipped to this: beyond it float32 would overflow inside them
 CONFIDENCE = (1e-8, 1e8)  # the paper's 1e-8 below; the bound above keeps sums of confidences finite
@@ -67,6 +68,8 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
     """The features a design cannot do without, checked against the graph."""
     if value is None:
         raise ValueError(f"{type(design).__name__} reads {name}; pass {name}=...")
+    if value.dim() != len(SHAPES[name]):
+        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected [{', '.join(SHAPES[name])}]")
     if value.size(-2) != graph.num_nodes:
         raise ValueError(f"{name} has {value.size(-2)} rows but the graph has {graph.num_nodes} nodes")
     if value.device != graph.device:

@@ -11,6 +11,7 @@ from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.lasting import differentiated
 from walksum.precision import Precision
+from walksum.solvers.base import check_count
 
 
 class FixedDiagonallyDominant(Design):
@@ -73,7 +74,7 @@ class LearnedDiagonallyDominant(Design):
             raise ValueError(f"margin={margin!r}; expected a positive number, or J is not strictly dominant")
         self.similarity = make_similarity(similarity)
         self.margin = margin
-        self.confidence = nn.Linear(in_channels, heads)
+        self.confidence = nn.Linear(in_channels, check_count("heads", heads))
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x, h = need(self, "x", x, graph), need(self, "h", h, graph)

@@ -20,6 +20,7 @@ from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.lasting import differentiated
 from walksum.precision import Precision
+from walksum.solvers.base import check_count
 
 
 class FixedLaplacian(Design):
@@ -94,7 +95,8 @@ class LearnedLaplacian(Design):
         if not confidence >= 0:
             raise ValueError(f"confidence={confidence!r}; expected a non-negative bound")
         self.bound = confidence
-        self.heads, self.similarity_channels = heads, similarity_channels
+        self.heads = heads = check_count("heads", heads)
+        self.similarity_channels = check_count("similarity_channels", similarity_channels)
         self.similarity = make_similarity(similarity)
         self.project = nn.Linear(in_channels, heads * similarity_channels, bias=False)
         self.confidence = nn.Linear(in_channels, heads)

@@ -24,6 +24,7 @@ from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.lasting import differentiated, is_wrapped, lasting
 from walksum.precision import Precision
+from walksum.solvers.base import check_count
 
 
 class FixedPairwiseNormal(Design):
@@ -106,6 +107,7 @@ class LearnedPairwiseNormal(Design):
         super().__init__(coupling)
         self.epsilon = check_fraction("epsilon", epsilon)
         self.similarity = make_similarity(similarity)
+        channels, heads = check_count("channels", channels), check_count("heads", heads)
         self.own = nn.Parameter(torch.empty(heads, channels, 1))
         self.other = nn.Parameter(torch.empty(heads, channels, 1))
         self.bias = nn.Parameter(torch.empty(heads, 1))
