@@ -57,6 +57,7 @@ def test_weights_of_both_directions_are_averaged():
     assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 def test_values_of_a_sparse_matrix_are_weights():
     graph = ws.Graph.from_edge_index(_adjacency(torch.tensor([1.0, 3.0, 5.0, 7.0, 100.0, 9.0])))
     assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
