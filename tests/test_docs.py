@@ -27,6 +27,7 @@ def test_doctests():
 
 def test_exported_names_are_the_contract():
     assert all(hasattr(ws, name) for name in ws.__all__)
+    assert set(ws.__all__) <= set(dir(ws))  # which a prompt completes from, before anything is used
     assert set(ws.__all__) >= {
         *("Graph", "Precision", "solve", "explain_solver", "Solution", "Status", "SolveError", "SolveWarning"),
         *("FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant", "LearnedDiagonallyDominant"),

@@ -142,3 +142,23 @@ def test_a_regressor_fills_in_what_is_nan():
     assert not np.isnan(model.transduction_).any()
     with pytest.raises(ValueError, match="y is NaN in every row"):
         model.fit(rows, np.full(200, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels", "message"),
+    [
+        ({"validation_fraction": 1.0}, (0, 1), r"validation_fraction=1.0; expected a share in \[0, 1\)"),
+        ({"validation_fraction": -0.5}, (0, 1), r"validation_fraction=-0.5"),
+        ({"max_epochs": 0}, (0, 1), r"max_epochs=0"),
+        ({}, (-1, 1), r"only one class is present: \[1\]; -1 and NaN mark rows without a label"),
+    ],
+)
+def test_bad_settings_say_what_to_do(settings, labels, message):
+    with pytest.raises(ValueError, match=message):
+        ws.GLTClassifier(**settings).fit(np.eye(6), np.repeat(labels, 3))
+
+
+def test_settings_may_come_from_arrays():
+    model = ws.GLTClassifier(learned=True, max_epochs=1, n_neighbors=2)
+    model.set_params(heads=np.int64(2), hidden_channels=np.int64(8)).fit(np.eye(6), np.repeat((0, 1), 3))
+    assert model.transduction_.shape == (6,)

@@ -57,6 +57,7 @@ def test_weights_of_both_directions_are_averaged():
     assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 def test_values_of_a_sparse_matrix_are_weights():
     graph = ws.Graph.from_edge_index(_adjacency(torch.tensor([1.0, 3.0, 5.0, 7.0, 100.0, 9.0])))
     assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
@@ -137,6 +138,10 @@ def test_empty_graphs():
         ((EDGES, None, torch.ones(6, device="meta")), r"edge_weight is on meta but edge_index on cpu"),
         ((torch.ones(2, 3).to_sparse(),), r"shape \(2, 3\); a graph needs a square one"),
         ((2 * torch.eye(3).to_sparse(), None, torch.ones(3)), r"give the weights once"),
+        ((EDGES, None, [1.0] * 6), r"edge_weight has type list"),
+        ((EDGES, float("nan")), r"num_nodes=nan"),
+        ((path(3), 4), r"num_nodes=4 was given beside Graph"),
+        ((path(3), None, torch.ones(2)), r"edge_weight was given beside a Graph"),
     ],
 )
 def test_bad_input_says_what_to_do(arguments, message):
@@ -148,6 +153,21 @@ def test_bad_input_says_what_to_do(arguments, message):
 def test_the_constructor_takes_canonical_edges_only(edges):
     with pytest.raises(ValueError, match=r"use Graph.from_edge_index"):
         ws.Graph(torch.tensor(edges), 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, torch.ones(1)), r"edge_weight has shape \(1,\) for 2 edges"),
+        ((3, torch.ones(0)), r"edge_weight has shape \(0,\) for 2 edges"),
+        ((3, [1.0, 1.0]), r"edge_weight has type list"),
+        ((2.5,), r"num_nodes=2.5"),
+        ((None,), r"num_nodes=None"),
+    ],
+)
+def test_the_constructor_checks_the_rest(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ws.Graph(torch.tensor([[0, 1], [1, 2]]), *arguments)
 
 
 def test_repr_is_short():

@@ -138,6 +138,30 @@ def test_inference_mode(system):
         )
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda J, h: ws.solve(J, h.numpy()), r"h is a ndarray; expected a tensor"),
+        (lambda J, h: ws.solve(J.to_dense(), h), r"J is a Tensor; expected a walksum.Precision"),
+        (lambda J, h: ws.explain_solver(J, [1.0]), r"h is a list"),
+        (lambda J, h: ws.Precision(J.graph.edges, J.diag, J.off), r"are Tensor, Tensor, Tensor; expected a Graph"),
+        (lambda J, h: ws.Precision(J.graph, [1.0], J.off), r"are Graph, list, Tensor; expected a Graph"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(system, make, message):
+    with pytest.raises(ValueError, match=message):
+        make(*system)
+
+
+def test_values_overwritten_in_inference_mode_are_seen(system):
+    J, h = system
+    with torch.inference_mode():
+        changed = ws.Precision(J.graph, J.diag.clone(), J.off.clone())
+        ws.solve(changed, h, "cg")
+        changed.diag.mul_(2)
+        torch.testing.assert_close(ws.solve(changed, h, "cg"), dense_solve(changed, h))
+
+
 def test_solves_from_several_threads_at_once():
     J, h = problem(random_graph(300, 900), "fixed laplacian", 1)
     expected, answers = dense_solve(J, h), []

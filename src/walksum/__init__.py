@@ -62,3 +62,7 @@ def __getattr__(name: str) -> Any:
     if name in ("nn", "plot"):
         return import_module(f"walksum.{name}")
     raise AttributeError(f"module 'walksum' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "nn"})

@@ -7,16 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum.lasting import lasting
+
 INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 def read_edges(edge_index: Any, num_nodes: int | None, edge_weight: Tensor | None) -> tuple[Tensor, int, Tensor | None]:
     """Edges ``[2, E]`` with ``i < j``, number of nodes, weights: what the Graph constructor takes."""
-    pairs, size, weight = _unpack(edge_index, edge_weight)
-    num_nodes = _count_nodes(pairs, size, num_nodes)
-    if weight is not None:
-        _check_weight(weight, pairs)
-    return _canonical(pairs, num_nodes, weight)
+    with lasting():
+        pairs, size, weight = _unpack(edge_index, edge_weight)
+        num_nodes = _count_nodes(pairs, size, num_nodes)
+        if weight is not None:
+            check_weight(weight, pairs)
+        edges, keep, member = _canonical(pairs, num_nodes, weight is not None)
+    if weight is None:
+        return edges, num_nodes, None
+    with lasting(weight):
+        check_finite(weight)
+        total = weight.new_zeros(edges.size(1)).index_add(0, member, weight[keep])
+        return edges, num_nodes, total / torch.bincount(member, minlength=edges.size(1))
 
 
 def _unpack(edge_index: Any, edge_weight: Tensor | None) -> tuple[Tensor, int | None, Tensor | None]:
@@ -78,9 +87,14 @@ def _check_pairs(edge_index: Tensor) -> Tensor:
     return pairs.long()
 
 
-def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
-    if num_nodes is not None and (isinstance(num_nodes, bool) or int(num_nodes) != num_nodes or num_nodes < 0):
+def check_num_nodes(num_nodes: Any) -> None:
+    if isinstance(num_nodes, bool | str | None) or not num_nodes >= 0 or num_nodes % 1:
         raise ValueError(f"num_nodes={num_nodes!r}; expected a non-negative whole number")
+
+
+def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
+    if num_nodes is not None:
+        check_num_nodes(num_nodes)
     low, high = (int(pairs.min()), int(pairs.max())) if pairs.numel() else (0, -1)
     if low < 0:
         raise ValueError(f"edge_index contains the negative index {low}; nodes are numbered from 0")
@@ -88,11 +102,15 @@ def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
     if count is None:
         count = high + 1
     if high >= count:
-        raise ValueError(f"edge_index contains node {high}, but num_nodes={count}; pass num_nodes={high + 1} or larger")
+        raise ValueError(
+            f"edge_index contains node {high}, but num_nodes={count}; pass num_nodes={high + 1} or larger "
+            "(to a layer or model: one row of x for each node)"
+        )
     return int(count)
 
 
-def _check_weight(weight: Tensor, pairs: Tensor) -> None:
+def check_weight(weight: Tensor, pairs: Tensor) -> None:
+    """One floating-point number for each of the pairs, on their device."""
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         kind = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
         raise ValueError(f"edge_weight has type {kind}; expected a floating-point tensor, use edge_weight.float()")
@@ -102,21 +120,19 @@ def _check_weight(weight: Tensor, pairs: Tensor) -> None:
         )
     if weight.device != pairs.device:
         raise ValueError(f"edge_weight is on {weight.device} but edge_index on {pairs.device}; move one of them")
+
+
+def check_finite(weight: Tensor) -> None:
     if not bool(torch.isfinite(weight).all()):
         bad = int((~torch.isfinite(weight)).nonzero()[0])
         raise ValueError(f"edge_weight[{bad}] is {float(weight[bad])}; weights must be finite")
 
 
-def _canonical(pairs: Tensor, num_nodes: int, weight: Tensor | None) -> tuple[Tensor, int, Tensor | None]:
+def _canonical(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The edges; which entries are no loops; the edge of each of those, where weights ask for it."""
     low, high = pairs.amin(0) if pairs.numel() else pairs[0], pairs.amax(0) if pairs.numel() else pairs[1]
     keep = low != high
     keys = low[keep] * num_nodes + high[keep]
-    if weight is None:  # which entry went where takes twice the memory, and only weights ask for it
-        return _split(torch.unique(keys), num_nodes), num_nodes, None
-    key, member = torch.unique(keys, return_inverse=True)
-    total = weight.new_zeros(key.numel()).index_add(0, member, weight[keep])
-    return _split(key, num_nodes), num_nodes, total / torch.bincount(member, minlength=key.numel())
-
-
-def _split(key: Tensor, num_nodes: int) -> Tensor:
-    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)])
+    # which entry went where takes twice the memory
+    key, member = torch.unique(keys, return_inverse=True) if weighted else (torch.unique(keys), keys)
+    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)]), keep, member

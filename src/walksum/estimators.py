@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from walksum.data.rows import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.solvers import Solver
 from walksum.train import Recipe, train
 
 __all__ = ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
@@ -37,14 +39,14 @@ class _GLTEstimator(BaseEstimator):
         n_neighbors: int = 8,
         hidden_channels: int = 64,
         num_layers: int = 2,
-        heads: int = 1,
+        heads: int | Sequence[int] = 1,
         dropout: float = 0.6,
         lr: float = 3e-3,
         weight_decay: float = 5e-4,
         max_epochs: int = 200,
         validation_fraction: float = 0.0,
         patience: int = 50,
-        solver: str = "auto",
+        solver: Solver | str = "auto",
         random_state: Any = None,
     ):
         self.design = design
@@ -65,6 +67,8 @@ class _GLTEstimator(BaseEstimator):
 
     def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: Any) -> None:
         """Train on the rows whose ``y`` is known; keep X, the graph and the model."""
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction={self.validation_fraction!r}; expected a share in [0, 1)")
         self.X_ = X
         self.graph_ = knn_graph(X, self.n_neighbors) if graph is None else as_graph_of(graph, len(X))
         random = check_random_state(self.random_state)
@@ -173,7 +177,10 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
         check_classification_targets(y[known])
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_.tolist()}")
+            raise ValueError(
+                f"Classifier can't train when only one class is present: {self.classes_.tolist()}"
+                + ("" if known.all() else "; -1 and NaN mark rows without a label")
+            )
         target = np.full(len(y), -1, dtype=np.int64)
         target[known] = codes
         self._fit(X, torch.from_numpy(target), len(self.classes_), graph)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum.convert import check_num_nodes, check_weight, read_edges
+from walksum.lasting import differentiated, lasting
 from walksum.untraced import untraced
 
 T = TypeVar("T")
@@ -50,7 +52,10 @@ class Graph:
     """
 
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
+        check_num_nodes(num_nodes)
         _check_canonical(edges, int(num_nodes))
+        if edge_weight is not None:
+            check_weight(edge_weight, edges)
         self.edges = edges
         self.num_nodes = int(num_nodes)
         self.edge_weight = edge_weight
@@ -70,10 +75,12 @@ class Graph:
             edge_weight: one finite weight for each of the M entries. The weight of an undirected edge is
                 the mean of its entries: both directions and duplicates.
         """
-        from walksum.convert import read_edges  # the door is its own concept; it imports Graph's type only
-
         if isinstance(edge_index, Graph):
-            return edge_index
+            if num_nodes not in (None, edge_index.num_nodes):
+                raise ValueError(
+                    f"num_nodes={num_nodes} was given beside {edge_index}; build the Graph with it instead"
+                )
+            return _checked_against(edge_index, None, edge_weight)
         return cls(*read_edges(edge_index, num_nodes, edge_weight))
 
     @property
@@ -99,7 +106,7 @@ class Graph:
         slot = (build, *key)
         found = self._derived.get(slot, _MISSING)
         if found is _MISSING:
-            with self._lock:
+            with self._lock, lasting():
                 if slot not in self._derived:
                     self._derived[slot] = build(self, *key)
                 found = self._derived[slot]
@@ -111,7 +118,7 @@ class Graph:
         home = self._home() or self
         if device in (self.device, home.device):
             return self if device == self.device else home
-        with home._lock:
+        with home._lock, lasting():
             if device not in home._moved:
                 weight = None if self.edge_weight is None else self.edge_weight.to(device)
                 moved = Graph(self.edges.to(device), self.num_nodes, weight)
@@ -131,6 +138,8 @@ class Graph:
 
 def _check_canonical(edges: Tensor, num_nodes: int) -> None:
     """Kernels index memory by these numbers, so wrong ones must not get past the door."""
+    if not isinstance(edges, Tensor):
+        raise ValueError(f"edges is a {type(edges).__name__}; expected an int64 tensor [2, E]")
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:
         raise ValueError(f"edges has shape {tuple(edges.shape)} and dtype {edges.dtype}; expected int64 [2, E]")
     if edges.is_meta or edges.size(1) == 0:
@@ -186,7 +195,7 @@ def as_graph(edge_index: Any, num_nodes: int | None = None, edge_weight: Tensor 
     """``Graph.from_edge_index``, remembered for as long as the given tensor lives unchanged."""
     if isinstance(edge_index, Graph):
         return _checked_against(edge_index, num_nodes, edge_weight)
-    if not isinstance(edge_index, Tensor) or (edge_weight is not None and edge_weight.requires_grad):
+    if not isinstance(edge_index, Tensor) or (isinstance(edge_weight, Tensor) and differentiated(edge_weight)):
         return Graph.from_edge_index(edge_index, num_nodes, edge_weight)
     stamp = (num_nodes, _stamp(edge_index), None if edge_weight is None else _stamp(edge_weight))
     known = _of_tensor.get(edge_index)

@@ -27,6 +27,9 @@ class Precision:
     """
 
     def __init__(self, graph: Graph, diag: Tensor, off: Tensor):
+        if not (isinstance(graph, Graph) and isinstance(diag, Tensor) and isinstance(off, Tensor)):
+            given = ", ".join(type(each).__name__ for each in (graph, diag, off))
+            raise ValueError(f"graph, diag, off are {given}; expected a Graph (Graph.from_edge_index) and two tensors")
         self.graph = graph
         self.diag = diag.unsqueeze(0) if diag.dim() == 1 else diag
         self.off = off.unsqueeze(0) if off.dim() == 1 else off

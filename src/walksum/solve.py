@@ -47,6 +47,7 @@ def solve(
     """
     if on_nonconverged not in ON_NONCONVERGED:
         check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
+    _check_kinds(J, h)
     if not _plain(J.diag, h):
         J, h = _working_precision(J, h)
     shape, one_J_for_all = h.shape, False
@@ -73,8 +74,16 @@ def solve(
 
 def explain_solver(J: Precision, h: Tensor) -> Choice:
     """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``."""
+    _check_kinds(J, h)
     columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
     return choose(J, columns)
+
+
+def _check_kinds(J: Precision, h: Tensor) -> None:
+    if not isinstance(J, Precision):
+        raise ValueError(f"J is a {type(J).__name__}; expected a walksum.Precision, made by a design or of its values")
+    if not isinstance(h, Tensor):
+        raise ValueError(f"h is a {type(h).__name__}; expected a tensor, use torch.as_tensor(h, dtype=J.dtype)")
 
 
 def _plain(diag: Tensor, h: Tensor) -> bool:
@@ -188,6 +197,8 @@ class _Call:
         return made
 
     def _prepare(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
+        if diag.is_inference() or off.is_inference():  # no version tells whether these are what they were
+            return self.solver.prepare(Precision.trusted(self.graph, diag, off))
         solver = self._for_a_J_that_stays(diag, off, columns) if self.free else self.solver
         known = self.memo.get(solver) if self.memo else None
         if known is not None and _same(known[0], known[1], diag) and _same(known[2], known[3], off):
@@ -196,7 +207,7 @@ class _Call:
             diag, off = diag.detach(), off.detach()
         J = Precision.trusted(self.graph, diag, off)
         made = solver.prepare(J)
-        self.memo[solver] = (J.diag, _version(diag), J.off, _version(off), made)
+        self.memo[solver] = (J.diag, diag._version, J.off, off._version, made)
         return made
 
     def _for_a_J_that_stays(self, diag: Tensor, off: Tensor, columns: int) -> Solver:
@@ -220,15 +231,11 @@ class _Call:
 def _same(kept: Tensor, version: int, t: Tensor) -> bool:
     """Whether t holds what another tensor, still kept and so at its address, held when it had this version."""
     alike = kept.data_ptr() == t.data_ptr() and kept.shape == t.shape and kept.stride() == t.stride()
-    return alike and version == _version(t) and kept.dtype is t.dtype
-
-
-def _version(t: Tensor) -> int:
-    return -1 if t.is_inference() else t._version
+    return alike and version == t._version and kept.dtype is t.dtype
 
 
 def _identity(t: Tensor) -> tuple:
-    return t.data_ptr(), _version(t), t.shape, t.stride(), t.dtype
+    return t.data_ptr(), t._version, t.shape, t.stride(), t.dtype
 
 
 class _Solve(Function):

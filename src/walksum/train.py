@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from walksum.captured import TrainingStep
 from walksum.data.splits import Split
 from walksum.nn import GLT
-from walksum.solvers.base import check_choice
+from walksum.solvers.base import check_choice, check_count
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ def train(
     """
     check_choice("task", task, tuple(TASKS))
     recipe, loss_of = recipe or Recipe(), TASKS[task].loss
+    check_count("max_epochs", recipe.max_epochs)
     validated = split.val.numel() > 0
     optimiser = make_optimiser(model, recipe)
     train_step = TrainingStep(partial(_loss, model, x, edges, split.train.to(y.device), y, loss_of), optimiser)

@@ -243,6 +243,13 @@ def test_other_designs_take_negative_weights_as_the_opposite_sign(name):
         (lambda: ws.FixedPairwiseNormal()(path(3)), r"FixedPairwiseNormal reads x; pass x="),
         (lambda: ws.LearnedPairwiseNormal(2)(path(3)), r"LearnedPairwiseNormal reads h"),
         (lambda: ws.FixedPairwiseNormal()(path(3), torch.ones(4, 2)), r"x has 4 rows but the graph has 3 nodes"),
+        (lambda: ws.FixedPairwiseNormal()(path(3), torch.ones(3)), r"x has shape \(3,\); expected \[N, F\]"),
+        (
+            lambda: ws.LearnedPairwiseNormal(2)(path(3), h=torch.ones(3, 2)),
+            r"h has shape \(3, 2\); expected \[H, N, F\]",
+        ),
+        (lambda: ws.LearnedPairwiseNormal(0), r"channels=0"),
+        (lambda: ws.LearnedLaplacian(2, heads=0), r"heads=0"),
         (lambda: ws.FixedPairwiseNormal()(path(3), torch.full((3, 2), torch.nan)), r"x contains NaN"),
         (lambda: ws.FixedPairwiseNormal()(path(3), torch.ones(3, 2, device="meta")), r"x is on meta but the graph"),
         (

@@ -61,3 +61,7 @@ def test_vmap_follows_randomness(layer, randomness, same):
     assert torch.equal(out[0], out[1]) is same
     gradient = torch.vmap(torch.func.grad(lambda x: layer(x).sum()), randomness=randomness)(torch.ones(3, 40, 5))
     assert torch.equal(gradient[0], gradient[2]) is same
+
+
+def test_a_probability_of_one_leaves_nothing():
+    assert Dropout(1.0)(torch.ones(3, 4)).tolist() == torch.zeros(3, 4).tolist()

@@ -1,7 +1,10 @@
+import copy
 import json
 
+import numpy as np
 import pytest
 import torch
+import torch.autograd.forward_ad as fwAD
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.nn import Sequential
@@ -78,6 +81,37 @@ def test_autocast_runs_the_mixing_in_float32():
 
 
 # --- the block and the model
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_a_model_in_half_precision_mixes_in_float32(design, learned):
+    half = ws.GLT(6, 16, 2, 3, design=design, learned=learned).bfloat16().eval()
+    out = half(X.bfloat16(), EDGES)
+    out.sum().backward()
+    assert out.dtype == torch.bfloat16
+    assert half.mixers[0].last_solve.value.dtype == torch.float32
+    whole = copy.deepcopy(half).float()
+    torch.testing.assert_close(out.float(), whole(X.bfloat16().float(), EDGES), rtol=0.1, atol=0.1)
+
+
+def test_features_of_another_precision():
+    conv = ws.GLTConv(6, 4, design="pairwise-normal", learned=False)
+    torch.testing.assert_close(conv(X, EDGES, features=X.double()), conv(X, EDGES))
+
+
+def test_sizes_may_be_numpy_numbers(tmp_path):
+    two, eight = np.array([2, 8])
+    model = ws.GLT(6, eight, two, 3, heads=two)
+    model.save(tmp_path)
+    assert ws.load(tmp_path)(X, EDGES).shape == (12, 3)
+
+
+def test_precisions_are_those_of_evaluation():
+    model = ws.GLT(6, 16, 2, 3)
+    model.blocks[0].eval()
+    first, again = model.precisions(X, EDGES), model.precisions(X, EDGES)
+    assert all(torch.equal(J.off, K.off) for J, K in zip(first, again, strict=True))
+    assert [model.training, model.blocks[0].training, model.blocks[1].training] == [True, False, True]
 
 
 def test_block_is_its_equation():
@@ -197,6 +231,12 @@ def test_a_saved_model_comes_back(tmp_path, solver):
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["config.json", "model.safetensors"]
 
 
+def test_a_saved_model_keeps_its_precision(tmp_path):
+    model = ws.GLT(6, 16, 2, 3).double().eval()
+    model.save(tmp_path)
+    torch.testing.assert_close(ws.load(tmp_path)(X.double(), EDGES), model(X.double(), EDGES), rtol=0, atol=0)
+
+
 def test_a_broken_model_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"holds no config.json"):
         ws.load(tmp_path)
@@ -215,6 +255,52 @@ def test_a_broken_model_folder_is_refused(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"junk")
     with pytest.raises(ValueError, match="does not hold a complete walksum model"):
         ws.load(tmp_path)
+
+
+# --- what is kept with a graph outlives the mode in which it was first needed
+
+
+@pytest.mark.parametrize("weight", [None, torch.linspace(0.5, 1, EDGES.size(1))], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_training_after_inference_mode(design, learned, weight):
+    model, edges = ws.GLT(6, 16, 2, 3, design=design, learned=learned), EDGES.clone()
+    with torch.inference_mode():
+        model.eval()(X, edges, weight)
+    model.train()(X, edges, weight).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_the_first_call_may_be_under_a_transform(design, learned):
+    model = ws.GLT(6, 16, 2, 3, design=design, learned=learned, dropout=0).double()
+    x, edges, values = X.double(), EDGES.clone(), dict(model.named_parameters())
+    found = torch.func.grad(lambda p: torch.func.functional_call(model, p, (x, edges)).square().sum())(values)
+    model(x, edges).square().sum().backward()
+    torch.testing.assert_close(found, {name: parameter.grad for name, parameter in values.items()})
+    several = torch.stack([x, -x])
+    torch.testing.assert_close(torch.vmap(lambda x: model(x, EDGES.clone()))(several)[1], model(-x, edges))
+
+
+@pytest.mark.parametrize(("design", "learned"), KINDS)
+def test_derivatives_by_edge_weights_in_both_modes(design, learned):
+    conv, x = ws.GLTConv(6, 4, 2, design=design, learned=learned).double(), X.double()
+    weight = torch.linspace(0.5, 1, EDGES.size(1), dtype=torch.double, requires_grad=True)
+    conv(x, EDGES, weight).sum().backward()
+    for transform in (torch.func.grad, torch.func.jacfwd):
+        torch.testing.assert_close(transform(lambda w: conv(x, EDGES, w).sum())(weight.detach()), weight.grad)
+    along = torch.ones_like(weight)
+    with fwAD.dual_level():
+        dual = conv(x, EDGES, fwAD.make_dual(weight.detach(), along))
+        torch.testing.assert_close(fwAD.unpack_dual(dual).tangent.sum(), weight.grad @ along)
+
+
+def test_features_overwritten_in_inference_mode_are_seen():
+    conv = ws.GLTConv(6, 4, design="pairwise-normal", learned=False)
+    with torch.inference_mode():
+        x = X.clone()
+        conv(x, EDGES)
+        x.copy_(X.flip(0))
+        torch.testing.assert_close(conv(x, EDGES), conv(x.clone(), EDGES))
 
 
 # --- wrong use
@@ -237,6 +323,12 @@ def test_a_broken_model_folder_is_refused(tmp_path):
         (lambda: ws.GLT(6, 16, 0, 3), r"num_layers=0"),
         (lambda: ws.GLT(6, 16, 4, 3, heads=(8, 4, 1)), r"heads=\(8, 4, 1\) for num_layers=4"),
         (lambda: ws.GLT(6, 16, 2, 3, dropout=1.5), r"dropout=1.5"),
+        (lambda: ws.GLTConv(6, 4, heads=True), r"heads=True; expected a positive whole number"),
+        (lambda: ws.GLTConv(6, 4, design=ws.FixedLaplacian(), coupling="repulsive"), r"coupling='repulsive' was given"),
+        (lambda: ws.GLTBlock(8, heads=0), r"heads=0"),
+        (lambda: ws.GLT(6, 16, 2, 3, heads=(0, 1)), r"heads=0"),
+        (lambda: ws.GLT(6, 16, 2, 0), r"out_channels=0"),
+        (lambda: ws.GLT(6, 16, 2, 3, design=ws.FixedLaplacian()).save("never-made"), r"design=.* give GLT its name"),
     ],
 )
 def test_bad_input_says_what_to_do(make, message):

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from walksum.graph import Graph
+from walksum.lasting import differentiated
 from walksum.operators import spmm
 from walksum.precision import Precision
 from walksum.solvers.base import check_choice
 
+SHAPES = {"x": "NF", "h": "HNF"}
 SIGN = {"repulsive": 1.0, "attractive": -1.0}
 LARGEST = 1e6  # learned maps read inputs clipped to this: beyond it float32 would overflow inside them
 CONFIDENCE = (1e-8, 1e8)  # the paper's 1e-8 below; the bound above keeps sums of confidences finite
@@ -66,6 +68,8 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
     """The features a design cannot do without, checked against the graph."""
     if value is None:
         raise ValueError(f"{type(design).__name__} reads {name}; pass {name}=...")
+    if value.dim() != len(SHAPES[name]):
+        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected [{', '.join(SHAPES[name])}]")
     if value.size(-2) != graph.num_nodes:
         raise ValueError(f"{name} has {value.size(-2)} rows but the graph has {graph.num_nodes} nodes")
     if value.device != graph.device:
@@ -106,7 +110,8 @@ def relative_weight(graph: Graph, dtype: torch.dtype) -> Tensor | None:
 
 
 def refuse_negative_weights(design: Design, graph: Graph) -> None:
-    smallest = graph.derived(_smallest_weight)
+    changing = differentiated(graph.edge_weight)
+    smallest = _smallest_weight(graph) if changing else graph.derived(_smallest_weight)
     if smallest < 0:
         raise ValueError(
             f"edge_weight has the negative value {smallest:g}; {type(design).__name__} divides by sums of weights: "
@@ -116,4 +121,4 @@ def refuse_negative_weights(design: Design, graph: Graph) -> None:
 
 def _smallest_weight(graph: Graph) -> float:
     weight = graph.edge_weight
-    return 0.0 if weight is None or weight.numel() == 0 else float(weight.min())
+    return 0.0 if weight is None or weight.numel() == 0 else float(weight.detach().min())

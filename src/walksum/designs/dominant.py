@@ -9,7 +9,9 @@ from torch.nn.functional import softplus
 from walksum.designs.base import CONFIDENCE, LARGEST, Design, degree_sum, need, normalise
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.lasting import differentiated
 from walksum.precision import Precision
+from walksum.solvers.base import check_count
 
 
 class FixedDiagonallyDominant(Design):
@@ -26,7 +28,7 @@ class FixedDiagonallyDominant(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
-        if graph.edge_weight is not None and graph.edge_weight.requires_grad:
+        if differentiated(graph.edge_weight):
             return _build_dominant(graph, self.sign, dtype)
         return graph.derived(_build_dominant, self.sign, dtype)
 
@@ -72,7 +74,7 @@ class LearnedDiagonallyDominant(Design):
             raise ValueError(f"margin={margin!r}; expected a positive number, or J is not strictly dominant")
         self.similarity = make_similarity(similarity)
         self.margin = margin
-        self.confidence = nn.Linear(in_channels, heads)
+        self.confidence = nn.Linear(in_channels, check_count("heads", heads))
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x, h = need(self, "x", x, graph), need(self, "h", h, graph)

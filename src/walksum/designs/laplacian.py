@@ -18,7 +18,9 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.lasting import differentiated
 from walksum.precision import Precision
+from walksum.solvers.base import check_count
 
 
 class FixedLaplacian(Design):
@@ -40,7 +42,7 @@ class FixedLaplacian(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
-        if graph.edge_weight is not None and graph.edge_weight.requires_grad:
+        if differentiated(graph.edge_weight):
             return self._build(graph, dtype)
         return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype)
 
@@ -93,7 +95,8 @@ class LearnedLaplacian(Design):
         if not confidence >= 0:
             raise ValueError(f"confidence={confidence!r}; expected a non-negative bound")
         self.bound = confidence
-        self.heads, self.similarity_channels = heads, similarity_channels
+        self.heads = heads = check_count("heads", heads)
+        self.similarity_channels = check_count("similarity_channels", similarity_channels)
         self.similarity = make_similarity(similarity)
         self.project = nn.Linear(in_channels, heads * similarity_channels, bias=False)
         self.confidence = nn.Linear(in_channels, heads)

@@ -22,7 +22,9 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.lasting import differentiated, is_wrapped, lasting
 from walksum.precision import Precision
+from walksum.solvers.base import check_count
 
 
 class FixedPairwiseNormal(Design):
@@ -54,17 +56,18 @@ class FixedPairwiseNormal(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x = need(self, "x", x, graph)
-        if x.requires_grad or (graph.edge_weight is not None and graph.edge_weight.requires_grad):
+        # an inference tensor has no version to tell that it was overwritten
+        if differentiated(x) or differentiated(graph.edge_weight) or x.is_inference():
             return self._build(graph, x)
         # the features are the same tensor every epoch: J lives as long as they do
         known = graph.derived(_by_features, self.epsilon, self.coupling, self.similarity)
-        version = -1 if x.is_inference() else x._version
-        if x not in known or known[x][0] != version:
-            known[x] = (version, self._build(graph, x))
+        if x not in known or known[x][0] != x._version:
+            with lasting():
+                known[x] = (x._version, self._build(graph, x))
         return known[x][1]
 
     def _build(self, graph: Graph, x: Tensor) -> Precision:
-        if not bool(torch.isfinite(x).all()):
+        if not is_wrapped(x) and not bool(torch.isfinite(x).all()):  # there the solve says so
             raise ValueError("x contains NaN or infinity; clean the features first")
         s = self.similarity.unit(graph, x.unsqueeze(0))
         weight = relative_weight(graph, x.dtype)
@@ -104,6 +107,7 @@ class LearnedPairwiseNormal(Design):
         super().__init__(coupling)
         self.epsilon = check_fraction("epsilon", epsilon)
         self.similarity = make_similarity(similarity)
+        channels, heads = check_count("channels", channels), check_count("heads", heads)
         self.own = nn.Parameter(torch.empty(heads, channels, 1))
         self.other = nn.Parameter(torch.empty(heads, channels, 1))
         self.bias = nn.Parameter(torch.empty(heads, 1))

@@ -11,6 +11,7 @@ from walksum.designs import Design
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.solvers import Solution, Solver
+from walksum.solvers.base import check_count
 
 
 class GLTBlock(nn.Module):
@@ -41,6 +42,7 @@ class GLTBlock(nn.Module):
         ffn_channels: int | None = None,
     ):
         super().__init__()
+        channels, heads = check_count("channels", channels), check_count("heads", heads)
         if channels % heads:
             raise ValueError(f"heads={heads} does not divide channels={channels}; each head gets channels / heads")
         width = channels // heads

@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import leaky_relu
 from torch_geometric.nn import MessagePassing
 
 from walksum.designs import Design, make_design
 from walksum.graph import Graph, as_graph
 from walksum.precision import Precision
-from walksum.solve import ON_NONCONVERGED, solve
+from walksum.solve import HALF, ON_NONCONVERGED, solve
 from walksum.solvers import Solution, Solver, resolve_name
-from walksum.solvers.base import check_choice
+from walksum.solvers.base import check_choice, check_count
 
 
 class GLTConv(MessagePassing):
@@ -61,14 +62,15 @@ class GLTConv(MessagePassing):
         # propagates messages of its own
         super().__init__(aggr=None)
         check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
-        for name, value in (("in_channels", in_channels), ("out_channels", out_channels), ("heads", heads)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r}; expected a positive whole number")
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.heads, self.concat = heads, concat
+        self.in_channels = in_channels = check_count("in_channels", in_channels)
+        self.out_channels = out_channels = check_count("out_channels", out_channels)
+        self.heads = heads = check_count("heads", heads)
+        self.concat = concat
         self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
         self.observe = nn.Linear(in_channels, heads * out_channels, bias=bias)
         if isinstance(design, Design):
+            if coupling is not None:
+                raise ValueError(f"coupling={coupling!r} was given beside a Design object; give it to the design")
             self.design = design
         else:
             self.design = make_design(design, learned, in_channels, out_channels, heads, coupling)
@@ -105,11 +107,16 @@ class GLTConv(MessagePassing):
         with torch.autocast(x.device.type, enabled=False):
             h = _at_least_float32(h)
             source = features if features is not None and self.design.reads_input else x
-            J = self._masked(self.design(graph, _at_least_float32(source), h), edge_index)
+            J = self._masked(self._precision(graph, source.to(h.dtype), h), edge_index)
             mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
-        out = mu.transpose(0, 1)
+        out = mu.transpose(0, 1).to(self.observe.weight.dtype)
         out = out.flatten(1) if self.concat else out.mean(1)
         return (out, J) if return_precision else out
+
+    def _precision(self, graph: Graph, x: Tensor, h: Tensor) -> Precision:
+        if self.observe.weight.dtype not in HALF:
+            return self.design(graph, x, h)
+        return functional_call(self.design, {k: v.float() for k, v in self.design.named_parameters()}, (graph, x, h))
 
     def _remember(self, solution: Solution) -> None:
         if solution.direction == "forward":
@@ -141,4 +148,4 @@ def _check_features(x: Tensor, in_channels: int) -> None:
 
 
 def _at_least_float32(t: Tensor) -> Tensor:
-    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+    return t.float() if t.dtype in HALF else t

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from walksum.nn.dropout import Dropout
 from walksum.nn.store import save_model
 from walksum.precision import Precision
 from walksum.solvers import Solver
+from walksum.solvers.base import check_count
 
 
 class GLT(nn.Module):
@@ -55,8 +57,12 @@ class GLT(nn.Module):
         ffn_channels: int | None = None,
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers={num_layers}; expected at least 1")
+        num_layers, out_channels = check_count("num_layers", num_layers), check_count("out_channels", out_channels)
+        in_channels, hidden_channels = int(in_channels), check_count("hidden_channels", hidden_channels)
+        if isinstance(heads, int | Integral):
+            heads = check_count("heads", heads)
+        else:
+            heads = tuple(check_count("heads", each) for each in heads)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout={dropout}; expected a probability in [0, 1)")
         per_layer = _heads_per_layer(heads, num_layers) if learned else (1,) * num_layers
@@ -95,12 +101,16 @@ class GLT(nn.Module):
     @torch.no_grad()
     def precisions(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> list[Precision]:
         """J of every layer for this input, as the model mixes in evaluation."""
+        modes = {module: module.training for module in self.modules()}
+        self.eval()
         graph, z = as_graph(edge_index, x.size(0), edge_weight), self.embed(x)
         found = []
         for block in self.blocks:
             assert isinstance(block, GLTBlock)
             found.append(block.mix(block.norm(z), graph, features=x, return_precision=True)[1])
             z = block(z, graph, features=x)
+        for module, mode in modes.items():
+            module.training = mode
         return found
 
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:

@@ -23,6 +23,8 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 def save_model(model: GLT, path: Any) -> None:
     folder = Path(path)
+    if not isinstance(model.config["design"], str):
+        raise ValueError(f"design={model.config['design']!r} is an object, which cannot be saved; give GLT its name")
     config = {**model.config, "solver": _solver_to_json(model.config["solver"])}
     text = json.dumps({"format": FORMAT, **config}, indent=2)  # before any file is touched: it may refuse
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +43,8 @@ def load(path: Any) -> GLT:
     config = _read_config(Path(path))
     try:
         model = GLT(**{**config, "solver": _solver_from_json(config["solver"])})
-        model.load_state_dict(load_file(Path(path) / WEIGHTS))
+        weights = load_file(Path(path) / WEIGHTS)
+        model.to(weights["read.weight"].dtype).load_state_dict(weights)
     except (TypeError, KeyError, RuntimeError, OSError, SafetensorError) as error:
         raise ValueError(f"{path} does not hold a complete walksum model: {error}") from error
     return model.eval()

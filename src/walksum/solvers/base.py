@@ -6,6 +6,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -151,6 +152,13 @@ def check_positive(**knobs: float) -> None:
     for name, value in knobs.items():
         if not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{name}={value!r}; expected a positive finite number")
+
+
+def check_count(name: str, value: Any) -> int:
+    """A whole number of at least one, numpy's too, as Python's."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}; expected a positive whole number")
+    return int(value)
 
 
 def check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
