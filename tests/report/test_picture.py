@@ -1,5 +1,6 @@
 """The picture of a run: whatever the classes and nodes are called, it says who is who."""
 
+import itertools
 import warnings
 from types import SimpleNamespace
 
@@ -52,7 +53,8 @@ def test_nodes_of_a_table_are_named_where_there_is_no_image(monkeypatch):
     assert len(faces) == 1 + picture.SHOWN
     for face in faces:
         assert not face.images
-        assert texts(face)[0].startswith("a node") and texts(face)[0][-1].isdigit()
+        assert texts(face)[0].startswith("a node")
+        assert texts(face)[0][-1].isdigit()
 
 
 def test_long_names_of_classes_stay_apart(monkeypatch):
@@ -67,7 +69,7 @@ def test_names_of_many_classes_do_not_overlap(monkeypatch):
     confusion = drawn(result_of(torch.arange(COUNT) % 30, [f"class{k}" for k in range(30)]), monkeypatch)
     axes = next(axes for axes in confusion.axes if axes.get_title(loc="left").startswith("prediction"))
     boxes = sorted((label.get_window_extent() for label in axes.get_yticklabels()), key=lambda box: box.y0)
-    assert all(low.y1 <= high.y0 + 1 for low, high in zip(boxes, boxes[1:], strict=False))
+    assert all(low.y1 <= high.y0 + 1 for low, high in itertools.pairwise(boxes))
 
 
 def test_a_score_below_zero_is_in_the_picture(monkeypatch):
