@@ -188,7 +188,8 @@ def _read_target(file: str, values: pd.Series, task: str | None) -> tuple[Tensor
         if bool(bad.any()):
             at = bad.idxmax()
             raise ValueError(
-                f"{file}, line {int(at) + 2}: the target is {known[at]!r}; regression needs finite numbers, up to {LARGEST:g}"
+                f"{file}, line {int(at) + 2}: the target is {known[at]!r}; regression needs finite numbers up to "
+                f"{LARGEST:g}"
             )
         y = np.full(len(values), np.nan, np.float32)
         y[known.index] = as_number.to_numpy(np.float32)
