@@ -99,6 +99,18 @@ def test_a_search_returns_its_best_trial(rings, sampler):
     assert found.job in [trial.job for trial in found.trials]
 
 
+@pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
+def test_a_training_that_diverged_is_told(rings):
+    with pytest.raises(ValueError, match=r"training diverged.*take a smaller --lr than 1e\+30"):
+        run(Job(max_epochs=3, lr=1e30), rings)
+
+
+@pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
+def test_a_search_goes_on_after_a_trial_that_diverged(rings):
+    found = search(Job(max_epochs=4, lr=1e30), rings, 3, sampler=Random(0))
+    assert found.job.lr < 1
+
+
 def test_without_optuna_the_search_is_random(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert best_sampler(0).name == "random search"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -128,6 +129,11 @@ def run(
     """Train the job's model (unless it is ``fitted`` already), then the comparisons, on one split of the problem."""
     material = material_of(job, problem)
     model, outcome = fitted or fit_model(job, material, on_epoch)
+    if not math.isfinite(outcome.best.val_loss):
+        raise ValueError(
+            f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch; take a smaller --lr "
+            f"than {job.recipe().lr:g}"
+        )
     output = predict(model, material.x, problem, material.encoding)
     scores, interrupted = {job.title: score(output, problem, material.split)}, outcome.interrupted
     if not interrupted:
@@ -196,7 +202,8 @@ def baseline_config(job: Job, in_channels: int, out_channels: int, num_nodes: in
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
     encoding, notes = fit(problem.features, split.train)
     if encoding.num_features == 0:
-        raise ValueError("no column is left to learn from; name usable ones by --features")
+        why = "".join(f"; {note}" for note in [*problem.notes, *notes])
+        raise ValueError(f"no column is left to learn from; name usable ones by --features{why}")
     if problem.regression:
         known = problem.y[split.train].double()
         scale = float(known.std(correction=0)) or 1.0

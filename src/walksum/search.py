@@ -135,5 +135,7 @@ def _lists(start: Job) -> dict[str, tuple[Any, ...]]:
     return {name: choices for name, choices in LISTS.items() if start.model == GLT_NAME or name not in OF_GLT}
 
 
-def _rank(outcome: Outcome) -> tuple[float, float]:
-    return outcome.best.val_score, -outcome.best.val_loss
+def _rank(outcome: Outcome) -> tuple[bool, float, float]:
+    """What diverged comes last: NaN is neither above nor below anything."""
+    best = outcome.best
+    return math.isfinite(best.val_loss), best.val_score, -best.val_loss

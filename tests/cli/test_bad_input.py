@@ -184,6 +184,8 @@ def test_json_errors_are_json_and_debug_shows_where(walksum, tmp_path):
         (("train", "--out", "."), "--out . already exists"),
         (("train", "--nodes", "a.csv"), "--nodes and --edges belong together"),
         (("train", "--dataset", "cora", "--graph", "g.pt"), "--dataset and --graph were given"),
+        (("train", "--dataset", "cora", "--target", "label"), "--target label is for tables and GraphML"),
+        (("train", "--graph", "g.pt", "--task", "regression"), "--task regression is for tables and GraphML"),
         (("train", "--dropout", "1"), "--dropout 1.0; expected a rate in [0, 1)"),
         (("train", "--task", "ranking"), "task='ranking'; known: 'classification'"),
         (("predict", "."), "is not a run of 'walksum train': it holds no config.json"),

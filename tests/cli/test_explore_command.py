@@ -214,3 +214,23 @@ def test_the_library_and_the_command_do_without_dash(tmp_path):
         "import walksum, walksum.cli, walksum.insight.influence, walksum.explore.answer, walksum.explore.drawing"
     )
     subprocess.run([sys.executable, "-c", program], check=True, env=ENVIRONMENT, cwd=tmp_path)
+
+
+def test_a_file_without_labels_says_nothing_of_training(opened, tmp_path):
+    import torch
+    from torch_geometric.data import Data
+    from typer.testing import CliRunner
+
+    from conftest import QUICK
+    from walksum.cli import app
+
+    x, ring = torch.randn(40, 3), torch.stack([torch.arange(40), (torch.arange(40) + 1) % 40])
+    torch.save(Data(x=x, edge_index=ring, y=torch.arange(40) % 2), tmp_path / "mine.pt")
+    torch.save(Data(x=x, edge_index=ring), tmp_path / "new.pt")
+    train = ("train", "--graph", tmp_path / "mine.pt", "--out", tmp_path / "run", *QUICK)
+    assert CliRunner().invoke(app, [str(word) for word in train]).exit_code == 0
+    for name in ("mine.pt", "new.pt"):
+        _, output = invoke(tmp_path / "run", "--graph", tmp_path / name)
+        assert "stop here" in output
+    assert len(opened[0].training) == 24
+    assert opened[1].training is None

@@ -3,8 +3,11 @@ import json
 import pandas as pd
 import pytest
 import torch
+from torch_geometric.data import Data
+from typer.testing import CliRunner
 
-from conftest import Shop
+from conftest import QUICK, Shop
+from walksum.cli import app
 from walksum.data.own import Columns, read_tables
 from walksum.job import predict
 from walksum.runs import read_run
@@ -78,3 +81,55 @@ def test_tables_that_do_not_fit_the_run_are_refused(nodes, message, colour_run, 
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert not (tmp_path / "out.csv").exists()
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(word) for word in arguments])
+
+
+def test_a_column_called_degree_is_read_and_not_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k},{k % 3},{'ab'[k % 2]}" for k in range(40)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,degree,y", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{k},{(k + 1) % 40}\n" for k in range(40)))
+    tables = ("--nodes", "nodes.csv", "--edges", "edges.csv")
+    done = invoke("train", *tables, "--target", "y", "--out", "run", *QUICK)
+    assert done.exit_code == 0, done.output
+    done = invoke("predict", "run", *tables, "--out", "again.csv")
+    assert done.exit_code == 0, done.output
+    assert "degree is used" not in done.output
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "run" / "predictions.csv").read_text()
+
+
+@pytest.fixture(scope="module", params=["classes", "numbers"])
+def file_run(request, tmp_path_factory):
+    """A run that learned from a PyG file, and that file without y."""
+    folder = tmp_path_factory.mktemp("file")
+    x, ring = torch.randn(40, 3), torch.stack([torch.arange(40), (torch.arange(40) + 1) % 40])
+    y = torch.arange(40) % 2 if request.param == "classes" else x.sum(1)
+    torch.save(Data(x=x, edge_index=ring, y=y), folder / "mine.pt")
+    torch.save(Data(x=x, edge_index=ring), folder / "new.pt")
+    done = invoke("train", "--graph", folder / "mine.pt", "--out", folder / "run", *QUICK)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_a_file_to_predict_for_needs_no_target(file_run, tmp_path):
+    done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out.csv").read_text() == (file_run / "run" / "predictions.csv").read_text()
+    done = invoke("train", "--graph", file_run / "new.pt", "--out", tmp_path / "run")
+    assert done.exit_code == 2
+    assert "0 nodes have a value in 'y'" in done.output
+
+
+def test_a_run_on_a_file_asks_for_it(file_run):
+    done = invoke("predict", file_run / "run")
+    assert done.exit_code == 2
+    assert "--graph is missing" in done.output
+
+
+def test_a_folder_is_no_place_for_predictions(file_run):
+    done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", file_run)
+    assert done.exit_code == 2
+    assert "is a folder; name the CSV file to write" in " ".join(done.output.split())

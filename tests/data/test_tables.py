@@ -98,7 +98,8 @@ def test_names_are_left_out():
 
 
 def own(folder, nodes, edges="source,target\n1,2\n", **columns):
-    return read_tables(put(folder, "n.csv", nodes), put(folder, "e.csv", edges), Columns("y", **columns))
+    columns = Columns(**{"target": "y", **columns})
+    return read_tables(put(folder, "n.csv", nodes), put(folder, "e.csv", edges), columns)
 
 
 def test_whole_numbers_are_classes_and_fractions_quantities(tmp_path):
@@ -153,3 +154,53 @@ def test_a_pickle_that_would_run_code_is_not_opened(tmp_path):
     with pytest.raises(ValueError, match=r"graph.pt"):
         read_graph(tmp_path / "graph.pt", Columns())
     assert not (tmp_path / "fired").exists()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e200, 1e300])
+def test_columns_of_any_size_are_standardised(size):
+    found, _ = encoding.fit(pd.DataFrame({"a": [size, 3 * size]}), torch.tensor([0, 1]))
+    assert found.encode(pd.DataFrame({"a": [size, 3 * size]})).tolist() == [[-1], [1]]
+
+
+def test_the_target_is_not_taken_for_the_id(tmp_path):
+    found = own(tmp_path, "key,name\na,red\nb,blue\n", "source,target\n0,1\n", target="name")
+    assert found.ids.tolist() == ["0", "1"]
+    assert found.classes == ["blue", "red"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"features": ("y", "a")}, {"id": "y"}, {"split": "y"}, {"id": "a", "features": ("a",)}]
+)
+def test_a_column_plays_one_part(tmp_path, options):
+    with pytest.raises(ValueError, match=r"both name the column '[ya]'"):
+        own(tmp_path, "key,a,y\n1,3,red\n2,4,blue\n", **options)
+
+
+def test_a_target_too_large_for_its_square_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"n.csv, line 3: the target is '-1e60'; regression needs finite numbers"):
+        own(tmp_path, "id,y\n1,1.5\n2,-1e60\n")
+
+
+def test_decimal_commas_are_noted(tmp_path):
+    found = own(tmp_path, "id;a;b;y\n1;1,5;x;red\n2;-2,25;3,5;blue\n", "source;target\n1;2\n")
+    (note,) = found.notes
+    assert note.startswith("'a': numbers with a decimal comma are read as text")
+
+
+def test_what_was_left_out_is_said_where_nothing_is_left(tmp_path):
+    from walksum.job import fit_encoding
+
+    found = own(tmp_path, "id,a,y\n" + "".join(f"{k},word{k},{k % 2}\n" for k in range(60)))
+    with pytest.raises(ValueError, match=r"no column is left to learn from.*column 'a' is left out: nearly every row"):
+        fit_encoding(found, split_problem(found, None, 0))
+
+
+def test_unknown_nodes_are_told_beside_known_ones(tmp_path):
+    with pytest.raises(ValueError, match=r"unknown nodes: 'a', 'b'.*ids are '0', '1', ..."):
+        own(tmp_path, "id ,y\na,1\nb,0\nc,1\n", "source,target\na,b\n")
+
+
+def test_utf16_is_recognised(tmp_path):
+    (tmp_path / "t.csv").write_text("id,y\n1,2\n", encoding="utf-16")
+    with pytest.raises(ValueError, match="--encoding utf-16"):
+        Reader().columns(tmp_path / "t.csv")

@@ -24,6 +24,13 @@ def test_a_small_graph_is_drawn_whole(small):
     assert not any("tone" in each for each in nodes)
 
 
+def test_nodes_of_a_small_graph_are_as_large_as_those_around_one(small):
+    elements = drawing.draw(small, Desk(small).answer(View("house-4", 2))).elements
+    assert all("around" in each["classes"].split() for each in elements)
+    spots = np.array([list(each["position"].values()) for each in elements if "position" in each])
+    assert np.ptp(spots, axis=0).max() <= drawing.AROUND_SIDE + 1
+
+
 def test_tones_have_the_sign_and_the_order_of_the_influence(small):
     answer = Desk(small).answer(View("house-4", design="laplacian", coupling="repulsive", scale=0.9))
     tone, value = drawing.tones(answer), answer.influence.value

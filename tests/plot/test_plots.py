@@ -119,6 +119,11 @@ def test_edges_are_as_wide_as_their_couplings_and_coloured_by_sign():
     assert blue2 > red2
 
 
+def test_names_of_nodes_are_no_formulas():
+    figure = ws.plot.graphical_model(ws.FixedLaplacian()(path(3)), labels=["$5{$", "$x_1$", "plain"])
+    check_drawn(figure, "light")
+
+
 def test_what_is_left_out_is_said():
     assert "9 of 20 nodes, near node 3" in texts(ws.plot.graphical_model(J, 3, most=9))
     assert "(5 of 20 nodes, evenly spaced)" in texts(ws.plot.correlations(_sampled()))

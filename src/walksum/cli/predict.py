@@ -80,6 +80,8 @@ def _refuse_other_size(run: Run, problem: Problem) -> None:
 
 def _whole_file(path: Path, write: Any) -> None:
     """Written beside its place, then moved there: never half a file."""
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder; name the CSV file to write")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

@@ -20,7 +20,7 @@ def say_data(voice: Voice, data: dict[str, Any]) -> None:
     voice.say(
         f"{data['name']}: {data['nodes']} nodes, {data['edges']} {'weighted ' if data['weighted'] else ''}edges, "
         f"{data['components']} connected component{'s' * (data['components'] != 1)}, "
-        f"{data['isolated_nodes']} isolated nodes"
+        f"{data['isolated_nodes']} isolated node{'s' * (data['isolated_nodes'] != 1)}"
     )
     known = f"{data['labelled_nodes']} nodes have it, {data['nodes'] - data['labelled_nodes']} are to be predicted"
     voice.say(f"target: {data['target']} ({data['task']}); {known}")
@@ -48,12 +48,15 @@ class Epochs:
         self.voice.progress(f"{self.prefix}{name} {self._line(name, epoch, best, recipe)}")
 
     def _line(self, name: str, epoch: Epoch, best: Epoch, recipe: Recipe) -> str:
-        each = (time.monotonic() - self.started[name]) / max(1, epoch.number - 1)
-        left = each * (min(best.number + recipe.patience, recipe.max_epochs) - epoch.number)
-        return (
+        line = (
             f"epoch {epoch.number}: loss {epoch.train_loss:.3f}, validation loss {epoch.val_loss:.3f}, best "
-            f"{self.score} {best.val_score:.3f} (epoch {best.number}); {left:.0f} s left unless it improves"
+            f"{self.score} {best.val_score:.3f} (epoch {best.number})"
         )
+        if epoch.number == 1:  # how long an epoch takes is not known yet
+            return line
+        each = (time.monotonic() - self.started[name]) / (epoch.number - 1)
+        left = each * (min(best.number + recipe.patience, recipe.max_epochs) - epoch.number)
+        return f"{line}; {left:.0f} s left unless it improves"
 
     def done(self) -> None:
         if self.voice.err.is_terminal and not self.voice.quiet:

@@ -55,11 +55,13 @@ def problem_of_run(
     """
     import torch
 
+    from walksum.data.datasets import names
     from walksum.data.edges import EdgeColumns
     from walksum.data.own import DEGREE, Columns
 
     stored, wanted = run.config["columns"], run.encoding
-    features = tuple(name for name in wanted.columns if name != DEGREE)
+    by_degree = stored.get(DEGREE, wanted.columns == [DEGREE])  # runs of before did not say
+    features = () if by_degree else tuple(wanted.columns)
     columns = Columns(
         target=run.config["target"] if labels and _has_column(nodes, run.config["target"], encoding) else None,
         id=stored.get("id"),
@@ -72,7 +74,9 @@ def problem_of_run(
     )
     if nodes is None and graph is None:
         if stored:
-            raise ValueError("--nodes and --edges are missing; name the tables to predict for")
+            raise ValueError("--nodes and --edges are missing; a run does not keep the tables it learned from")
+        if run.config["name"] not in names():
+            raise ValueError("--graph is missing; a run does not keep the file it learned from")
         problem = read_problem(run.config["name"], None, None, None, None, columns, encoding, None)
     else:
         problem = read_problem(None, nodes, edges, graph, None, columns, encoding, on_read)
@@ -81,6 +85,8 @@ def problem_of_run(
             f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"
         )
     y = _by_name(problem, run.config["classes"]) if labels and not problem.regression else problem.y
+    if run.config["task"] == "regression" and not y.is_floating_point():
+        y = torch.full(y.shape, torch.nan)  # of a file without y
     return replace(problem, y=y, classes=run.config["classes"], task=run.config["task"], target=run.config["target"])
 
 
@@ -106,6 +112,15 @@ def check_sources(dataset: str | None, nodes: Path | None, edges: Path | None, g
         raise ValueError(f"{' and '.join(given)} were given; name the data in one way")
     if (nodes is None) != (edges is None):
         raise ValueError("--nodes and --edges belong together; give both tables")
+
+
+def check_table_options(given: dict[str, Any]) -> None:
+    """Refuse options that name columns where no table has any: they would change nothing."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} {value} is for tables and GraphML; a dataset or .pt file has x, edge_index, y, edge_weight"
+            )
 
 
 def split_names_a_column(split: str | None) -> bool:

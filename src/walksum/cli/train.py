@@ -92,7 +92,13 @@ def train(
 
     def action() -> None:
         from walksum.cli.show import reading
-        from walksum.cli.sources import check_sources, read_problem, split_names_a_column, with_target
+        from walksum.cli.sources import (
+            check_sources,
+            check_table_options,
+            read_problem,
+            split_names_a_column,
+            with_target,
+        )
         from walksum.data.edges import EdgeColumns
         from walksum.data.own import Columns
         from walksum.data.parts import check_labels
@@ -110,6 +116,9 @@ def train(
         )
         check_sources(dataset, nodes, edges, graph)
         columns = with_target(columns, target, needed=tables)
+        if not tables:
+            ends = {"--id": id, "--source": source, "--destination": destination, "--weight": weight}
+            check_table_options({"--target": target, **ends, "--features": features, "--task": task})
         job = Job(
             model=model,
             design=design,

@@ -73,7 +73,10 @@ def _on_strangers(path: Path, found: _Collected, drop_unknown: bool) -> list[str
         return []
     message = f"{found.unknown} of {found.rows} rows of {path.name} name unknown nodes: {first(found.strangers)}"
     if not drop_unknown:
-        raise ValueError(f"{message}; add them to the nodes, or pass --drop-unknown to leave those edges out")
+        raise ValueError(
+            f"{message}; add them to the nodes, or pass --drop-unknown to leave those edges out; the nodes' ids are "
+            f"{first(found.ids[:3], 2)}"
+        )
     return [f"{message}; those edges were left out"]
 
 

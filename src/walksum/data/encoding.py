@@ -102,18 +102,25 @@ def _fit_numbers(rows: pd.DataFrame) -> dict[str, Any]:
     seen = ~np.isnan(values)
     count = np.maximum(seen.sum(0), 1)
     fill = np.nan_to_num(rows.median().to_numpy(np.float64))
-    filled = np.where(seen, values, fill)
-    yes_no = np.isin(filled, (0.0, 1.0)).all(0)
+    yes_no = np.isin(np.where(seen, values, fill), (0.0, 1.0)).all(0)
     others = np.maximum((seen & (values != 0)).sum(0), 1)
     sparse = ~yes_no & (others < count / 2)
+    unit = _unit(np.where(seen, values, 0.0))
+    values = values / unit
     mean = np.where(sparse, 0.0, np.where(seen, values, 0.0).sum(0) / count)
     scale = np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(0) / np.where(sparse, others, count))
     return {
         "numeric": list(rows.columns),
         "fill": fill.tolist(),
-        "mean": np.where(yes_no, 0.0, mean).tolist(),
-        "scale": np.where(yes_no | (scale == 0), 1.0, scale).tolist(),
+        "mean": np.where(yes_no, 0.0, mean * unit).tolist(),
+        "scale": np.where(yes_no | (scale == 0), 1.0, scale * unit).tolist(),
     }
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    """The power of two near each column's largest value: squares in it neither overflow nor vanish, no bit is lost."""
+    _, exponent = np.frexp(np.abs(values).max(0, initial=0.0))
+    return np.ldexp(1.0, np.clip(exponent, -1000, 1000))
 
 
 def _fit_text(rows: pd.DataFrame) -> tuple[dict[str, list[str]], list[str]]:

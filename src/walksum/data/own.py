@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from walksum.data.tables import Reader, check_columns, check_file, is_missing, n
 ID_NAMES = ("id", "node", "node_id", "name")
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
 PARTS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+COMMA = re.compile(r"[+-]?\d+,\d+$")
+LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
 DEGREE = "degree"  # the one feature of nodes that have none
 
 
@@ -60,6 +63,7 @@ def read_graph(path: Path, columns: Columns) -> Problem:
     frame, ends = read_graphml(path, texts)
     ids, frame = _take_ids(path.name, frame, "id")
     check_columns(path, list(frame.columns), [*texts, *(columns.features or ())])
+    _one_part_each(columns)
     return _problem(
         path.name, frame, ids, _graphml_edges(path, ends, ids, columns.edges), replace(columns, id="id"), []
     )
@@ -70,8 +74,11 @@ def _read_nodes(path: Path, columns: Columns, reader: Reader) -> tuple[pd.DataFr
     present = reader.columns(path)
     named = [name for name in (columns.target, columns.id, columns.split) if name is not None]
     check_columns(path, present, [*named, *(columns.features or ())])
-    identity = columns.id or next((name for name in present if name.lower() in ID_NAMES), None)
+    taken = (columns.target, columns.split, *(columns.features or ()))
+    free = (name for name in present if name.lower() in ID_NAMES and name not in taken)
+    identity = columns.id or next(free, None)
     columns = replace(columns, id=identity)
+    _one_part_each(columns)
     used = [name for name in (identity, columns.target, columns.split) if name is not None]
     features = columns.features if columns.features is not None else [name for name in present if name not in used]
     wanted = [*used, *(name for name in features if name not in used)]
@@ -83,6 +90,19 @@ def _read_nodes(path: Path, columns: Columns, reader: Reader) -> tuple[pd.DataFr
             frame[name] = numbers(path, frame[name], name)  # says which row is not a number
     _refuse_infinity(path, frame)
     return frame, columns
+
+
+def _one_part_each(columns: Columns) -> None:
+    """Refuse a column in two parts: a target among the features would be given away."""
+    given = [("--target", columns.target), ("--id", columns.id), ("--split", columns.split)]
+    given += [("--features", name) for name in columns.features or ()]
+    seen: dict[str, str] = {}
+    for option, name in given:
+        if name is None:
+            continue
+        if name in seen:
+            raise ValueError(f"{seen[name]} and {option} both name the column {name!r}; a column plays one part")
+        seen[name] = option
 
 
 def _refuse_infinity(path: Path, frame: pd.DataFrame) -> None:
@@ -114,8 +134,10 @@ def _problem(
     parts = _parts(file, frame.pop(columns.split)) if columns.split else None
     if columns.features is not None:
         frame = frame[list(columns.features)]
-    y, classes, task = _read_target(target, columns.task)
-    if not len(frame.columns):
+    y, classes, task = _read_target(file, target, columns.task)
+    notes = [*notes, *_decimal_commas(frame, target)]
+    by_degree = not len(frame.columns)
+    if by_degree:
         frame = pd.DataFrame({DEGREE: _log_degree(edges.index, len(ids))})
         notes = [*notes, "no feature columns: the logarithm of a node's degree is used"]
     return Problem(
@@ -128,7 +150,7 @@ def _problem(
         task=task,
         classes=classes,
         target=columns.target or "prediction",
-        columns={"id": columns.id, **asdict(edges.columns)},
+        columns={"id": columns.id, **asdict(edges.columns), DEGREE: by_degree},
         parts=parts,
         notes=notes,
     )
@@ -145,16 +167,30 @@ def _graphml_edges(path: Path, ends: pd.DataFrame, ids: np.ndarray, columns: Edg
     return Edges(torch.from_numpy(pairs).long(), torch.from_numpy(weight), EdgeColumns("source", "target", name), [])
 
 
-def _read_target(values: pd.Series, task: str | None) -> tuple[Tensor, list[str], str]:
+def _decimal_commas(frame: pd.DataFrame, target: pd.Series) -> list[str]:
+    """Columns that are text only because their numbers are written 1,5."""
+    texts = {**{str(name): frame[name] for name in frame.columns}, str(target.name): target}
+    known = {name: values[~is_missing(values)] for name, values in texts.items() if values.dtype != np.float64}
+    found = [name for name, words in known.items() if len(words) and bool(words.astype(str).str.match(COMMA).all())]
+    if not found:
+        return []
+    return [f"{first(found)}: numbers with a decimal comma are read as text; write 1.5, not 1,5"]
+
+
+def _read_target(file: str, values: pd.Series, task: str | None) -> tuple[Tensor, list[str], str]:
     """Classes, in the order of numbers where all are numbers; or quantities."""
     known = values[~is_missing(values)].astype(str)
     as_number = pd.to_numeric(known, errors="coerce")
     if task is None:
         task = REGRESSION if len(known) and _looks_like_a_quantity(as_number) else CLASSIFICATION
     if task == REGRESSION:
-        if bool(as_number.isna().any()) or bool(np.isinf(as_number).any()):
-            at = (as_number.isna() | np.isinf(as_number)).idxmax()
-            raise ValueError(f"line {int(at) + 2}: the target is {known[at]!r}; regression needs finite numbers")
+        bad = ~(as_number.abs() <= LARGEST)
+        if bool(bad.any()):
+            at = bad.idxmax()
+            raise ValueError(
+                f"{file}, line {int(at) + 2}: the target is {known[at]!r}; regression needs finite numbers up to "
+                f"{LARGEST:g}"
+            )
         y = np.full(len(values), np.nan, np.float32)
         y[known.index] = as_number.to_numpy(np.float32)
         return torch.from_numpy(y), [], REGRESSION

@@ -94,15 +94,18 @@ class Problem:
 
 
 def from_data(name: str, data: Data, notes: list[str] | None = None) -> Problem:
-    """A PyG graph with x, edge_index and y; its features are taken as they are."""
-    for key in ("x", "edge_index", "y"):
+    """A PyG graph with x and edge_index; its features are taken as they are. Without y no node has a target."""
+    for key in ("x", "edge_index"):
         if not isinstance(data.get(key), Tensor):
             raise ValueError(f"{name} holds no tensor {key!r}; a graph to learn from needs x, edge_index and y")
     ids = np.array([str(k) for k in range(data.num_nodes)], dtype=object)
-    y = data.y.squeeze(-1) if data.y.dim() == 2 and data.y.size(1) == 1 else data.y
+    y = data.y if isinstance(data.get("y"), Tensor) else torch.full((data.num_nodes,), -1)
+    given = tuple(y.shape)
+    if y.dim() == 2 and y.size(1) == 1:
+        y = y.squeeze(-1)
     if y.dim() != 1 or y.numel() != data.num_nodes or data.x.dim() != 2:
         raise ValueError(
-            f"{name} has x of shape {tuple(data.x.shape)} and y of shape {tuple(data.y.shape)}; expected one row of x "
+            f"{name} has x of shape {tuple(data.x.shape)} and y of shape {given}; expected one row of x "
             "and one value of y for each node"
         )
     if not bool(torch.isfinite(data.x).all()):

@@ -193,9 +193,10 @@ class _explained:
         path = self.path
         if isinstance(error, UnicodeError):
             what = "byte " + hex(error.object[error.start]) if isinstance(error, UnicodeDecodeError) else str(error)
+            likely = "utf-16" if _begins(path, b"\xff\xfe", b"\xfe\xff") else "latin-1"
             raise ValueError(
                 f"{path.name} is not {self.encoding} text ({what}); save it as UTF-8, or name its encoding, "
-                "for example --encoding latin-1"
+                f"for example --encoding {likely}"
             ) from error
         if isinstance(error, LookupError) and "encoding" in str(error):
             raise ValueError(f"encoding {self.encoding!r} is unknown; for example utf-8 or latin-1") from error
@@ -203,6 +204,11 @@ class _explained:
             raise ValueError(f"{path} is empty; expected a header line and one row a node or edge") from error
         if isinstance(error, pd.errors.ParserError | csv.Error | zlib.error | gzip.BadGzipFile | EOFError):
             raise ValueError(f"{path.name} is not a readable table: {str(error).strip()}") from error
+
+
+def _begins(path: Path, *marks: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) in marks
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

@@ -66,7 +66,7 @@ def stylesheet(of: Colours) -> list[dict[str, Any]]:
             "node.around.toned[tone < 0]", width="mapData(tone, -1, 0, 30, 14)", height="mapData(tone, -1, 0, 30, 14)"
         ),
         style("edge", width=0.5, line_color=of.line, opacity=0.5),
-        style("edge.around", width=1),
+        style("edge.around", width=1.5, opacity=0.9),
         style("edge.path", width=3, line_color=of.quiet, opacity=1, z_index=4),
         style(
             "node.named, node.asked",

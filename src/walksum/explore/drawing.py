@@ -12,6 +12,7 @@ from walksum.explore.layout import around_layout, whole_layout
 from walksum.explore.subject import Subject
 
 WHOLE_NODES = 2_000  # graphs up to this size are drawn whole
+FEW_NODES = 300  # a whole drawing of so few has room for nodes as large as those around one
 AROUND_NODES = 150
 MOST_EDGES, MOST_AROUND = 6_000, 700  # a canvas of more takes seconds to repaint without a GPU
 DECADES = 3.0  # of influence between full colour and none
@@ -63,7 +64,8 @@ def _whole(subject: Subject, answer: Answer | None) -> Drawing:
         note = f"{MOST_EDGES:,} of {edges.shape[1]:,} edges are drawn, chosen at random, and those on a strongest path."
         edges = edges[:, kept]
     nodes = np.arange(subject.num_nodes)
-    elements = _elements(subject, answer, nodes, edges, whole_layout(subject.graph) * SIDE)
+    side = AROUND_SIDE if subject.num_nodes <= FEW_NODES else SIDE
+    elements = _elements(subject, answer, nodes, edges, whole_layout(subject.graph) * side)
     return Drawing(elements, note)
 
 
@@ -101,10 +103,11 @@ def _elements(
     tone = None if answer is None else tones(answer)
     named = set(nodes.tolist()) if len(nodes) <= LABELLED else set(nodes[:LABELLED].tolist())
     around = not draws_whole(subject)
+    large = ["around"] * (around or subject.num_nodes <= FEW_NODES)
     drawn = []
     for node, (x, y) in zip(nodes.tolist(), position.tolist(), strict=True):
         data: dict[str, Any] = {"id": f"n{node}", "name": subject.name(node), "hue": class_hue(subject, node)}
-        classes = ["around"] if around else []
+        classes = list(large)
         if around and node in named:
             data["caption"] = subject.name(node)
             classes.append("named")
@@ -121,7 +124,7 @@ def _elements(
     for a, b in edges.T.tolist():
         name = f"{a}|{b}"
         data = {"id": f"e{name}", "source": f"n{a}", "target": f"n{b}"}
-        classes = ["around"] * around + ["path"] * (name in onpath)
+        classes = [*large, *["path"] * (name in onpath)]
         drawn.append({"data": data, "classes": " ".join(classes)})
     return drawn
 

@@ -155,6 +155,7 @@ def _training_nodes(run: Run, problem: Problem) -> frozenset[int] | None:
     from walksum.data.parts import split_problem
 
     trained = run.metrics["data"]
-    if problem.data is None or (trained["nodes"], trained["edges"]) != (problem.num_nodes, problem.graph.num_edges):
+    same = (trained["nodes"], trained["edges"], trained["labelled_nodes"])
+    if problem.data is None or same != (problem.num_nodes, problem.graph.num_edges, problem.labelled.numel()):
         return None
     return frozenset(split_problem(problem, run.job.split, run.job.seed).train.tolist())

@@ -109,7 +109,10 @@ def influence_by_hop(subject: Subject, compare: Sequence[str], listener: Listene
     listener.doing("measuring influence by hop")
     found = {subject.job.title: subject.hops()}
     if compare and subject.material is None:
-        listener.note("influence by hop: without labels there is nothing to train compared models on")
+        listener.note(
+            "influence by hop: without labels there is nothing to train compared models on (those of tables are not "
+            "read again)"
+        )
     elif compare:
         own = subject.job
         found |= compared_hops(

@@ -154,7 +154,8 @@ def _names(axes: Any, spots: np.ndarray, nodes: Tensor, labels: Sequence[str] | 
     if labels is None or nodes.numel() >= 40:
         return
     for spot, node in zip(spots, nodes.tolist(), strict=True):
-        axes.annotate(labels[node], spot, xytext=(5, 5), textcoords="offset points", fontsize=7, color=look.ink)
+        place: Any = {"xytext": (5, 5), "textcoords": "offset points", "parse_math": False}  # a $ is a $
+        axes.annotate(labels[node], spot, **place, fontsize=7, color=look.ink)
 
 
 def _legend(figure: Figure, strongest: float, part: Precision, about: str | None, look: Theme) -> None:

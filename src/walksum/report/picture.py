@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 MOST_CLASSES = 30  # in a confusion matrix
+SMALLEST_IMAGE = 4  # pixels a side
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#999999"  # Okabe-Ito: safe for colour-blind readers
 
@@ -82,7 +83,9 @@ def _learning(axes: Any, result: Result) -> None:
     axes.plot([e.number for e in history], [e.val_score for e in history], color=BLUE)
     axes.axvline(result.outcome.best.number, color=GREY, linewidth=0.8)
     kind = "$R^2$" if result.problem.regression else "accuracy"
-    axes.set(title=f"validation {kind}", xlabel="epoch", ylim=(0, 1))
+    axes.set(title=f"validation {kind}", xlabel="epoch")
+    if not result.problem.regression:  # R^2 may be far below 0
+        axes.set_ylim(0, 1)
 
 
 def _comparison(axes: Any, result: Result) -> None:
@@ -95,7 +98,8 @@ def _comparison(axes: Any, result: Result) -> None:
     if percent == 100:
         axes.set(title="test accuracy, %", ylim=(0, 105))
     else:
-        axes.set(title="test $R^2$", ylim=(min(0, *values) - 0.05, 1.05))
+        lowest = min(0, *values)
+        axes.set(title="test $R^2$", ylim=(lowest - 0.1 * (1 - lowest), 1.05))
 
 
 def _confusion(axes: Any, result: Result) -> None:
@@ -104,9 +108,10 @@ def _confusion(axes: Any, result: Result) -> None:
     shown = (truth < classes) & (guess < classes)
     pairs = truth[shown] * classes + guess[shown]
     counts = torch.bincount(pairs, minlength=classes**2).view(classes, classes).double()
-    axes.imshow(counts / counts.sum(1, keepdim=True).clamp_min(1), cmap="Blues", vmin=0, vmax=1)
-    names = [name[:8] for name in result.problem.classes[:classes]]
+    axes.imshow((counts / counts.sum(1, keepdim=True).clamp_min(1)).numpy(), cmap="Blues", vmin=0, vmax=1)
+    names = [_short(name) for name in result.problem.classes[:classes]]
     axes.set(title="prediction for each true class", xticks=range(classes), yticks=range(classes))
+    axes.tick_params(labelsize=min(9, 130 / classes))
     axes.set_xticklabels(names, rotation=90 if max(map(len, names)) > 2 else 0)
     axes.set_yticklabels(names)
 
@@ -125,9 +130,14 @@ def _influence(figure: Any, result: Result) -> None:
     node = asked_node(result)
     assert node is not None
     own, sources = loudest(result, node)
-    name = result.problem.ids[node]
+    name, truth = result.problem.ids[node], truth_of(result, node)
+    why = (
+        f"Why has node {name} {result.problem.target} {truth}"
+        if result.problem.regression
+        else f"Why is node {name} a {truth}"
+    )
     figure.suptitle(
-        f"Why is node {name} a {truth_of(result, node)}? The nodes that add most to its mean, its row of J$^{{-1}}$"
+        f"{_plain(why)}? The nodes that add most to its mean, its row of J$^{{-1}}$"
         f" (its own entry: {own:.2f}; framed: training nodes)",
         x=0.01,
         ha="left",
@@ -135,15 +145,31 @@ def _influence(figure: Any, result: Result) -> None:
     )
     labelled = set(result.material.split.train.tolist())
     for axes, (source, share) in zip(figure.subplots(1, len(sources) + 1), [(node, 0.0), *sources], strict=True):
-        _face(axes, result.material.x[source], source in labelled)
+        _face(axes, result, source, source in labelled)
         title = "asked" if source == node else f"{share:+.3f}"
-        axes.set_title(f"{title}\n{truth_of(result, source)[:12]}", fontsize=8, loc="center")
+        axes.set_title(f"{title}\n{_short(truth_of(result, source), 12)}", fontsize=8, loc="center")
 
 
-def _face(axes: Any, x: Tensor, labelled: bool) -> None:
-    """The image of a digit; for other data its features, folded into a square."""
+def _face(axes: Any, result: Result, node: int, labelled: bool) -> None:
+    """The image of a digit, or features folded into a square; of a table or of few features, the node's name."""
+    x = result.material.x[node]
     side = int(x.numel() ** 0.5)
-    axes.imshow(x[: side * side].view(side, side), cmap="Greys")
+    if isinstance(result.problem.features, Tensor) and side >= SMALLEST_IMAGE:
+        axes.imshow(x[: side * side].view(side, side).numpy(), cmap="Greys")
+    else:
+        axes.text(0.5, 0.5, _short(str(result.problem.ids[node])), ha="center", va="center", fontsize=8)
+        axes.set_box_aspect(1)
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=labelled, color=ORANGE, linewidth=2)
+
+
+def _short(name: str, most: int = 14) -> str:
+    """A name that fits: long ones lose their middle, for names of one kind often begin alike."""
+    half = most // 2
+    return _plain(name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}")
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib shows as it is: between two dollar signs it would read a formula."""
+    return text.replace("$", r"\$")
