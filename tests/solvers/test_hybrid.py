@@ -20,7 +20,7 @@ def graph(request):
 
 
 @pytest.mark.parametrize("dtype", TOL)
-@pytest.mark.parametrize("heads", [1, 3, 8])
+@pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("width", [1, 33])
 @pytest.mark.parametrize("max_degree", [1, 3, 8])
 def test_equals_the_dense_solve(graph, heads, dtype, width, max_degree):
