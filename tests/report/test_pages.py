@@ -38,4 +38,5 @@ def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
     readme.write_text(Path("README.md").read_text(encoding="utf-8"), encoding="utf-8")
     report.main(["--docs", str(tmp_path), "--readme", str(readme)])
     for page, made in (("README.md", readme), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
-        assert made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8"), "run: python -m benchmarks.report"
+        same = made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8")
+        assert same, f"{page}: run python -m benchmarks.report"
