@@ -4,7 +4,7 @@ BIN := .venv/bin
 # small operations in many processes: one thread each, or they wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test lint types docs bench clean
+.PHONY: help demo test lint types docs bench clean
 
 demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, run folder, picture
 	$(BIN)/walksum train
@@ -12,11 +12,11 @@ demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, ru
 test: .venv/.installed-dev  ## all tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto
 
-lint: .venv/.installed-dev
+lint: .venv/.installed-dev  ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/.installed-dev
+types: .venv/.installed-dev  ## mypy
 	$(BIN)/mypy
 
 docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
@@ -25,7 +25,10 @@ docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
 bench: .venv/.installed-dev  ## CPU benchmark against the paper's algorithm and peers
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.cpu
 
-clean:
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+clean:  ## remove .venv, site and build
 	rm -rf .venv site build
 
 .venv/bin/python:

@@ -198,6 +198,17 @@ def test_digits_is_a_symmetric_knn_graph():
     assert torch.bincount(data.edge_index[0]).min() >= 8
 
 
+def test_digits_joins_the_first_of_equally_near_images():
+    """47 images have a tie for the last place; the graph may not hang on threads or on the order of a search."""
+    images = (load("digits").x * 16).to(torch.int32)
+    joined = torch.zeros(len(images), len(images), dtype=torch.bool)
+    joined[tuple(load("digits").edge_index)] = True
+    for i, image in enumerate(images):
+        distance = ((images - image) ** 2).sum(1)
+        distance[i] = distance.max() + 1
+        assert joined[i, distance.sort(stable=True).indices[:8]].all()
+
+
 def test_digits_refuses_impossible_k():
     with pytest.raises(ValueError, match="k=0"):
         digits(k=0)

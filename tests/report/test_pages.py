@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import report
 from walksum.report.make import Order, make
 
 ROOT = Path(__file__).parents[2]
@@ -29,3 +30,13 @@ def test_a_page_holds_the_tables_of_the_records(page, script, monkeypatch):
     monkeypatch.chdir(ROOT)
     text = Path(page).read_text(encoding="utf-8")
     assert runpy.run_path(script)["updated"](text) == text, f"run: python {script}"
+
+
+def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    readme = tmp_path / "README.md"
+    readme.write_text(Path("README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    report.main(["--docs", str(tmp_path), "--readme", str(readme)])
+    for page, made in (("README.md", readme), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
+        same = made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8")
+        assert same, f"{page}: run python -m benchmarks.report"
