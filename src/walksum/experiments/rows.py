@@ -9,6 +9,8 @@ from walksum.baselines import BASELINES
 DESIGNS = ("pairwise-normal", "diagonally-dominant", "laplacian")
 DATASETS = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")  # the paper's columns, in its order
 
+HEADED = ("gat", "sat", "graphormer")  # baselines with heads
+
 
 @dataclass(frozen=True)
 class Row:
@@ -34,6 +36,12 @@ class Row:
     lr: float = 1e-3
     patience: int = 100
     options: tuple[tuple[str, object], ...] = ()
+
+    def takes(self, setting: str) -> bool:
+        """Whether this setting of a run means anything to the model."""
+        if self.baseline is None:
+            return True
+        return setting not in ("layers", "solver") and (setting != "heads" or self.baseline in HEADED)
 
 
 def _glt(design: str, learned: bool, coupling: str | None = None) -> Row:
