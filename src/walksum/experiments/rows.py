@@ -23,7 +23,6 @@ class Row:
         baseline: name in BASELINES, or None for a GLT.
         design, learned, coupling: of a GLT; coupling None is the paper's sign.
         lr, patience: of the paper's recipe for it.
-        options: further keyword arguments of the model, as sorted pairs.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Row:
     coupling: str | None = None
     lr: float = 1e-3
     patience: int = 100
-    options: tuple[tuple[str, object], ...] = ()
 
     def takes(self, setting: str) -> bool:
         """Whether this setting of a run means anything to the model."""
@@ -58,8 +56,8 @@ def _glt(design: str, learned: bool, coupling: str | None = None) -> Row:
     )
 
 
-def _baseline(name: str, title: str, group: str = "baseline", **changed: float) -> Row:
-    return Row(name, title, group, baseline=name, lr=changed.get("lr", BASELINES[name].lr))
+def _baseline(name: str, title: str, group: str = "baseline") -> Row:
+    return Row(name, title, group, baseline=name, lr=BASELINES[name].lr)
 
 
 _ROWS = [
