@@ -155,9 +155,9 @@ def test_lists_groups_and_repeated_options():
 def test_settings_decide_which_runs_are_meant(tmp_path):
     store = Store(tmp_path)
     changes = {"lr": 0.5, "heads": (4, 2), "options": (("k", 2), ("name", "word"))}
-    for spec in specs(["mlp"], 2, **changes):
+    for spec in specs(["gat"], 2, **changes):
         store.append(RunRecord(spec, "ok"))
-    arguments = ("--datasets", "digits", "--models", "mlp", "--runs", 2, "--max-epochs", 2, "--store", tmp_path)
+    arguments = ("--datasets", "digits", "--models", "gat", "--runs", 2, "--max-epochs", 2, "--store", tmp_path)
     settings = ("--set", "lr=0.5", "--set", "heads=4,2", "--set", "options.name=word", "--set", "options.k=2")
     assert "0 of 2 runs" in inside(*arguments, *settings, "--dry-run")[1]
     assert "2 of 2 runs" in inside(*arguments, *settings[2:], "--dry-run")[1]
@@ -169,20 +169,22 @@ BAD = {
     "setting": (("--set", "learning=1"), "--set learning: no such setting; choose of hidden, layers"),
     "value": (("--set", "lr=fast"), "--set lr=fast; expected float"),
     "heads": (("--set", "heads=8"), "--set heads=8; expected 8,1"),
+    "depth": (("--set", "layers=3"), "--set layers means nothing to mlp; leave out the setting or these rows"),
     "form": (("--set", "lr"), "--set 'lr'; write NAME=VALUE"),
     "select": (("--set", "select=f1"), "select='f1'; known: accuracy, loss"),
     "engine": (("--engine", "slurm"), "engine='slurm'"),
     "device": (("--device", "tpu"), "device='tpu'"),
-    "protocol": (("--protocol", "fair"), "protocol='fair' is unknown; choose one of random"),
+    "protocol": (("--protocol", "fair"), "protocol='fair'"),
     "store": (("--store", __file__), "is a file; name a folder"),
 }
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=("run", "dry-run"))
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_named_and_nothing_is_left_behind(name, tmp_path, monkeypatch):
+def test_bad_input_is_named_and_nothing_is_left_behind(name, dry, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments, message = BAD[name]
-    code, out, err = inside("--datasets", "digits", "--models", "mlp", "--runs", 1, *arguments)
+    code, out, err = inside("--datasets", "digits", "--models", "mlp", "--runs", 1, *arguments, *dry)
     assert code == 2
     assert message in err
     assert not out

@@ -8,7 +8,7 @@ from toy_cell import bench_of, cell
 
 import walksum.experiments.training as training
 from walksum.experiments.journal import Journal
-from walksum.experiments.loop import train_team
+from walksum.experiments.loop import Part, train_team
 from walksum.experiments.record import RunRecord
 from walksum.experiments.sparse_input import Sparse, SparseInput, _Product, use_sparse_input
 from walksum.experiments.workbench import make_model
@@ -77,6 +77,18 @@ def test_the_epoch_is_chosen_by_accuracy_then_loss_or_by_loss_alone():
     rows = [(1, 0.9, 0.5, 0.1), (1, 0.5, 0.7, 0.2), (1, 0.4, 0.7, 0.3), (1, 0.3, 0.6, 0.4)]
     assert journal_of(rows, max_epochs=4).best == 3
     assert journal_of(rows, max_epochs=4, select="loss").best == 4
+
+
+@pytest.mark.parametrize("nodes", [59, 500])
+def test_equal_counts_are_equal_accuracies(nodes):
+    y = torch.zeros(nodes, dtype=torch.int64)
+    part = Part.of([torch.arange(nodes), torch.arange(nodes - 9)], y)
+    right = torch.stack([torch.randperm(nodes - 9) < nodes // 2 for _ in range(200)])
+    outputs = torch.stack([right, ~right], -1).float()
+    outputs = torch.cat([outputs, torch.zeros(200, 9, 2)], 1)
+    outputs[:, -9:, 1] = 1  # nodes that only the first member has, all wrong
+    scores = torch.stack([part.scores(each.expand(2, -1, -1)) for each in outputs])
+    assert scores.unique(dim=0).tolist() == [[pytest.approx(nodes // 2 / n) for n in (nodes, nodes - 9)]]
 
 
 def test_patience_and_divergence_end_a_run():

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 from scipy.stats import wilcoxon
 
@@ -70,6 +71,14 @@ def test_gaps_of_as_many_nodes_rank_as_equal():
     # two of 37 nodes each time, but float32 says so in different last digits
     gaps = [5.4054054, 5.4054055, 5.4054049, 5.4054061, -2.7027027, 2.7027031]
     assert compare.signed_rank(gaps) == pytest.approx(wilcoxon([2, 2, 2, 2, -1, 1]).pvalue)
+
+
+def test_gaps_of_as_many_nodes_rank_as_equal_in_records_of_six_digits():
+    # 36 - 35 of 51 nodes is 0.019607 where 37 - 36 is 0.019608: no fixed number of digits joins all such pairs
+    rng = np.random.default_rng(0)
+    right, wrong = rng.integers(20, 51, 30), rng.integers(20, 51, 30)
+    kept = [100 * float(f"{a / 51:.6g}") - 100 * float(f"{b / 51:.6g}") for a, b in zip(right, wrong, strict=True)]
+    assert compare.signed_rank(kept) == wilcoxon(right - wrong).pvalue
 
 
 def test_equal_rows_and_too_few_pairs():

@@ -2,6 +2,10 @@ import csv
 import dataclasses
 import io
 import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +13,10 @@ from synthetic import draw, run
 from walksum.experiments.rows import ROWS
 from walksum.report import files, html, latex, markdown, notes, table, table1, text
 from walksum.report.document import Bullets, Cell, Document, Grid, Picture, Title, Words
+from walksum.report.make import Order
 from walksum.report.plots import as_svg, plots_of
 from walksum.report.sections import sections_of
+from walksum.report.source import Wanted
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +175,23 @@ def test_markdown_marks_and_escapes(page):
 def test_markdown_links_pictures_only_where_they_are():
     held = Picture("t", "<svg/>"), Picture("u", "", "images/u.svg")
     assert markdown.render(Document("t", held)) == "# t\n\n![u](images/u.svg)\n"
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+def test_a_click_sorts_by_the_number_and_not_by_what_stands_below(tmp_path):
+    rows = tuple((Cell(name), Cell(*texts)) for name, *texts in (("a", "27", "32 - 48"), ("b", "38", "5"), ("c", "9")))
+    file, click = tmp_path / "page.html", "<script>document.querySelectorAll('thead button')[1].click()</script>"
+    file.write_text(html.render(Document("t", (Grid("c", ("name", "steps"), rows),))) + click, encoding="utf-8")
+    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom")
+    found = subprocess.run(["chromium", *flags, file.as_uri()], capture_output=True, text=True, check=True, timeout=120)
+    assert re.findall(r"<tr><td><span>(\w)</span>", found.stdout) == ["b", "a", "c"]
+
+
+def test_the_command_of_a_report_survives_a_shell():
+    order = Order(Path("my store"), "md", Path("a'b.md"), wanted=Wanted(("gcn", "gat")))
+    assert shlex.split(order.command) == [
+        *("walksum", "report", "my store", "--format", "md", "--out", "a'b.md", "--models", "gcn,gat")
+    ]
 
 
 def test_latex_is_balanced(page):

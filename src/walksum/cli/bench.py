@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from walksum.experiments.sweep import Engine, Sweep
     from walksum.experiments.work import Job
 
+ENGINES, DEVICES = ("local", "ray"), ("auto", "cpu", "cuda")
+
 bench = typer.Typer(
     help="Make the paper's tables again.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
 )
@@ -80,15 +82,20 @@ def table1(
 
     def action() -> None:
         nonlocal failed
-        from walksum.cli.bench_choices import changes_of, chosen_datasets, chosen_models
+        from walksum.cli.bench_choices import changes_of, check_taken, chosen_datasets, chosen_models
+        from walksum.data import PROTOCOLS
         from walksum.experiments.store import Store
         from walksum.experiments.sweep import plan
+        from walksum.solvers.base import check_choice
 
-        changes = changes_of(settings or [], max_epochs)
+        # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
+        check_choice("protocol", protocol, tuple(PROTOCOLS))
+        check_choice("engine", engine, ENGINES)
+        check_choice("device", device, DEVICES)
+        rows, changes = chosen_models(models or ["paper"]), changes_of(settings or [], max_epochs)
+        check_taken(rows, changes)
         seeds = range(first_seed, first_seed + runs)
-        specs = plan(
-            chosen_models(models or ["paper"]), chosen_datasets(datasets or []), seeds, protocol=protocol, **changes
-        )
+        specs = plan(rows, chosen_datasets(datasets or []), seeds, protocol=protocol, **changes)
         found = Store(store)
         found.refresh()
         since = found.size if retry else 0
@@ -98,7 +105,7 @@ def table1(
         trained = 0
         if found.missing(specs, since):
             job = _job(found, device_named(device), root, False if no_batch else None, since)
-            _check_engine(engine)
+            _find_engine(engine)
             _check_data(specs, root)
             found.make()
             trained = _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
@@ -112,7 +119,7 @@ def table1(
 def device_named(device: str) -> str:
     from walksum.solvers.base import check_choice
 
-    check_choice("device", device, ("auto", "cpu", "cuda"))
+    check_choice("device", device, DEVICES)
     if device == "cpu":
         return device
     import torch
@@ -131,11 +138,9 @@ def _job(store: Store, device: str, root: Path | None, batched: bool | None, sin
     return Job(str(store.folder.absolute()), device, home, batched, since)
 
 
-def _check_engine(name: str) -> None:
+def _find_engine(name: str) -> None:
     from walksum.experiments.ray_engine import find_ray
-    from walksum.solvers.base import check_choice
 
-    check_choice("engine", name, ("local", "ray"))
     if name == "ray":
         find_ray()
 

@@ -70,6 +70,13 @@ def changes_of(settings: list[str], max_epochs: int | None) -> dict[str, Any]:
     return {**changes, "options": tuple(sorted(options.items()))} if options else changes
 
 
+def check_taken(models: list[str], changes: dict[str, Any]) -> None:
+    """A setting that a model ignores would be recorded as if it had been tried."""
+    for name in changes:
+        if deaf := [model for model in models if not row_of(model).takes(name)]:
+            raise ValueError(f"--set {name} means nothing to {', '.join(deaf)}; leave out the setting or these rows")
+
+
 def _value(name: str, text: str) -> Any:
     kinds: dict[str, type] = {field.name: type(field.default) for field in fields(RunSpec) if field.name not in OWN}
     if name not in kinds:

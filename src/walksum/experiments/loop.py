@@ -43,35 +43,40 @@ class Contaminated(RuntimeError):
 
 @dataclass(frozen=True)
 class Part:
-    """The same part of every member's split: node numbers ``[S, n]``, their labels, and weights that sum to one."""
+    """The same part of every member's split: node numbers ``[S, n]``, their labels, which of them count, how many.
+
+    Sums are divided, not terms: as a sum of n-ths, equal counts would differ in their last bits, and a tie between
+    epochs would be broken by them.
+    """
 
     nodes: Tensor
     y: Tensor
-    weight: Tensor
+    counts: Tensor
+    size: Tensor
 
     @classmethod
     def of(cls, parts: Sequence[Tensor], y: Tensor) -> Part:
         longest = max(part.numel() for part in parts)
         nodes = torch.zeros(len(parts), longest, dtype=torch.int64)
-        weight = torch.zeros(len(parts), longest)
+        counts = torch.zeros(len(parts), longest)
         for row, part in enumerate(parts):
-            nodes[row, : part.numel()], weight[row, : part.numel()] = part, 1 / part.numel()
-        nodes = nodes.to(y.device)
-        return cls(nodes, y[nodes], weight.to(y.device))
+            nodes[row, : part.numel()], counts[row, : part.numel()] = part, 1
+        nodes, counts = nodes.to(y.device), counts.to(y.device)
+        return cls(nodes, y[nodes], counts, counts.sum(1))
 
     def of_members(self, members: Tensor) -> Part:
-        return Part(self.nodes[members], self.y[members], self.weight[members])
+        return Part(self.nodes[members], self.y[members], self.counts[members], self.size[members])
 
     def losses(self, outputs: Tensor) -> Tensor:
         """Cross-entropy of each member, ``[S]``."""
         picked = self._picked(outputs)
         each = cross_entropy(picked.flatten(0, 1), self.y.flatten(), reduction="none")
-        return (each.view(self.y.shape) * self.weight).sum(1)
+        return (each.view(self.y.shape) * self.counts).sum(1) / self.size
 
     def scores(self, outputs: Tensor) -> Tensor:
         """Accuracy of each member, ``[S]``."""
         right = self._picked(outputs).argmax(-1) == self.y
-        return (right * self.weight).sum(1)
+        return (right * self.counts).sum(1) / self.size
 
     def _picked(self, outputs: Tensor) -> Tensor:
         return outputs.gather(1, self.nodes.unsqueeze(-1).expand(-1, -1, outputs.size(-1)))

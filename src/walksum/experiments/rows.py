@@ -9,6 +9,8 @@ from walksum.baselines import BASELINES
 DESIGNS = ("pairwise-normal", "diagonally-dominant", "laplacian")
 DATASETS = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")  # the paper's columns, in its order
 
+HEADED = ("gat", "sat", "graphormer")  # baselines with heads
+
 
 @dataclass(frozen=True)
 class Row:
@@ -21,7 +23,6 @@ class Row:
         baseline: name in BASELINES, or None for a GLT.
         design, learned, coupling: of a GLT; coupling None is the paper's sign.
         lr, patience: of the paper's recipe for it.
-        options: further keyword arguments of the model, as sorted pairs.
     """
 
     name: str
@@ -33,7 +34,12 @@ class Row:
     coupling: str | None = None
     lr: float = 1e-3
     patience: int = 100
-    options: tuple[tuple[str, object], ...] = ()
+
+    def takes(self, setting: str) -> bool:
+        """Whether this setting of a run means anything to the model."""
+        if self.baseline is None:
+            return True
+        return setting not in ("layers", "solver") and (setting != "heads" or self.baseline in HEADED)
 
 
 def _glt(design: str, learned: bool, coupling: str | None = None) -> Row:
@@ -50,8 +56,8 @@ def _glt(design: str, learned: bool, coupling: str | None = None) -> Row:
     )
 
 
-def _baseline(name: str, title: str, group: str = "baseline", **changed: float) -> Row:
-    return Row(name, title, group, baseline=name, lr=changed.get("lr", BASELINES[name].lr))
+def _baseline(name: str, title: str, group: str = "baseline") -> Row:
+    return Row(name, title, group, baseline=name, lr=BASELINES[name].lr)
 
 
 _ROWS = [

@@ -71,4 +71,4 @@ class RunSpec:
 def paper_spec(model: str, dataset: str, seed: int = 0, **changes: Any) -> RunSpec:
     """The run of a row with the paper's settings for it, ``changes`` on top."""
     row = row_of(model)
-    return RunSpec(model, dataset, seed, **{"lr": row.lr, "patience": row.patience, "options": row.options, **changes})
+    return RunSpec(model, dataset, seed, **{"lr": row.lr, "patience": row.patience, **changes})

@@ -1,6 +1,6 @@
 """Records of runs in one file, which many processes append to and a kill cannot spoil.
 
-A folder with records.jsonl (one RunRecord a line), lock (held while a line is appended), claims (see claims.py) and,
+A folder with records.jsonl (one RunRecord a line), lock (held while a line is appended), claims (see locks.py) and,
 after a process was killed in the middle of a line, torn (what was cut off). Reading takes no lock.
 """
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from walksum.baselines import make_baseline
 from walksum.data.datasets import load
 from walksum.data.splits import Split, make_split
-from walksum.experiments.rows import row_of
+from walksum.experiments.rows import HEADED, row_of
 from walksum.experiments.sparse_input import use_sparse_input
 from walksum.experiments.spec import RunSpec
 from walksum.graph import Graph
@@ -101,4 +101,4 @@ def make_model(cell: RunSpec, in_channels: int, num_classes: int, num_nodes: int
 def _heads(baseline: str, heads: tuple[int, int]) -> dict[str, Any]:
     if baseline == "gat":
         return {"heads": heads[0]}
-    return {"heads": heads} if baseline in ("sat", "graphormer") else {}
+    return {"heads": heads} if baseline in HEADED else {}

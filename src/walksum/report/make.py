@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,12 @@ class Order:
             ("datasets", self.wanted.datasets),
             ("protocol", self.wanted.protocols),
         )
-        parts = ["walksum report", str(self.store), f"--format {self.format}"]
-        parts += [
-            f"--{name} {value}" for name, value in (("out", self.out), ("plots", self.plots)) if value is not None
-        ]
-        parts += [f"--{name} {','.join(values)}" for name, values in named if values]
-        return " ".join(parts)
+        parts = ["walksum", "report", str(self.store), "--format", self.format]
+        for name, value in (("out", self.out), ("plots", self.plots)):
+            parts += [] if value is None else [f"--{name}", str(value)]
+        for name, values in named:
+            parts += [f"--{name}", ",".join(values)] if values else []
+        return shlex.join(parts)
 
 
 @dataclass(frozen=True)
