@@ -126,7 +126,9 @@ def test_half_precision_is_solved_in_float32(system, dtype):
         mu = ws.solve(J, h.to(dtype))
     assert mu.dtype == torch.float32
     torch.testing.assert_close(mu, ws.solve(J, h.to(dtype).float()))
-    assert ws.solve(J.to(dtype), h.to(dtype)).dtype == torch.float32
+    seen = []
+    assert ws.solve(J.to(dtype), h.to(dtype), observe=seen.append).dtype == torch.float32
+    assert ws.explain_solver(J.to(dtype), h.to(dtype)).solver.name == seen[0].solver
 
 
 def test_inference_mode(system):
@@ -267,6 +269,7 @@ def test_unrolled_keeps_every_step():
     [
         (lambda J, h: ws.solve(J, h[:, :-1]), r"h has shape \(3, 8, 2\); .* takes \[3, 9, F\]"),
         (lambda J, h: ws.solve(J, h[0]), r"h has shape \(9, 2\)"),
+        (lambda J, h: ws.solve(ws.Precision(J.graph, J.diag[0], J.off[0]), h[:, :-1]), r"h has shape \(3, 8, 2\)"),
         (lambda J, h: ws.solve(J, h.float()), r"h is torch.float32 but J is torch.float64; use h.to\(J.dtype\)"),
         (lambda J, h: ws.solve(J, h.long()), r"h is torch.int64 but J is torch.float64"),
         (lambda J, h: ws.solve(J, h.to("meta")), r"h is on meta but J on cpu"),

@@ -155,3 +155,11 @@ def test_any_graph(n, count, seed, max_degree):
     h = torch.randn(2, n, 3, dtype=torch.float64)
     solution = ws.Hybrid(max_degree).prepare(J)(h).check()
     torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-9, atol=1e-9)
+
+
+def test_why_the_core_has_no_solution_is_told():
+    J = precision(CORE, margin=1.0)
+    inner = ws.GaBP(damping=1.0, schedule="sequential")
+    weak = ws.Precision(CORE, J.diag * 0.6, J.off)  # its core is not walk-summable
+    solution = ws.Hybrid(2, inner).prepare(weak)(torch.ones(1, 320, 2, dtype=torch.float64))
+    assert solution.status is ws.Status.diverged

@@ -127,9 +127,11 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
         error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c]) if sizes[0, c] != 0 else 0.0
         worst = error if not error <= worst and worst == worst else worst
         stalled = stalled or strikes[c] == STRIKES
+    lost = unpack(lanes, x, exponent, start, stop, order, out)
+    if lost > worst:
+        worst, stalled = lost, True
     if outcome != NOT_POSITIVE:
         outcome = CONVERGED if worst <= tol else STALLED if stalled and not active.any() else MAX_STEPS
-    unpack(lanes, x, exponent, start, stop, order, out)
     return outcome, step, worst
 
 

@@ -182,4 +182,6 @@ def judge(residual: float, tol: float, otherwise: Status) -> Status:
     """Never 'converged' with a residual above tol."""
     if residual <= tol:
         return Status.converged
-    return otherwise if math.isfinite(residual) else Status.nonfinite
+    if not math.isfinite(residual):
+        return Status.nonfinite
+    return Status.stalled if otherwise is Status.converged else otherwise

@@ -96,8 +96,9 @@ class PreparedCG(Prepared):
         scale = h.abs().amax(1, keepdim=True)
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))
         mu, outcome, steps = self._iterate(h / scale)
-        residual = worst(backward_error(self.J, mu, h / scale, self.J_norm))
-        return mu * scale, judge(residual, self.tol, outcome), steps, residual
+        mu = mu * scale
+        residual = worst(backward_error(self.J, mu, h, self.J_norm))
+        return mu, judge(residual, self.tol, outcome), steps, residual
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf

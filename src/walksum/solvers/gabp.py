@@ -178,7 +178,7 @@ class PreparedGaBP(Prepared):
             mu, outcome, steps = self._by_residual(h / scale)
             mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))
-        rule_unmet = self.solver.stop == "messages" and outcome is Status.max_steps_reached
+        rule_unmet = self.solver.stop == "messages" and outcome is Status.max_steps_reached and math.isfinite(residual)
         if outcome is not Status.diverged and not rule_unmet:
             outcome = judge(residual, self.solver.tol, outcome)
         return mu, outcome, steps, residual
