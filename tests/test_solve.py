@@ -79,6 +79,14 @@ def test_vmap_over_matrices_is_more_heads(system, solver):
             torch.testing.assert_close(together[k], alone)
 
 
+@pytest.mark.parametrize(("graph", "columns"), [("no edges", 2), ("grid", 0)])
+def test_vmap_where_there_is_nothing(graph, columns):
+    J, h = problem(GALLERY[graph], "fixed laplacian", 2)
+    diag, off, h = (torch.stack([t, 2 * t]) for t in (J.diag, J.off, h[..., :columns]))
+    mu = torch.vmap(lambda d, o, h: ws.solve(ws.Precision(J.graph, d, o), h))(diag, off, h)
+    torch.testing.assert_close(mu, torch.stack([ws.solve(J, h[0])] * 2))
+
+
 def test_forward_mode_agrees_with_reverse_mode(system):
     J, h = system
     values = (J.diag, J.off, h)

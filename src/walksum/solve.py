@@ -51,7 +51,8 @@ def solve(
         J, h = _working_precision(J, h)
     shape, one_J_for_all = h.shape, False
     if shape[:-1] != J.diag.shape:
-        if J.heads == 1 and len(shape) == 3 and shape[1] == J.num_nodes:  # heads that share J are only more columns of it
+        if J.heads == 1 and len(shape) == 3 and shape[1] == J.num_nodes:
+            # heads that share J are only more columns of it
             one_J_for_all, h = True, h.transpose(0, 1).reshape(1, shape[1], -1)
         elif J.heads == 1 and len(shape) == 2:
             h = h.unsqueeze(0)

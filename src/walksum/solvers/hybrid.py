@@ -109,10 +109,10 @@ class PreparedHybrid(Prepared):
         return mu.to(h.device), status, steps, residual
 
     def _solve(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if self.core is None:
+            mu, residual = self.factor.solve(h)
+            return mu, Status.converged, 0, residual
         eliminated = self.factor.eliminate(h)
-        core, status, steps = eliminated[:, self.factor.symbolic.eliminated :], Status.converged, 0
-        if self.core is not None:
-            inner = self.core(core)
-            core, status, steps = inner.value, inner.status, inner.steps
-        mu, residual = self.factor.substitute(h, eliminated, core)
-        return mu, status, steps, residual
+        inner = self.core(eliminated[:, self.factor.symbolic.eliminated :])
+        mu, residual = self.factor.substitute(h, eliminated, inner.value)
+        return mu, inner.status, inner.steps, residual
