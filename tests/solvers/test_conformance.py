@@ -102,6 +102,16 @@ def test_a_mu_beyond_the_range_of_its_dtype_is_not_converged(solver):
 
 
 @pytest.mark.parametrize("solver", ALL)
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (2, 1, 0)])
+def test_how_h_lies_in_memory_does_not_matter(solver, order):
+    J, _ = problem(GALLERY["grid"], "fixed diagonally dominant", 2)
+    h = torch.randn(2, J.num_nodes, 16, dtype=torch.double)  # a whole block of columns is written in place
+    lying = h.permute(order).contiguous().permute([order.index(k) for k in range(3)])
+    assert not lying.is_contiguous()
+    torch.testing.assert_close(ws.solve(J, lying, ALL[solver]), ws.solve(J, h, ALL[solver]))
+
+
+@pytest.mark.parametrize("solver", ALL)
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_float64_has_a_wider_range(solver, scale):
     J, h = problem(GALLERY["grid"], "fixed diagonally dominant", 1)

@@ -43,6 +43,7 @@ class DIC:
 
     def solve(self, h: Tensor, J_norm: Tensor, tol: float, max_steps: int) -> tuple[Tensor, int, int, float]:
         """mu, the worst outcome of a block, the most steps and the largest backward error."""
+        h = h.contiguous()  # and so is mu: kernels write rows of lanes
         mu = blank(h)
         P, H, X, norm, own = self.pattern, view(h), mu.numpy(), view(J_norm), Own()
 
