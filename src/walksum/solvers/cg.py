@@ -20,6 +20,7 @@ from walksum.solvers.base import (
     default_tol,
     judge,
     norm_inf,
+    unit_of,
     worst,
 )
 
@@ -93,8 +94,7 @@ class PreparedCG(Prepared):
 
     def _plain(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
-        scale = h.abs().amax(1, keepdim=True)
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        scale = unit_of(h)
         mu, outcome, steps = self._iterate(h / scale)
         mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))

@@ -19,6 +19,7 @@ from walksum.solvers.base import (
     default_tol,
     judge,
     norm_inf,
+    unit_of,
     worst,
 )
 
@@ -97,8 +98,7 @@ class PreparedChebyshev(Prepared):
             return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
         if not self.positive:
             return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
-        scale = h.abs().amax(1, keepdim=True)
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        scale = unit_of(h)
         mu, outcome, steps = self._iterate(h / scale)
         mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))  # of what is returned: scaling back may overflow
