@@ -79,6 +79,14 @@ def test_vmap_over_matrices_is_more_heads(system, solver):
             torch.testing.assert_close(together[k], alone)
 
 
+@pytest.mark.parametrize(("graph", "columns"), [("no edges", 2), ("grid", 0)])
+def test_vmap_where_there_is_nothing(graph, columns):
+    J, h = problem(GALLERY[graph], "fixed laplacian", 2)
+    diag, off, h = (torch.stack([t, 2 * t]) for t in (J.diag, J.off, h[..., :columns]))
+    mu = torch.vmap(lambda d, o, h: ws.solve(ws.Precision(J.graph, d, o), h))(diag, off, h)
+    torch.testing.assert_close(mu, torch.stack([ws.solve(J, h[0])] * 2))
+
+
 def test_forward_mode_agrees_with_reverse_mode(system):
     J, h = system
     values = (J.diag, J.off, h)
@@ -126,7 +134,9 @@ def test_half_precision_is_solved_in_float32(system, dtype):
         mu = ws.solve(J, h.to(dtype))
     assert mu.dtype == torch.float32
     torch.testing.assert_close(mu, ws.solve(J, h.to(dtype).float()))
-    assert ws.solve(J.to(dtype), h.to(dtype)).dtype == torch.float32
+    seen = []
+    assert ws.solve(J.to(dtype), h.to(dtype), observe=seen.append).dtype == torch.float32
+    assert ws.explain_solver(J.to(dtype), h.to(dtype)).solver.name == seen[0].solver
 
 
 def test_inference_mode(system):
@@ -291,6 +301,7 @@ def test_unrolled_keeps_every_step():
     [
         (lambda J, h: ws.solve(J, h[:, :-1]), r"h has shape \(3, 8, 2\); .* takes \[3, 9, F\]"),
         (lambda J, h: ws.solve(J, h[0]), r"h has shape \(9, 2\)"),
+        (lambda J, h: ws.solve(ws.Precision(J.graph, J.diag[0], J.off[0]), h[:, :-1]), r"h has shape \(3, 8, 2\)"),
         (lambda J, h: ws.solve(J, h.float()), r"h is torch.float32 but J is torch.float64; use h.to\(J.dtype\)"),
         (lambda J, h: ws.solve(J, h.long()), r"h is torch.int64 but J is torch.float64"),
         (lambda J, h: ws.solve(J, h.to("meta")), r"h is on meta but J on cpu"),

@@ -34,11 +34,11 @@ def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
 def fold_heads(info: Any, tensor: Tensor, dim: int | None) -> Tensor:
     """Move a vmap dimension into the heads: ``[B, H, ...] -> [B H, ...]``."""
     tensor = tensor.unsqueeze(0).expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-    return tensor.reshape(-1, *tensor.shape[2:])
+    return tensor.flatten(0, 1)
 
 
 def unfold_heads(info: Any, tensor: Tensor) -> Tensor:
-    return tensor.reshape(info.batch_size, -1, *tensor.shape[1:])
+    return tensor.unflatten(0, (info.batch_size, tensor.size(0) // info.batch_size))
 
 
 def zeros_if_none(tangent: Tensor | None, like: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ def solve(
         J, h = _working_precision(J, h)
     shape, one_J_for_all = h.shape, False
     if shape[:-1] != J.diag.shape:
-        if J.heads == 1 and len(shape) == 3:  # heads that share J are only more columns of it
+        if J.heads == 1 and len(shape) == 3 and shape[1] == J.num_nodes:
+            # heads that share J are only more columns of it
             one_J_for_all, h = True, h.transpose(0, 1).reshape(1, shape[1], -1)
         elif J.heads == 1 and len(shape) == 2:
             h = h.unsqueeze(0)
@@ -75,6 +76,7 @@ def solve(
 def explain_solver(J: Precision, h: Tensor) -> Choice:
     """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``."""
     _check_kinds(J, h)
+    J, h = _working_precision(J, h)
     columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
     return choose(J, columns)
 

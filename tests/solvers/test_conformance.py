@@ -86,6 +86,39 @@ def test_the_scale_of_h_does_not_matter(solver, scale):
     torch.testing.assert_close(ws.solve(J, h * scale, solved) / scale, ws.solve(J, h, solved), rtol=1e-5, atol=1e-6)
 
 
+ALL = {**TIGHT, "gabp": ws.GaBP(), "gabp sequential": ws.GaBP(schedule="sequential")}
+
+
+@pytest.mark.parametrize("solver", ALL)
+def test_a_mu_beyond_the_range_of_its_dtype_is_not_converged(solver):
+    J, h = problem(GALLERY["grid"], "fixed diagonally dominant", 1)
+    J, h = J.to(torch.float32), h.float()
+    for of_J, of_h, status in ((1e-30, 1e20, ws.Status.nonfinite), (1e30, 1e-20, ws.Status.stalled)):
+        seen = []
+        K = ws.Precision(J.graph, J.diag * of_J, J.off * of_J)
+        ws.solve(K, h * of_h, ALL[solver], observe=seen.append, on_nonconverged="ignore")
+        assert seen[0].status is status
+        assert not seen[0].residual < 0.5
+
+
+@pytest.mark.parametrize("solver", ALL)
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (2, 1, 0)])
+def test_how_h_lies_in_memory_does_not_matter(solver, order):
+    J, _ = problem(GALLERY["grid"], "fixed diagonally dominant", 2)
+    h = torch.randn(2, J.num_nodes, 16, dtype=torch.double)  # a whole block of columns is written in place
+    lying = h.permute(order).contiguous().permute([order.index(k) for k in range(3)])
+    assert not lying.is_contiguous()
+    torch.testing.assert_close(ws.solve(J, lying, ALL[solver]), ws.solve(J, h, ALL[solver]))
+
+
+@pytest.mark.parametrize("solver", ALL)
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_float64_has_a_wider_range(solver, scale):
+    J, h = problem(GALLERY["grid"], "fixed diagonally dominant", 1)
+    solved = ws.solve(J, h * scale, ALL[solver], on_nonconverged="raise")
+    torch.testing.assert_close(solved / scale, ws.solve(J, h, ALL[solver]), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("solver", TIGHT)
 def test_a_disjoint_union_is_solved_side_by_side(solver):
     (J, h), (K, k) = (problem(GALLERY[name], "fixed laplacian", 1) for name in ("grid", "star"))
@@ -104,7 +137,11 @@ def test_zero_columns_and_no_columns(solver):
     mu = ws.solve(J, h, TIGHT[solver])
     assert mu[..., 0].abs().max() == 0
     torch.testing.assert_close(mu, dense_solve(J, h), rtol=1e-9, atol=1e-9)
-    assert ws.solve(J, h[..., :0], TIGHT[solver]).shape == (1, J.num_nodes, 0)
+    values = [t.clone().requires_grad_() for t in (J.diag, J.off)]
+    nothing = ws.solve(ws.Precision(J.graph, *values), h[..., :0], TIGHT[solver])
+    assert nothing.shape == (1, J.num_nodes, 0)
+    for gradient, value in zip(torch.autograd.grad(nothing.sum(), values), values, strict=True):
+        assert torch.equal(gradient, torch.zeros_like(value))
 
 
 @pytest.mark.parametrize("solver", TIGHT)

@@ -220,3 +220,18 @@ def test_sequential_takes_neither_adaptive_damping_nor_the_messages_rule(knobs):
 def test_bad_schedule():
     with pytest.raises(ValueError, match="schedule='random'"):
         ws.GaBP(schedule="random")
+
+
+@pytest.mark.parametrize("settings", [{}, {"damping": "adaptive"}, {"schedule": "sequential"}])
+def test_a_singular_matrix_is_said_to_diverge(settings):
+    J = ws.Precision(problems.path(2), torch.ones(2).double(), -torch.ones(1).double())
+    solution = ws.GaBP(**settings).prepare(J)(torch.randn(2, 3).double())
+    assert solution.status is ws.Status.diverged
+
+
+@pytest.mark.parametrize("stop", ["residual", "messages"])
+def test_a_mean_that_overflows_is_not_finite(stop):
+    J = problems.dominant(problems.path(), 1, torch.float32)
+    J = ws.Precision(J.graph, J.diag * 1e-37, J.off * 1e-37)
+    solution = ws.GaBP(damping=1.0, stop=stop, max_steps=50).prepare(J)(1e20 * problems.normal(J, 3))
+    assert solution.status is ws.Status.nonfinite

@@ -32,11 +32,14 @@ def test_equals_the_dense_solve(graph, heads, dtype, width, max_degree):
     assert abs(solution.residual - true_residual(J, solution.value, h)) <= 4 * torch.finfo(dtype).eps
 
 
-def test_exact_without_steps_when_nothing_is_left():
+@pytest.mark.parametrize("heads", [1, 8, 16])  # whole groups of heads lie side by side
+def test_exact_without_steps_when_nothing_is_left(heads):
     graph = graph_of(*GALLERY["star"])
     assert ws.Hybrid(1).plan(graph) == (40, 0, 0)
-    J = precision(graph)
-    assert ws.Hybrid(1).prepare(J)(torch.ones(1, 40, 2, dtype=torch.float64)).check().steps == 0
+    J, h = precision(graph, heads), torch.ones(heads, 40, 2, dtype=torch.float64)
+    solution = ws.Hybrid(1).prepare(J)(h).check()
+    assert solution.steps == 0
+    torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-11, atol=1e-11)
 
 
 def test_the_core_is_the_schur_complement():
@@ -155,3 +158,11 @@ def test_any_graph(n, count, seed, max_degree):
     h = torch.randn(2, n, 3, dtype=torch.float64)
     solution = ws.Hybrid(max_degree).prepare(J)(h).check()
     torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-9, atol=1e-9)
+
+
+def test_why_the_core_has_no_solution_is_told():
+    J = precision(CORE, margin=1.0)
+    inner = ws.GaBP(damping=1.0, schedule="sequential")
+    weak = ws.Precision(CORE, J.diag * 0.6, J.off)  # its core is not walk-summable
+    solution = ws.Hybrid(2, inner).prepare(weak)(torch.ones(1, 320, 2, dtype=torch.float64))
+    assert solution.status is ws.Status.diverged

@@ -54,3 +54,10 @@ def test_missing_pyamg_names_the_extra(monkeypatch):
 def test_bad_coarsening():
     with pytest.raises(ValueError, match="coarsening='fast'"):
         ws.Multigrid(coarsening="fast")
+
+
+def test_a_matrix_that_cannot_be_coarsened_is_not_positive_definite():
+    graph = problems.path(300)
+    J = problems.dominant(graph)
+    J = ws.Precision(graph, 0.1 * J.diag, J.off)
+    assert ws.Multigrid().prepare(J)(problems.normal(J, 3)).status is ws.Status.not_positive_definite

@@ -54,8 +54,9 @@ def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor
 def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tensor]:
     """``a_i . b_i`` of every node and ``a_i . b_j + a_j . b_i`` of every edge, times ``sign``."""
     heads, nodes, columns = a.shape
-    if columns % 8:
-        a, b, columns = nnf.pad(a, (0, -columns % 8)), nnf.pad(b, (0, -columns % 8)), columns + -columns % 8
+    missing = -columns % 8 if columns else 8  # the kernel reads at least one whole chunk
+    if missing:
+        a, b, columns = nnf.pad(a, (0, missing)), nnf.pad(b, (0, missing)), columns + missing
     a, b = plain(a), plain(b)
     like_diag, like_off, what, work = graph.derived(prepare_dots, heads, columns, a.dtype)
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)

@@ -43,6 +43,7 @@ class DIC:
 
     def solve(self, h: Tensor, J_norm: Tensor, tol: float, max_steps: int) -> tuple[Tensor, int, int, float]:
         """mu, the worst outcome of a block, the most steps and the largest backward error."""
+        h = h.contiguous()  # and so is mu: kernels write rows of lanes
         mu = blank(h)
         P, H, X, norm, own = self.pattern, view(h), mu.numpy(), view(J_norm), Own()
 
@@ -127,9 +128,11 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
         error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c]) if sizes[0, c] != 0 else 0.0
         worst = error if not error <= worst and worst == worst else worst
         stalled = stalled or strikes[c] == STRIKES
+    lost = unpack(lanes, x, exponent, start, stop, order, out)
+    if lost > worst:
+        worst, stalled = lost, True
     if outcome != NOT_POSITIVE:
         outcome = CONVERGED if worst <= tol else STALLED if stalled and not active.any() else MAX_STEPS
-    unpack(lanes, x, exponent, start, stop, order, out)
     return outcome, step, worst
 
 

@@ -35,14 +35,14 @@ class PrecisionMessages:
         return _pi_step(G.indptr, G.reverse, self.J, self.diag, old, self.pi, self.gain, weight)
 
     def settle(self, max_steps: int) -> bool:
-        """Iterate to convergence, in place and in float64; False if a cavity precision is not positive.
+        """Iterate to convergence, in place and in float64; False if a cavity or marginal precision is not positive.
 
         That happens exactly if some computation tree of J is not positive definite: J is not walk-summable.
         """
         exact = np.zeros(self.J.size)
         valid = _pi_settle(self.rows.indptr, self.rows.reverse, self.J, self.diag, exact, max_steps)
         _gains(self.rows.indptr, self.J, self.diag, exact, self.alpha, self.gain)
-        return valid
+        return valid and bool((self.alpha > 0).all())
 
     def marginal(self) -> np.ndarray:
         """alpha_i = J_ii + the sum of the messages to i."""

@@ -65,7 +65,9 @@ def solve(lanes, work, h, out, start, stop, order, pattern, messages, J, damping
             trigger = relative * max(0.9 * tol / error, 0.01) if error > 0 else 0.0  # both fall together
         count = _pause(resting, max(trigger, eps), relative, rate) if steps > 1 else 2  # two points make a rate
         last = relative
-    unpack(lanes, mu, exponent, start, stop, order, out)
+    lost = unpack(lanes, mu, exponent, start, stop, order, out)
+    if lost > error:
+        error, outcome = lost, STALLED if lost > tol and outcome == CONVERGED else outcome
     return outcome, steps, error
 
 

@@ -18,9 +18,10 @@ def pack(lanes, h, start, stop, order, b, sizes):
         columns[:, : stop - start] = h[:, start:stop]
     _sizes(lanes, columns, sizes)
     scale, exponent = np.ones((1, b.shape[1]), h.dtype), np.zeros(b.shape[1], np.int64)
+    limit = 120 if h.itemsize == 4 else 1000
     for c in range(stop - start):
         if sizes[0, c] > 0:
-            exponent[c] = max(-120, min(120, np.int64(np.floor(np.log2(sizes[0, c])))))
+            exponent[c] = max(-limit, min(limit, np.int64(np.floor(np.log2(sizes[0, c])))))
             scale[0, c] = 2.0 ** -exponent[c]
             sizes[0, c] *= scale[0, c]
             sizes[2, c] = sizes[0, c]
@@ -47,12 +48,29 @@ def _gather(lanes, h, order, scale, b):
 
 @jit
 def unpack(lanes, x, exponent, start, stop, order, out):
+    """Back to the old order and size; returns the backward error of what leaves the range of the dtype by that."""
     scale, whole = np.zeros((1, x.shape[1]), x.dtype), stop - start == width(lanes)
     for c in range(stop - start):
         scale[0, c] = 2.0 ** exponent[c]
     columns = out[:, start:stop] if whole else np.empty_like(x)
-    factor = load(lanes, scale, 0)
+    factor, most, sizes = load(lanes, scale, 0), splat(lanes, 0.0), np.zeros((1, x.shape[1]))
     for i in range(order.size):
-        store(columns, at(order, i), factor * load(lanes, x, i))
+        mine = load(lanes, x, i)
+        store(columns, at(order, i), factor * mine)
+        most = largest(most, mine)
     if not whole:
         out[:, start:stop] = columns[:, : stop - start]
+    store(sizes, 0, most)
+    return _lost(sizes[0, : stop - start], exponent, np.finfo(x.dtype))
+
+
+@jit
+def _lost(sizes, exponent, number):
+    lost = 0.0
+    for c in range(sizes.size):
+        size = sizes[c] * 2.0 ** exponent[c]
+        if size > number.max:
+            return np.inf
+        if sizes[c] > 0 and size < number.tiny:
+            lost = max(lost, min(1.0, number.tiny * number.eps / size))
+    return lost

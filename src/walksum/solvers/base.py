@@ -181,6 +181,12 @@ def backward_error(J: Precision, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tenso
     return kernels.backend(mu).backward_error(J.graph, J.diag, J.off, mu, h, J_norm)
 
 
+def unit_of(h: Tensor) -> Tensor:
+    """The power of two just below the largest of each column, ``[H, 1, F]``: to scale by it and back costs no bit."""
+    size = h.abs().amax(1, keepdim=True)
+    return torch.where(size > 0, size / (2 * torch.frexp(size).mantissa), torch.ones_like(size))
+
+
 def worst(errors: Tensor) -> float:
     """The largest value; NaN if any is NaN (Python's max would lose it)."""
     return float(errors.max()) if errors.numel() else 0.0
@@ -190,4 +196,6 @@ def judge(residual: float, tol: float, otherwise: Status) -> Status:
     """Never 'converged' with a residual above tol."""
     if residual <= tol:
         return Status.converged
-    return otherwise if math.isfinite(residual) else Status.nonfinite
+    if not math.isfinite(residual):
+        return Status.nonfinite
+    return Status.stalled if otherwise is Status.converged else otherwise

@@ -20,6 +20,7 @@ from walksum.solvers.base import (
     default_tol,
     judge,
     norm_inf,
+    unit_of,
     worst,
 )
 
@@ -93,11 +94,11 @@ class PreparedCG(Prepared):
 
     def _plain(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
-        scale = h.abs().amax(1, keepdim=True)
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        scale = unit_of(h)
         mu, outcome, steps = self._iterate(h / scale)
-        residual = worst(backward_error(self.J, mu, h / scale, self.J_norm))
-        return mu * scale, judge(residual, self.tol, outcome), steps, residual
+        mu = mu * scale
+        residual = worst(backward_error(self.J, mu, h, self.J_norm))
+        return mu, judge(residual, self.tol, outcome), steps, residual
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf

@@ -19,6 +19,7 @@ from walksum.solvers.base import (
     default_tol,
     judge,
     norm_inf,
+    unit_of,
     worst,
 )
 
@@ -97,14 +98,15 @@ class PreparedChebyshev(Prepared):
             return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
         if not self.positive:
             return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
-        scale = h.abs().amax(1, keepdim=True)
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-        mu, outcome, steps, residual = self._iterate(h / scale)
+        scale = unit_of(h)
+        mu, outcome, steps = self._iterate(h / scale)
+        mu = mu * scale
+        residual = worst(backward_error(self.J, mu, h, self.J_norm))  # of what is returned: scaling back may overflow
         if outcome is not Status.diverged:
             outcome = judge(residual, self.tol, outcome)
-        return mu * scale, outcome, steps, residual
+        return mu, outcome, steps, residual
 
-    def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         steps, omega, best, strikes = 0, 1.0, math.inf, 0
         x, old = torch.zeros_like(h), torch.zeros_like(h)
         stride = expected = self._expected_steps()
@@ -120,13 +122,13 @@ class PreparedChebyshev(Prepared):
             strikes = strikes + 1 if residual > 0.5 * best else 0
             best = min(best, residual)
             if residual <= self.tol:
-                return x, Status.converged, steps, residual
+                return x, Status.converged, steps
             if not residual < BLOW_UP or (strikes > 5 and residual > 100 * best):
-                return x, Status.diverged, steps, residual
+                return x, Status.diverged, steps
             if strikes > 5 and best < 100 * self.tol:
-                return x, Status.stalled, steps, residual
+                return x, Status.stalled, steps
             if steps == self.solver.max_steps:
-                return x, Status.max_steps_reached, steps, residual
+                return x, Status.max_steps_reached, steps
 
     def _expected_steps(self) -> int:
         """From the bound of Chebyshev's polynomials, and a little fewer."""

@@ -131,7 +131,10 @@ class Factor:
         return g, at_once.solve_and_dot(*solving, *dotting), diag, off
 
     def eliminate(self, h: Tensor) -> Tensor:
-        """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
+        """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system.
+
+        There must be a core: heads of a complete elimination may lie side by side, which only :meth:`solve` reads.
+        """
         h = plain(h)
         out = blank(h)
         self._sweep(triangular.eliminate, h, out)

@@ -21,6 +21,7 @@ from walksum.solvers.base import (
     check_positive,
     judge,
     norm_inf,
+    unit_of,
     worst,
 )
 
@@ -173,12 +174,11 @@ class PreparedGaBP(Prepared):
         if self.solver.stop == "messages":
             mu, outcome, steps = self._by_messages(h)
         else:
-            scale = h.abs().amax(1, keepdim=True)  # the rule is relative: unit columns cannot overflow
-            scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+            scale = unit_of(h)  # the rule is relative: unit columns cannot overflow
             mu, outcome, steps = self._by_residual(h / scale)
             mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))
-        rule_unmet = self.solver.stop == "messages" and outcome is Status.max_steps_reached
+        rule_unmet = self.solver.stop == "messages" and outcome is Status.max_steps_reached and math.isfinite(residual)
         if outcome is not Status.diverged and not rule_unmet:
             outcome = judge(residual, self.solver.tol, outcome)
         return mu, outcome, steps, residual

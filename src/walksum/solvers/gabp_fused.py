@@ -71,7 +71,7 @@ class PreparedFusedGaBP(PreparedGaBP):
                 error = self._block_error(messages, head)
                 if error <= tol:
                     return Status.converged, steps
-                if idle == IDLE:
+                if idle == IDLE or not error < math.inf:  # the mean overflows
                     return Status.stalled, steps
                 trigger = relative * max(0.9 * tol / error, 0.01)  # both fall together
             damping.watch(change, two_steps)

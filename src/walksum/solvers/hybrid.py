@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -103,14 +104,15 @@ class PreparedHybrid(Prepared):
             correction, status, more, _ = self._solve(self.factor.residual(h, total).to(mu.dtype))
             mu, steps = (total + correction).to(mu.dtype), steps + more
             residual = self.factor.measure(h, mu)
-        otherwise = Status.stalled if status is Status.converged else status
-        return mu.to(h.device), judge(residual, self.tol, otherwise), steps, residual
+        if status is Status.converged or math.isfinite(residual):  # else the core's solver knows why there is no mu
+            status = judge(residual, self.tol, status)
+        return mu.to(h.device), status, steps, residual
 
     def _solve(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if self.core is None:
+            mu, residual = self.factor.solve(h)
+            return mu, Status.converged, 0, residual
         eliminated = self.factor.eliminate(h)
-        core, status, steps = eliminated[:, self.factor.symbolic.eliminated :], Status.converged, 0
-        if self.core is not None:
-            inner = self.core(core)
-            core, status, steps = inner.value, inner.status, inner.steps
-        mu, residual = self.factor.substitute(h, eliminated, core)
-        return mu, status, steps, residual
+        inner = self.core(eliminated[:, self.factor.symbolic.eliminated :])
+        mu, residual = self.factor.substitute(h, eliminated, inner.value)
+        return mu, inner.status, inner.steps, residual

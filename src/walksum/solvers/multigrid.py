@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +48,13 @@ class PreparedMultigrid(PreparedCG):
         self.name = solver.name
         build = {"smoothed": _smoothed, "classical": _classical}[solver.coarsening]
         heads = range(J.heads) if self.positive else ()
-        self.cycles = [VCycle(build(pyamg, J.to_scipy(k).astype(np.float64))) for k in heads]
+        self.cycles: list[VCycle] = []
+        with contextlib.suppress(ValueError, np.linalg.LinAlgError):  # J is far from definite: CG will say so
+            self.cycles = [VCycle(build(pyamg, J.to_scipy(k).astype(np.float64))) for k in heads]
 
     def _precondition(self, r: Tensor) -> Tensor:
+        if not self.cycles:
+            return super()._precondition(r)
         residuals = r.detach().cpu().numpy()
         z = np.stack([cycle(b) for cycle, b in zip(self.cycles, residuals, strict=True)])
         return torch.from_numpy(z).to(r)
