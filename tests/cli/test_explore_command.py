@@ -221,13 +221,12 @@ def test_a_file_without_labels_says_nothing_of_training(opened, tmp_path):
     from torch_geometric.data import Data
     from typer.testing import CliRunner
 
-    from conftest import QUICK
     from walksum.cli import app
 
     x, ring = torch.randn(40, 3), torch.stack([torch.arange(40), (torch.arange(40) + 1) % 40])
     torch.save(Data(x=x, edge_index=ring, y=torch.arange(40) % 2), tmp_path / "mine.pt")
     torch.save(Data(x=x, edge_index=ring), tmp_path / "new.pt")
-    train = ("train", "--graph", tmp_path / "mine.pt", "--out", tmp_path / "run", *QUICK)
+    train = ("train", "--graph", tmp_path / "mine.pt", "--out", tmp_path / "run", "--epochs", "5")
     assert CliRunner().invoke(app, [str(word) for word in train]).exit_code == 0
     for name in ("mine.pt", "new.pt"):
         _, output = invoke(tmp_path / "run", "--graph", tmp_path / name)

@@ -109,12 +109,16 @@ class GLTConv(MessagePassing):
             source = features if features is not None and self.design.reads_input else x
             J = self._masked(self._precision(graph, source.to(h.dtype), h), edge_index)
             mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
-        out = mu.transpose(0, 1).to(self.observe.weight.dtype)
+        out = mu.transpose(0, 1).to(self._dtype)
         out = out.flatten(1) if self.concat else out.mean(1)
         return (out, J) if return_precision else out
 
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.observe.parameters()).dtype
+
     def _precision(self, graph: Graph, x: Tensor, h: Tensor) -> Precision:
-        if self.observe.weight.dtype not in HALF:
+        if self._dtype not in HALF:
             return self.design(graph, x, h)
         return functional_call(self.design, {k: v.float() for k, v in self.design.named_parameters()}, (graph, x, h))
 
