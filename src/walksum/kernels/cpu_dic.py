@@ -20,7 +20,7 @@ from walksum.kernels.address import blank
 from walksum.kernels.blocks import AHEAD, Own, for_blocks, view
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu_order import halves
-from walksum.kernels.cpu_pack import pack, unpack
+from walksum.kernels.cpu_pack import lost, pack, unpack
 from walksum.kernels.lanes import at, fma, lanes_for, largest, load, prefetch, splat, store, width
 
 RECHECK = 20  # steps between looks at the true residual, besides each time it is believed small enough
@@ -128,9 +128,10 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
         error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c]) if sizes[0, c] != 0 else 0.0
         worst = error if not error <= worst and worst == worst else worst
         stalled = stalled or strikes[c] == STRIKES
-    lost = unpack(lanes, x, exponent, start, stop, order, out)
-    if lost > worst:
-        worst, stalled = lost, True
+    unpack(lanes, x, exponent, start, stop, order, out)
+    out_of_range = lost(sizes[1], exponent, np.finfo(h.dtype))
+    if out_of_range > worst:
+        worst, stalled = out_of_range, True
     if outcome != NOT_POSITIVE:
         outcome = CONVERGED if worst <= tol else STALLED if stalled and not active.any() else MAX_STEPS
     return outcome, step, worst

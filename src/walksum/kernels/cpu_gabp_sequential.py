@@ -12,7 +12,7 @@ from walksum.kernels.blocks import AHEAD
 from walksum.kernels.compile import jit
 from walksum.kernels.cpu import _backward_error
 from walksum.kernels.cpu_gabp import _belief, _mean
-from walksum.kernels.cpu_pack import pack, unpack
+from walksum.kernels.cpu_pack import column_sizes, lost, pack, unpack
 from walksum.kernels.lanes import at, fma, largest, load, prefetch, splat, store, width
 
 CONVERGED, STALLED, MAX_STEPS, DIVERGED, NONFINITE = range(5)
@@ -65,9 +65,11 @@ def solve(lanes, work, h, out, start, stop, order, pattern, messages, J, damping
             trigger = relative * max(0.9 * tol / error, 0.01) if error > 0 else 0.0  # both fall together
         count = _pause(resting, max(trigger, eps), relative, rate) if steps > 1 else 2  # two points make a rate
         last = relative
-    lost = unpack(lanes, mu, exponent, start, stop, order, out)
-    if lost > error:
-        error, outcome = lost, STALLED if lost > tol and outcome == CONVERGED else outcome
+    unpack(lanes, mu, exponent, start, stop, order, out)
+    column_sizes(lanes, mu, sizes)
+    out_of_range = lost(sizes[0], exponent, np.finfo(h.dtype))
+    if out_of_range > error:
+        error, outcome = out_of_range, STALLED if out_of_range > tol and outcome == CONVERGED else outcome
     return outcome, steps, error
 
 

@@ -16,7 +16,7 @@ def pack(lanes, h, start, stop, order, b, sizes):
     if not whole:
         columns = np.zeros_like(b)
         columns[:, : stop - start] = h[:, start:stop]
-    _sizes(lanes, columns, sizes)
+    column_sizes(lanes, columns, sizes)  # which is the residual of x = 0
     scale, exponent = np.ones((1, b.shape[1]), h.dtype), np.zeros(b.shape[1], np.int64)
     limit = 120 if h.itemsize == 4 else 1000
     for c in range(stop - start):
@@ -30,8 +30,8 @@ def pack(lanes, h, start, stop, order, b, sizes):
 
 
 @jit
-def _sizes(lanes, h, sizes):
-    """The largest of every column of h, which is the residual of x = 0."""
+def column_sizes(lanes, h, sizes):
+    """The largest of every column, into the first row of sizes."""
     most = splat(lanes, 0.0)
     for i in range(h.shape[0]):
         most = largest(most, load(lanes, h, i))
@@ -48,29 +48,26 @@ def _gather(lanes, h, order, scale, b):
 
 @jit
 def unpack(lanes, x, exponent, start, stop, order, out):
-    """Back to the old order and size; returns the backward error of what leaves the range of the dtype by that."""
+    """Back to the old order and size."""
     scale, whole = np.zeros((1, x.shape[1]), x.dtype), stop - start == width(lanes)
     for c in range(stop - start):
         scale[0, c] = 2.0 ** exponent[c]
     columns = out[:, start:stop] if whole else np.empty_like(x)
-    factor, most, sizes = load(lanes, scale, 0), splat(lanes, 0.0), np.zeros((1, x.shape[1]))
+    factor = load(lanes, scale, 0)
     for i in range(order.size):
-        mine = load(lanes, x, i)
-        store(columns, at(order, i), factor * mine)
-        most = largest(most, mine)
+        store(columns, at(order, i), factor * load(lanes, x, i))
     if not whole:
         out[:, start:stop] = columns[:, : stop - start]
-    store(sizes, 0, most)
-    return _lost(sizes[0, : stop - start], exponent, np.finfo(x.dtype))
 
 
 @jit
-def _lost(sizes, exponent, number):
-    lost = 0.0
-    for c in range(sizes.size):
-        size = sizes[c] * 2.0 ** exponent[c]
+def lost(most, exponent, number):
+    """The backward error of what leaves the range of the dtype on the way back, from the largest of every column."""
+    error = 0.0
+    for c in range(most.size):
+        size = most[c] * 2.0 ** exponent[c]
         if size > number.max:
             return np.inf
-        if sizes[c] > 0 and size < number.tiny:
-            lost = max(lost, min(1.0, number.tiny * number.eps / size))
-    return lost
+        if most[c] > 0 and size < number.tiny:
+            error = max(error, min(1.0, number.tiny * number.eps / size))
+    return error
