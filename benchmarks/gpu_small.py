@@ -1,9 +1,10 @@
 """Small graphs on a GPU: one launch beside replayed launches, host time beside device time, training steps.
 
-python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune [--columns 64]] [--no-steps]
+python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune [--columns 64]] [--no-steps] [--calling-thread]
 
 A diagnosis, under a minute; the records of docs/benchmarks.md come from benchmarks.gpu. ``--tune`` also tries other
-numbers of blocks and threads for a column, and other ways to keep.
+numbers of blocks and threads for a column, and other ways to keep. ``--calling-thread`` only measures what remains of
+a solve when autograd uses no thread of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 import walksum as ws
-from benchmarks import contestants, problems, steps, timing
+from benchmarks import contestants, host, problems, steps, timing
 from benchmarks.gpu_timing import replay_ms
 from benchmarks.real import load
 from benchmarks.truth import Truth
@@ -132,6 +133,21 @@ def hosts(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     profile(run)
 
 
+def calling_thread(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
+    """Without the thread that autograd keeps for a GPU: all contestants run their backward where they were called."""
+    print(f"\n== backward on the calling thread, {name}, us")
+    with torch.autograd.set_multithreading_enabled(False):
+        for design, heads in LAYOUTS:
+            problem = problems.make(name, graph, x, design, heads, 64 // heads)
+            yardstick, run = contestants.yardstick(problem), contestants.ours("auto")(problem)
+            nothing = median_us(host.nothing(problem))
+            yardstick()  # kernels compile
+            theirs = 1e6 * statistics.median(timing.seconds(yardstick, "cuda") for _ in range(3))
+            taken = median_us(run)
+            parts = f"yardstick {theirs:.0f} auto {taken:.0f} nothing {nothing:.0f}"
+            print(f"{name} {design} {heads} {parts} = {theirs / taken:.1f}x", flush=True)
+
+
 def profile(run: Callable[[], object]) -> None:
     import cProfile
     import pstats
@@ -187,11 +203,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--columns", nargs="+", type=int, default=[64], help="of the tuning")
     parser.add_argument("--no-steps", action="store_true")
+    parser.add_argument("--calling-thread", action="store_true")
     args = parser.parse_args(argv)
     began = time.perf_counter()
     for name in args.graphs:
         graph, x = problems.load_graph(name)
         graph = graph.to("cuda")
+        if args.calling_thread:
+            calling_thread(name, graph, x)
+            continue
         solves(name, graph, x)
         hosts(name, graph, x)
         if args.tune:

@@ -58,7 +58,7 @@ def of(sections: list[Section]) -> list[str]:
     if {"texas", "cornell"} & datasets:
         found.append(
             "Texas and Cornell: the published files hold the same features and labels; only edges and published "
-            "splits differ. A model that ignores edges gives both the same answer: they are not two pieces of evidence."
+            "splits differ. To a model that ignores edges they are one dataset, not two pieces of evidence."
         )
     if signs := _signs(models):
         found.append(signs)
