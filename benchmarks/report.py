@@ -64,7 +64,8 @@ CAPTURED = (
 HOST = (
     "`auto` is called from Python for every pass. A pass of the same kind through autograd with nothing in it, one "
     "small kernel and one number read each way, takes {taken} on this host: a solver that is called so cannot take "
-    "much less, while the yardstick's time falls with its steps. `auto-captured` is the same solve, forward and "
+    "much less, while the yardstick's time falls with its steps. Much of it is a hand-over between threads, which "
+    "can be avoided: [Solvers](solvers.md#on-a-gpu). `auto-captured` is the same solve, forward and "
     "backward, recorded once as a CUDA graph and replayed, as `ws.TrainingStep` does with a whole training step.\n\n"
 )
 
