@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from walksum.report.text import WIDE
+
 UNEXPECTED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 EVERY = 5.0  # seconds between progress lines where there is no terminal
 
@@ -28,12 +30,23 @@ class Interrupted(Exception):
     """Ctrl-C after something worth keeping was kept."""
 
 
+class Stdout(Console):
+    """As wide as tables need where there is no terminal to ask; a reader who leaves early is no failure."""
+
+    def __init__(self) -> None:
+        asked = sys.stdout.isatty() or "COLUMNS" in os.environ
+        super().__init__(soft_wrap=True, highlight=False, width=None if asked else WIDE)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Voice:
     """One command's way of speaking."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False, debug: bool = False):
         self.as_json, self.quiet, self.debug = as_json, quiet, debug
-        self.out = Console(soft_wrap=True, highlight=False)
+        self.out = Stdout()
         self.err = Console(stderr=True, soft_wrap=True, highlight=False)
         self._last = 0.0
 

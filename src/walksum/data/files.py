@@ -27,9 +27,12 @@ def load_pt(path: Path) -> Data:
         with torch.serialization.safe_globals(allowed):
             found = torch.load(path, weights_only=True, map_location="cpu")
     except (RuntimeError, EOFError, zipfile.BadZipFile, ValueError, KeyError) as error:
-        raise ValueError(f"{path} is not a file of torch.save: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} is not a file of torch.save ({reason}); write torch.save(data, path)") from error
     except Exception as error:  # UnpicklingError names classes that are not plain data
-        raise ValueError(f"{path} holds more than tensors and a PyG Data, so it was not opened: {error}") from error
+        # without torch's advice to trust the file
+        reason = str(error).rpartition("WeightsUnpickler error:")[2].strip().partition("\n")[0].partition(". ")[0]
+        raise ValueError(f"{path} holds more than tensors and a PyG Data, so it was not opened: {reason}") from error
     if isinstance(found, dict):
         found = Data.from_dict(found)
     if not isinstance(found, Data):

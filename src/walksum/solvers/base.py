@@ -6,7 +6,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -150,7 +150,7 @@ def check_h(J: Precision, h: Tensor) -> None:
 
 def check_positive(**knobs: float) -> None:
     for name, value in knobs.items():
-        if not (value > 0 and math.isfinite(value)):
+        if not isinstance(value, Real) or not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{name}={value!r}; expected a positive finite number")
 
 
@@ -159,6 +159,13 @@ def check_count(name: str, value: Any) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r}; expected a positive whole number")
     return int(value)
+
+
+def check_limits(max_steps: int, tol: float | None) -> None:
+    """When an iteration ends; without ``tol``, by the dtype."""
+    check_count("max_steps", max_steps)
+    if tol is not None:
+        check_positive(tol=tol)
 
 
 def check_choice(name: str, value: object, known: tuple[str, ...]) -> None:

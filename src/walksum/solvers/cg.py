@@ -16,7 +16,7 @@ from walksum.solvers.base import (
     Status,
     backward_error,
     check_choice,
-    check_positive,
+    check_limits,
     default_tol,
     judge,
     norm_inf,
@@ -50,7 +50,7 @@ class CG(Solver):
     preconditioner: str = "dic"
 
     def __post_init__(self) -> None:
-        check_positive(max_steps=self.max_steps, **({} if self.tol is None else {"tol": self.tol}))
+        check_limits(self.max_steps, self.tol)
         check_choice("preconditioner", self.preconditioner, ("dic", "jacobi", "none"))
 
     def prepare(self, J: Precision) -> Prepared:

@@ -15,7 +15,7 @@ from walksum.solvers.base import (
     Solver,
     Status,
     backward_error,
-    check_positive,
+    check_limits,
     default_tol,
     judge,
     norm_inf,
@@ -44,7 +44,7 @@ class Chebyshev(Solver):
     max_steps: int = 1000
 
     def __post_init__(self) -> None:
-        check_positive(max_steps=self.max_steps, **({} if self.tol is None else {"tol": self.tol}))
+        check_limits(self.max_steps, self.tol)
         if self.bounds is not None:
             low, high = self.bounds
             if not 0 < low <= high < math.inf:

@@ -18,6 +18,7 @@ from walksum.solvers.base import (
     Status,
     backward_error,
     check_choice,
+    check_count,
     check_positive,
     judge,
     norm_inf,
@@ -64,7 +65,8 @@ class GaBP(Solver):
     schedule: str = "parallel"
 
     def __post_init__(self) -> None:
-        check_positive(tol=self.tol, max_steps=self.max_steps)
+        check_positive(tol=self.tol)
+        check_count("max_steps", self.max_steps)
         check_choice("stop", self.stop, ("residual", "messages"))
         check_choice("schedule", self.schedule, ("parallel", "sequential"))
         if self.damping != "adaptive" and not (isinstance(self.damping, int | float) and 0 < self.damping <= 1):

@@ -13,7 +13,7 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.kernels import elimination
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
+from walksum.solvers.base import Prepared, Solver, Status, check_count, check_positive, default_tol, judge
 from walksum.solvers.cg import CG
 from walksum.solvers.factor import Factor
 
@@ -53,7 +53,9 @@ class Hybrid(Solver):
     tol: float | None = None
 
     def __post_init__(self) -> None:
-        check_positive(max_degree=self.max_degree, **({} if self.tol is None else {"tol": self.tol}))
+        check_count("max_degree", self.max_degree)
+        if self.tol is not None:
+            check_positive(tol=self.tol)
         if self.inner is not None and not isinstance(self.inner, Solver):
             raise ValueError(f"inner={self.inner!r}; expected a solver object such as CG(), or None")
 

@@ -16,7 +16,7 @@ from walksum.solvers.base import (
     Status,
     backward_error,
     check_choice,
-    check_positive,
+    check_limits,
     default_tol,
     judge,
     norm_inf,
@@ -46,7 +46,7 @@ class Inverse(Solver):
 
     def __post_init__(self) -> None:
         check_choice("storage", self.storage, STORAGES)
-        check_positive(max_steps=self.max_steps, **({} if self.tol is None else {"tol": self.tol}))
+        check_limits(self.max_steps, self.tol)
 
     def prepare(self, J: Precision) -> PreparedInverse:
         return PreparedInverse(J, self)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, check_choice, check_positive
+from walksum.solvers.base import Prepared, Solver, check_choice, check_limits
 from walksum.solvers.cg import CG, PreparedCG
 
 
@@ -34,7 +34,7 @@ class Multigrid(Solver):
     coarsening: str = "smoothed"
 
     def __post_init__(self) -> None:
-        check_positive(max_steps=self.max_steps, **({} if self.tol is None else {"tol": self.tol}))
+        check_limits(self.max_steps, self.tol)
         check_choice("coarsening", self.coarsening, ("smoothed", "classical"))
 
     def prepare(self, J: Precision) -> Prepared:

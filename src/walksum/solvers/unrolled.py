@@ -13,6 +13,7 @@ from walksum.solvers.base import (
     Solver,
     Status,
     backward_error,
+    check_count,
     check_positive,
     judge,
     norm_inf,
@@ -40,7 +41,8 @@ class Unrolled(Solver):
     tol: float = 1e-6
 
     def __post_init__(self) -> None:
-        check_positive(steps=self.steps, damping=self.damping, tol=self.tol)
+        check_positive(damping=self.damping, tol=self.tol)
+        check_count("steps", self.steps)
         if self.last is not None and not 0 < self.last <= self.steps:
             raise ValueError(f"last={self.last!r}; expected between 1 and steps={self.steps}")
 
