@@ -178,14 +178,3 @@ def test_a_graph_can_be_copied():
     graph = path(3)
     assert graph.csr is not None
     assert copy.deepcopy(graph).edges.tolist() == graph.edges.tolist()
-
-
-def test_graphs_with_learned_weights_share_what_depends_on_the_edges_alone():
-    edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
-    first, second = (as_graph(edge_index, 5, torch.rand(3).requires_grad_()) for _ in range(2))
-    assert first is not second
-    assert first.csr is second.csr
-    assert first.edge_weight is not second.edge_weight
-    assert as_graph(edge_index, 5).edge_weight is None
-    edge_index[1, 2] = 4
-    assert as_graph(edge_index, 5, torch.rand(3).requires_grad_()).csr is not first.csr

@@ -60,7 +60,6 @@ class Graph:
         self.num_nodes = int(num_nodes)
         self.edge_weight = edge_weight
         self._derived: dict[Hashable, Any] = {}
-        self._pattern: Graph | None = None  # the same edges without weights, that someone derives by: it outlives them
         self._moved: dict[torch.device, Graph] = {}  # copies on other devices, kept by the one they come from,
         self._home: weakref.ref[Graph] = weakref.ref(self)  # which they know weakly: no cycle keeps both alive
         self._lock = threading.RLock()  # the autograd engine derives from its own threads
@@ -104,8 +103,6 @@ class Graph:
 
     def derived(self, build: Callable[..., T], *key: Hashable) -> T:
         """``build(self, *key)``, computed once and kept as long as the graph."""
-        if self._pattern is not None:  # what depends on such weights is never kept
-            return self._pattern.derived(build, *key)
         slot = (build, *key)
         found = self._derived.get(slot, _MISSING)
         if found is _MISSING:
@@ -126,7 +123,6 @@ class Graph:
                 weight = None if self.edge_weight is None else self.edge_weight.to(device)
                 moved = Graph(self.edges.to(device), self.num_nodes, weight)
                 moved._home = weakref.ref(home)
-                moved._pattern = None if self._pattern is None else self._pattern.to(device)
                 home._moved[device] = moved  # before what is derived: a Precision asks for it while moving
                 moved._derived.update((k, v.to(device)) for k, v in self._derived.items() if hasattr(v, "to"))
             return home._moved[device]
@@ -199,12 +195,8 @@ def as_graph(edge_index: Any, num_nodes: int | None = None, edge_weight: Tensor 
     """``Graph.from_edge_index``, remembered for as long as the given tensor lives unchanged."""
     if isinstance(edge_index, Graph):
         return _checked_against(edge_index, num_nodes, edge_weight)
-    if not isinstance(edge_index, Tensor):
+    if not isinstance(edge_index, Tensor) or (isinstance(edge_weight, Tensor) and differentiated(edge_weight)):
         return Graph.from_edge_index(edge_index, num_nodes, edge_weight)
-    if isinstance(edge_weight, Tensor) and differentiated(edge_weight):
-        graph = Graph.from_edge_index(edge_index, num_nodes, edge_weight)
-        graph._pattern = as_graph(edge_index, num_nodes)
-        return graph
     stamp = (num_nodes, _stamp(edge_index), None if edge_weight is None else _stamp(edge_weight))
     known = _of_tensor.get(edge_index)
     if known is None or known[0] != stamp:
