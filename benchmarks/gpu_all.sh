@@ -6,7 +6,7 @@ out=$1
 mkdir -p "$out"
 export PYTHONPATH=src:.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 export WALKSUM_CACHE=${WALKSUM_CACHE:-/tmp/walksum}
-timeout 300 python3 -m pytest -q -m gpu -n 8 -W default -p no:cacheprovider tests/solvers tests/kernels tests/baselines \
+timeout 300 python3 -m pytest -m gpu -n 8 -W default -p no:cacheprovider tests/solvers tests/kernels tests/baselines \
   tests/experiments/test_batch.py tests/test_captured.py >"$out/tests.log" 2>&1
 tail -n 5 "$out/tests.log"
 if [ "${TUNE:-1}" != 0 ]; then

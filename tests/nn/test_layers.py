@@ -334,3 +334,16 @@ def test_features_overwritten_in_inference_mode_are_seen():
 def test_bad_input_says_what_to_do(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("design", ["pairwise-normal", "diagonally-dominant", "laplacian"])
+def test_learned_edge_weights_count_without_gradients_too(design, learned):
+    edge_index, x = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), torch.randn(4, 3)
+    weight = torch.tensor([0.2, 1.0, 3.0, 0.5], requires_grad=True)
+    conv = ws.GLTConv(3, 2, design=design, learned=learned)
+    expected = conv(x, edge_index, weight.detach().clone())
+    assert not torch.allclose(expected, conv(x, edge_index))
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            assert torch.allclose(conv(x, edge_index, weight), expected)
