@@ -23,7 +23,7 @@ from benchmarks import contestants, floors, gpu_graphs, host, problems, scaling,
 from benchmarks.cells import QUICK, Effort, measure
 from benchmarks.records import Record, Store
 from benchmarks.yardstick import directed, gabp
-from walksum import kernels
+from walksum import backends
 
 SOLVED, KERNELS = ("cora", "pubmed"), ("power-law-1m", "wide-2.4m")
 COLUMNS, CG_TOL = 64, 1e-5
@@ -74,9 +74,9 @@ def _spmm(problem: problems.Problem, floor: float, device: str) -> Record:
 
 def _laid_out(J: ws.Precision) -> Callable[[torch.Tensor], torch.Tensor]:
     """The product with values in the order of the rows, as cuSPARSE is given them and as solvers use it."""
-    if not kernels.uses_triton(J.diag):
+    if not backends.uses_triton(J.diag):
         return lambda x: J @ x
-    from walksum.kernels.gpu_matrix import Matrix
+    from walksum.backends.cuda.triton.matrix import Matrix
 
     return Matrix.of(J.graph, J.diag, J.off).product
 

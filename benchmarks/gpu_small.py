@@ -25,9 +25,11 @@ from benchmarks import contestants, host, problems, steps, timing
 from benchmarks.gpu_timing import replay_ms
 from benchmarks.real import load
 from benchmarks.truth import Truth
-from walksum.kernels import column_deal
-from walksum.solvers import column_setting, cuda_cg, cuda_columns
-from walksum.solvers.cuda_cg import PreparedCudaCG
+from walksum.backends.cuda.columns import row_layout
+from walksum.backends.cuda.columns import settings as column_setting
+from walksum.solvers.cg import cuda as cuda_cg
+from walksum.solvers.cg import cuda_columns
+from walksum.solvers.cg.cuda import PreparedCudaCG
 
 LAYOUTS = [*((design, 1) for design in problems.DESIGNS), ("L-Lap", 8), ("L-PN", 8)]
 TRIED = [  # of column_setting
@@ -54,7 +56,7 @@ def patched(graph: ws.Graph, place: Any, **values: Any) -> Iterator[None]:
         _forget(graph)
 
 
-DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, column_deal._column_deal)
+DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, row_layout._column_deal)
 
 
 def _forget(graph: ws.Graph) -> None:
@@ -118,7 +120,7 @@ def hosts(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     J = ws.Precision(graph, problem.diag, problem.off)
     launched = PreparedCudaCG(J, ws.CG())
     g, verdict = torch.randn_like(problem.h), launched.later(problem.h)[1]
-    from walksum.kernels.gpu_edges import value_gradients
+    from walksum.backends.cuda.triton.edges import value_gradients
 
     parts = {
         "launch of a solve": lambda: launched.later(problem.h),
@@ -165,7 +167,7 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
     J = ws.Precision(graph, problem.diag, problem.off)
     chosen = cuda_columns._setting(graph)
     print(f"\n== settings on {name}, L-Lap, {columns} columns: device us a solve; chosen: {chosen}")
-    for place, tried in [*((column_setting, tried) for tried in TRIED), (column_deal, {"SPREAD": ()})]:
+    for place, tried in [*((column_setting, tried) for tried in TRIED), (row_layout, {"SPREAD": ()})]:
         label = " ".join(f"{key.lower()} {value}" for key, value in tried.items())
         with patched(graph, place, **tried), warnings.catch_warnings():
             warnings.simplefilter("error")  # a kernel that does not compile is replaced by slower ways

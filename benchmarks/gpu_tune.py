@@ -22,13 +22,14 @@ import torch
 import walksum as ws
 from benchmarks import floors, gpu_graphs, problems
 from benchmarks.gpu_timing import event_ms, floor_ms, replay_ms, wall_ms
-from walksum.kernels import gpu_cg, gpu_edges
-from walksum.kernels.gpu_finish import CURVATURE
-from walksum.kernels.gpu_matrix import Matrix
-from walksum.kernels.gpu_messages import GROUPS, Stepper
-from walksum.kernels.gpu_plan import Tile, small_tile, spmm_tile
-from walksum.solvers import cuda_cg
-from walksum.solvers.cuda_cg import PreparedCudaCG
+from walksum.backends.cuda.triton import cg as gpu_cg
+from walksum.backends.cuda.triton import edges as gpu_edges
+from walksum.backends.cuda.triton.matrix import Matrix
+from walksum.backends.cuda.triton.messages import GROUPS, Stepper
+from walksum.backends.cuda.triton.plan import Tile, small_tile, spmm_tile
+from walksum.backends.cuda.triton.scalars import CURVATURE
+from walksum.solvers.cg import cuda
+from walksum.solvers.cg.cuda import PreparedCudaCG
 
 # edges, rows, warps, late; the width follows from the columns
 WIDE = [(16, 1, 1, False), (8, 1, 1, False), (32, 1, 1, False), (16, 1, 1, True), (32, 1, 2, True)]
@@ -89,8 +90,8 @@ def cg_parts(graph: ws.Graph, device: str) -> Iterator[tuple[str, float, float]]
     """The kernels of one step, a start, and whole solves with the direction in float32 and in bfloat16."""
     J = gpu_graphs.laplacian(graph)
     h = torch.randn(1, graph.num_nodes, 64 if graph.num_nodes > 100 else 3, device=device)
-    system = cuda_cg.System(Matrix.of(graph, J.diag, J.off), True)
-    loop = cuda_cg.Loop(system, h, torch.float32, 0.0, 0.0, 10**6)
+    system = cuda.System(Matrix.of(graph, J.diag, J.off), True)
+    loop = cuda.Loop(system, h, torch.float32, 0.0, 0.0, 10**6)
     control, matrix, one = loop.control, system.matrix, floor_ms(4 * h.numel())
     gather = 1e3 * floors.spmm_bytes(graph, 1, h.size(2)) / floor_rate()
 
@@ -130,10 +131,10 @@ def small(name: str, device: str) -> Iterator[tuple[str, float, float]]:
         default, where = small_tile(columns, heads * graph.num_nodes), f"{name} {heads} x {columns}"
         for edges, rows, warps, late in SMALL[: None if name != "tiny" else 1]:
             tile = Tile(edges, rows, default.features, warps, late=late)
-            ms = step_ms(small_loop(J, h, tile), cuda_cg.SmallLoop._step, device)
+            ms = step_ms(small_loop(J, h, tile), cuda.SmallLoop._step, device)
             yield f"{where} step, {label(tile)}{' *' if tile == default else ''}", ms, 0.0
         loop = small_loop(J, h, default)
-        yield f"{where} step with a launch for the direction", step_ms(loop, cuda_cg.Loop._step, device), 0.0
+        yield f"{where} step with a launch for the direction", step_ms(loop, cuda.Loop._step, device), 0.0
         for part in ("_start_with_J", "start", "advance"):
             yield f"{where} replay of {part}", replay_ms(getattr(loop, part), device, 1), 0.0
         prepared = PreparedCudaCG(J, ws.CG())
@@ -146,17 +147,17 @@ def both_passes(J: ws.Precision, h: torch.Tensor) -> None:
     ws.solve(ws.Precision(J.graph, diag, off), b).backward(h)
 
 
-def small_loop(J: ws.Precision, h: torch.Tensor, tile: Tile) -> cuda_cg.SmallLoop:
-    cuda_cg.small_tile = lambda columns, num_rows: tile  # type: ignore[assignment]
-    loop = cuda_cg.SmallLoop(J.graph, h.shape, torch.float32, 2e-6, cuda_cg.AIM, 1000, True)
-    cuda_cg.small_tile = small_tile
+def small_loop(J: ws.Precision, h: torch.Tensor, tile: Tile) -> cuda.SmallLoop:
+    cuda.small_tile = lambda columns, num_rows: tile  # type: ignore[assignment]
+    loop = cuda.SmallLoop(J.graph, h.shape, torch.float32, 2e-6, cuda.AIM, 1000, True)
+    cuda.small_tile = small_tile
     for held, given in ((loop.h, h), (loop.diag, J.diag), (loop.off, J.off)):
         held.copy_(given)
     loop._start_with_J()
     return loop
 
 
-def step_ms(loop: cuda_cg.SmallLoop, step: Callable[[cuda_cg.SmallLoop], None], device: str) -> float:
+def step_ms(loop: cuda.SmallLoop, step: Callable[[cuda.SmallLoop], None], device: str) -> float:
     """With r . z set to 0 nothing moves, but all the work of a step is done."""
     loop.start()
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from walksum.experiments.loop import Part, _passes
-from walksum.experiments.spec import RunSpec, paper_spec
-from walksum.experiments.team import Alone, Stack
-from walksum.experiments.workbench import Workbench, workbench
+from walksum.paper.loop import Part, _passes
+from walksum.paper.sweep.spec import RunSpec, paper_spec
+from walksum.paper.team import Alone, Stack
+from walksum.paper.workbench import Workbench, workbench
 
 KINDS = [
     ("glt-laplacian-fixed", "texas", {}),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 
-from walksum.experiments import paper
-from walksum.experiments.cells import cells_of
-from walksum.experiments.record import RunRecord
-from walksum.experiments.rows import DATASETS, ROWS
-from walksum.experiments.spec import paper_spec
-from walksum.experiments.store import read_records
-from walksum.experiments.variants import OPTION, VARIANTS
+from walksum.paper import numbers
+from walksum.paper.rows import DATASETS, ROWS
+from walksum.paper.sweep.cells import cells_of
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.spec import paper_spec
+from walksum.paper.sweep.store import read_records
+from walksum.paper.variants import OPTION, VARIANTS
 
 PAGE, STORE, TABLE1 = Path("docs/ablation.md"), Path("results/ablation"), Path("results/table1")
 BEGIN, END = "<!-- {} -->", "<!-- /{} -->"
@@ -45,7 +45,7 @@ def _title(model: str, dataset: str, cells: list[tuple[str, str]]) -> str:
 
 
 def _paper(model: str, dataset: str) -> str:
-    cell = paper.TABLE1[model][dataset]
+    cell = numbers.TABLE1[model][dataset]
     return "" if cell is None else f"{cell[0]:.1f} ± {cell[1]:.1f}"
 
 

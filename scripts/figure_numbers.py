@@ -4,15 +4,15 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+from walksum.analysis.correlation import correlation
+from walksum.analysis.inverse import apply_inverse, units
+from walksum.analysis.spectrum import response
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.designs import NAMES
-from walksum.figures.paper import count_steps, train_design
-from walksum.figures.subject import COMPARED, Listener, compared_hops
-from walksum.insight.correlation import correlation
-from walksum.insight.inverse import apply_inverse, units
-from walksum.insight.spectrum import response
-from walksum.job import Job, predict, score
+from walksum.paper.figures import count_steps, train_design
+from walksum.workflow.fit import Job, predict, score
+from walksum.workflow.subject import COMPARED, Listener, compared_hops
 
 SEEDS = (0, 1, 2)
 EPOCHS = 30  # of training by message passing

@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import median
 
 from walksum.data.splits import COUNTS
-from walksum.experiments import paper
-from walksum.experiments.cells import Cell, cells_of
-from walksum.experiments.record import RunRecord
-from walksum.experiments.rows import ROWS
-from walksum.experiments.spec import paper_spec
-from walksum.experiments.store import read_records
+from walksum.paper import numbers
+from walksum.paper.rows import ROWS
+from walksum.paper.sweep.cells import Cell, cells_of
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.spec import paper_spec
+from walksum.paper.sweep.store import read_records
 
 PAGE, STORE, TABLE1 = Path("docs/protocols.md"), Path("results/one-split"), Path("results/table1")
 DATASETS = ("texas", "wisconsin", "cornell")
@@ -64,7 +64,7 @@ def _means(cells: list[Cell | None]) -> list[float]:
 
 
 def _paper(model: str, dataset: str) -> str:
-    cell = paper.TABLE1.get(model, {}).get(dataset)
+    cell = numbers.TABLE1.get(model, {}).get(dataset)
     return "" if cell is None else f"{cell[0]:.1f} ± {cell[1]:.1f}"
 
 
@@ -95,7 +95,7 @@ def _of_drawing(cell: Cell, dataset: str) -> float:
 
 def _papers(group: str) -> list[float]:
     cells = [
-        paper.TABLE1[model][dataset] for model in paper.TABLE1 if ROWS[model].group == group for dataset in DATASETS
+        numbers.TABLE1[model][dataset] for model in numbers.TABLE1 if ROWS[model].group == group for dataset in DATASETS
     ]
     return [cell[1] for cell in cells if cell is not None]
 
@@ -104,10 +104,10 @@ def within(cells: Cells) -> str:
     """Where the paper's mean lies among those of the single splits."""
     lines = [["the paper's mean", "cells"], ["---", "---"]]
     counts = {"within the range of the five splits": 0, "above it": 0, "below it": 0}
-    for model in paper.TABLE1:
+    for model in numbers.TABLE1:
         for dataset in DATASETS:
             means = _means([cells.get((split, model, dataset)) for split in SPLITS])
-            value = paper.TABLE1[model][dataset]
+            value = numbers.TABLE1[model][dataset]
             if len(means) == len(SPLITS) and value is not None:
                 counts[_side(value[0], means)] += 1
     return _table(lines + [[name, str(count)] for name, count in counts.items()])
@@ -124,8 +124,8 @@ def reached(cells: Cells) -> str:
     """Baselines more than two points below the paper over random splits, and how many of the splits are not."""
     lines = [["", "the paper", "30 random splits", "splits at or above the paper's mean"], ["---"] * 4]
     for dataset in DATASETS:
-        for model in (name for name in paper.TABLE1 if ROWS[name].group == "baseline"):
-            value, cell = paper.TABLE1[model][dataset], cells.get(("random", model, dataset))
+        for model in (name for name in numbers.TABLE1 if ROWS[name].group == "baseline"):
+            value, cell = numbers.TABLE1[model][dataset], cells.get(("random", model, dataset))
             if value is None or cell is None or cell.mean is None or cell.mean > value[0] - 2:
                 continue
             count = sum(round(accuracy, 1) >= value[0] for accuracy in cell.accuracies)

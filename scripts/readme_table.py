@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from walksum.experiments import paper
-from walksum.experiments.cells import cells_of
-from walksum.experiments.rows import DATASETS, ROWS
-from walksum.experiments.spec import paper_spec
-from walksum.experiments.store import read_records
+from walksum.paper import numbers
+from walksum.paper.rows import DATASETS, ROWS
+from walksum.paper.sweep.cells import cells_of
+from walksum.paper.sweep.spec import paper_spec
+from walksum.paper.sweep.store import read_records
 
 MARKS = ("<!-- accuracy -->", "<!-- /accuracy -->")
 BESIDE = ["gcn", "gprgnn", "graphormer", "mlp"]  # others that one should know before choosing a GLT
@@ -28,7 +28,7 @@ def block(store: Path = Path("results/table1")) -> str:
 
 
 def _paper(model: str, data: str) -> str:
-    cell = paper.TABLE1.get(model, {}).get(data)
+    cell = numbers.TABLE1.get(model, {}).get(data)
     return "" if cell is None else f" ({cell[0]:.1f})"
 
 

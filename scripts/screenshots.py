@@ -23,7 +23,7 @@ from browser import Page, start_chromium  # noqa: E402
 from walksum.cli.sources import problem_of_run  # noqa: E402
 from walksum.explore.server import open_server, url_of  # noqa: E402
 from walksum.explore.subject import subject_of_run  # noqa: E402
-from walksum.runs import read_run  # noqa: E402
+from walksum.workflow.run import read_run  # noqa: E402
 
 SIZE = (1280, 800)
 LARGEST = 300_000  # bytes of a picture

@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 
-from walksum.experiments.store import read_records
+from walksum.paper.sweep.store import read_records
 
 
 def gaps() -> dict[str, list[float]]:

@@ -2,8 +2,8 @@
 
 import random
 
-from walksum.experiments.record import RunRecord
-from walksum.experiments.spec import paper_spec
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.spec import paper_spec
 
 TEST_NODES = {"texas": 37, "wisconsin": 51, "cornell": 37}
 

@@ -14,7 +14,6 @@ from walksum.designs import (
 )
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solve import explain_solver, solve
 from walksum.solvers import (
     CG,
     Chebyshev,
@@ -31,12 +30,13 @@ from walksum.solvers import (
     Status,
     Unrolled,
 )
+from walksum.solving import explain_solver, solve
 
 if TYPE_CHECKING:
     from walksum import plot
-    from walksum.captured import TrainingStep
     from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
     from walksum.nn import GLT, GLTBlock, GLTConv, load
+    from walksum.training.cuda_graph import TrainingStep
 
 __version__ = "0.1.0"
 
@@ -52,7 +52,7 @@ __all__ += ["plot"]
 
 # PyG, scikit-learn and matplotlib take seconds to import: only where they are used
 _LATER = dict.fromkeys(("GLT", "GLTBlock", "GLTConv", "load"), "walksum.nn")
-_LATER["TrainingStep"] = "walksum.captured"
+_LATER["TrainingStep"] = "walksum.training.cuda_graph"
 _LATER |= dict.fromkeys(("GLTClassifier", "GLTRegressor", "TransductiveKFold"), "walksum.estimators")
 
 

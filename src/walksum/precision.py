@@ -9,7 +9,7 @@ from torch import Tensor
 
 from walksum import walk_summability
 from walksum.graph import Graph
-from walksum.operators import spmm
+from walksum.ops import spmm
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_nothing_behind(shop, walksum, tmp_path):
     ],
 )
 def test_files_of_another_kind_are_refused(name, content, message, tmp_path):
-    from walksum.data.own import Columns, read_graph
+    from walksum.data.user_files import Columns, read_graph
 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from conftest import run, start
 from walksum.cli import app
-from walksum.experiments.locks import Claims
-from walksum.experiments.record import RunRecord
-from walksum.experiments.store import Store, read_records
-from walksum.experiments.sweep import plan
+from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.store import Store, read_records
+from walksum.paper.sweep.sweep import plan
 
 QUICK = ("bench", "table1", "--datasets", "digits", "--max-epochs", "2", "--workers", "1", "--store", "store")
 

@@ -111,7 +111,7 @@ def test_a_dataset_without_a_run_is_learned_once(opened, monkeypatch, tmp_path):
 
 
 def _quick_job(*given):
-    from walksum.job import Job
+    from walksum.workflow.fit import Job
 
     return Job(design=given[0], learned=given[1], coupling=given[2], hidden=8, layers=1, lr=1e-2)
 
@@ -211,7 +211,7 @@ def test_the_library_and_the_command_do_without_dash(tmp_path):
 
     program = (
         "import sys; sys.modules['dash'] = sys.modules['dash_cytoscape'] = sys.modules['plotly'] = None\n"
-        "import walksum, walksum.cli, walksum.insight.influence, walksum.explore.answer, walksum.explore.drawing"
+        "import walksum, walksum.cli, walksum.analysis.influence, walksum.explore.answer, walksum.explore.drawing"
     )
     subprocess.run([sys.executable, "-c", program], check=True, env=ENVIRONMENT, cwd=tmp_path)
 

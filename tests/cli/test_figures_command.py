@@ -11,8 +11,8 @@ from conftest import run
 from walksum.cli import app
 from walksum.data.digits import digits
 from walksum.data.problem import from_data
-from walksum.job import Job, Result, fit_model, material_of, predict, score
-from walksum.runs import write_run
+from walksum.workflow.fit import Job, Result, fit_model, material_of, predict, score
+from walksum.workflow.run import write_run
 
 GLT = [
     "learning",
@@ -118,7 +118,7 @@ def test_a_place_that_cannot_be_written_is_told(mlp_run, tmp_path):
 
 
 def test_a_graph_too_large_for_its_eigenvectors_is_told(monkeypatch):
-    from walksum.insight import spectrum
+    from walksum.analysis import spectrum
 
     monkeypatch.setattr(spectrum, "SPECTRUM_LIMIT", 100)
     done = figures("--paper", "--dataset", "digits")

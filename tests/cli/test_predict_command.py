@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from conftest import QUICK, Shop
 from walksum.cli import app
-from walksum.data.own import Columns, read_tables
-from walksum.job import predict
-from walksum.runs import read_run
+from walksum.data.user_files import Columns, read_tables
+from walksum.workflow.fit import predict
+from walksum.workflow.run import read_run
 
 
 @pytest.fixture(scope="module")

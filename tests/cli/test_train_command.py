@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 import walksum as ws
 from conftest import QUICK, Shop, start, write
 from walksum.data import load
-from walksum.data.parts import split_problem
 from walksum.data.problem import from_data
+from walksum.data.problem_split import split_problem
 
 WHOLE = ["config.json", "metrics.json", "model", "picture.png", "predictions.csv", "report.html"]
 TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
@@ -95,7 +95,7 @@ def test_the_encoding_knows_the_training_nodes_only(colour_run):
     run, _ = colour_run
     config = json.loads((run / "config.json").read_text())
     frame = pd.read_csv(run.parent / "nodes.csv")
-    from walksum.data.own import Columns, read_tables
+    from walksum.data.user_files import Columns, read_tables
 
     problem = read_tables(run.parent / "nodes.csv", run.parent / "edges.csv", Columns("colour"))
     train = split_problem(problem, None, 0).train.numpy()
@@ -142,8 +142,8 @@ def _other_shapes(shop, folder):
 
 
 def test_every_format_gives_the_same_problem(shop, tmp_path):
-    from walksum.data.own import Columns, read_graph, read_tables
-    from walksum.job import Job, material_of
+    from walksum.data.user_files import Columns, read_graph, read_tables
+    from walksum.workflow.fit import Job, material_of
 
     _other_shapes(shop, tmp_path)
     columns = Columns("colour", features=("income", "town"))

@@ -5,7 +5,7 @@ import os
 from rich.table import Table
 
 from conftest import start
-from walksum.cli.voice import Voice
+from walksum.cli.console import Voice
 
 
 def test_a_reader_who_leaves_early_is_no_failure(tmp_path):

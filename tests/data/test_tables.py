@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from walksum.data import encoding, tables
-from walksum.data.own import Columns, read_tables
-from walksum.data.parts import check_labels, split_problem
+from walksum.data.problem_split import check_labels, split_problem
 from walksum.data.tables import Reader
+from walksum.data.user_files import Columns, read_tables
 
 
 def put(folder, name, text):
@@ -144,7 +144,7 @@ def test_a_pickle_that_would_run_code_is_not_opened(tmp_path):
     import pickle
     from pathlib import Path
 
-    from walksum.data.own import read_graph
+    from walksum.data.user_files import read_graph
 
     class Bomb:
         def __reduce__(self):
@@ -188,7 +188,7 @@ def test_decimal_commas_are_noted(tmp_path):
 
 
 def test_what_was_left_out_is_said_where_nothing_is_left(tmp_path):
-    from walksum.job import fit_encoding
+    from walksum.workflow.fit import fit_encoding
 
     found = own(tmp_path, "id,a,y\n" + "".join(f"{k},word{k},{k % 2}\n" for k in range(60)))
     with pytest.raises(ValueError, match=r"no column is left to learn from.*column 'a' is left out: nearly every row"):

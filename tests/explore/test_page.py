@@ -12,7 +12,7 @@ from village import ODD
 import walksum as ws
 from walksum.explore.answer_panel import percent
 from walksum.explore.export import COLUMNS
-from walksum.job import predict
+from walksum.workflow.fit import predict
 
 pytest.importorskip("dash_cytoscape")
 pytest.importorskip("selenium")

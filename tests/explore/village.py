@@ -8,7 +8,7 @@ import torch
 from walksum.data.problem import Problem
 from walksum.explore.quick import quick_job
 from walksum.explore.subject import Subject
-from walksum.job import fit_model, material_of
+from walksum.workflow.fit import fit_model, material_of
 
 ODD = '<b>odd & "id"</b>'  # ids are the user's own text
 

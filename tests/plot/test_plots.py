@@ -13,10 +13,10 @@ from looks import check_drawn, pixels, texts
 
 import walksum as ws
 from gallery import GALLERY, cycle, grid, islands, path, problem, random_graph
-from walksum.insight.convergence import Curve, residual_curves
-from walksum.insight.correlation import ordered
-from walksum.insight.hops import Hops
-from walksum.insight.spectrum import response
+from walksum.analysis.convergence import Curve, residual_curves
+from walksum.analysis.correlation import ordered
+from walksum.analysis.hops import Hops
+from walksum.analysis.spectrum import response
 
 BOTH = pytest.mark.parametrize("theme", ["light", "dark"])
 J, h = problem(grid(4, 5), "learned diagonally dominant", heads=2)

@@ -8,8 +8,8 @@ import torch
 from conformance import Conformance
 
 import walksum as ws
-from walksum import kernels
-from walksum.kernels.cpu_order import halves
+from walksum import backends
+from walksum.backends.cpu.sweep_order import halves
 
 
 class TestDIC(Conformance):
@@ -70,7 +70,7 @@ def test_float32_reaches_the_forward_error_of_float64_residuals():
 @pytest.mark.parametrize("graph", problems.GALLERY)
 def test_dic_pivots_and_order(graph):
     J = problems.dominant(problems.GALLERY[graph]())
-    factor = kernels.find(J.diag, "DIC")(J.graph, J.diag, J.off)
+    factor = backends.find(J.diag, "DIC")(J.graph, J.diag, J.off)
     order = torch.from_numpy(halves(J.graph).order).long()
     assert torch.equal(order.sort().values, torch.arange(J.num_nodes))
     A = J.to_dense()[0][order][:, order]

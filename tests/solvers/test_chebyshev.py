@@ -8,8 +8,8 @@ import torch
 from conformance import Conformance
 
 import walksum as ws
-from walksum import kernels
-from walksum.kernels import reference
+from walksum import backends
+from walksum.backends import reference
 from walksum.solvers.chebyshev import coupling_bound
 
 
@@ -57,7 +57,7 @@ def test_torch_path_agrees(monkeypatch):
     J = problems.dominant(problems.sparse(), 2)
     h = problems.normal(J, 33)
     fused = ws.Chebyshev().prepare(J)(h)
-    monkeypatch.setattr(kernels, "backend", lambda tensor: reference)
+    monkeypatch.setattr(backends, "backend", lambda tensor: reference)
     plain = ws.Chebyshev().prepare(J)(h)
     assert plain.steps == fused.steps
     assert torch.allclose(plain.value, fused.value, rtol=1e-11, atol=1e-13)

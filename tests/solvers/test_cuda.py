@@ -12,14 +12,16 @@ pytest.importorskip("triton")
 
 import walksum
 from walksum import CG, GaBP, Precision, Status
+from walksum.backends.cuda.columns import settings
+from walksum.backends.cuda.triton import cg, matrix, messages
+from walksum.backends.cuda.triton.plan import Tile, feature_width
 from walksum.graph import Graph
-from walksum.kernels import gpu_cg, gpu_matrix, gpu_messages
-from walksum.kernels.gpu_plan import Tile, feature_width
-from walksum.solvers import column_setting, cuda_cg, cuda_gabp
-from walksum.solvers.cuda_cg import PreparedCudaCG
-from walksum.solvers.cuda_columns import columns_fit
-from walksum.solvers.cuda_gabp import PreparedCudaGaBP
-from walksum.solvers.gabp import PreparedGaBP
+from walksum.solvers.cg import cuda as cuda_cg
+from walksum.solvers.cg.cuda import PreparedCudaCG
+from walksum.solvers.cg.cuda_columns import columns_fit
+from walksum.solvers.gabp import cuda as cuda_gabp
+from walksum.solvers.gabp.cuda import PreparedCudaGaBP
+from walksum.solvers.gabp.solver import PreparedGaBP
 
 NEEDS_CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 CUDA = pytest.param("cuda", marks=NEEDS_CUDA)
@@ -35,7 +37,7 @@ def device(request, monkeypatch):
     if request.param == "cpu":  # where a launch costs more than a look
         monkeypatch.setattr(cuda_cg, "STEPS_AHEAD", 4)
         monkeypatch.setattr(cuda_gabp, "ROUND", 4)
-        monkeypatch.setattr(gpu_matrix, "spmm_tile", many_rows)  # the interpreter takes its time for every program
+        monkeypatch.setattr(matrix, "spmm_tile", many_rows)  # the interpreter takes its time for every program
         monkeypatch.setattr(cuda_cg, "small_tile", many_rows)
     return request.param
 
@@ -82,13 +84,13 @@ def in_pieces(monkeypatch):
     """Treat the small graphs of these tests as large ones: no capturing, hubs split, sums in kernels of their own."""
     monkeypatch.setattr(cuda_cg, "SMALL", -1)
     monkeypatch.setattr(cuda_gabp, "SMALL", -1)
-    monkeypatch.setattr(gpu_matrix, "FEW", 0)
-    monkeypatch.setattr(gpu_cg, "FEW", 0)
-    monkeypatch.setattr(gpu_matrix, "MANY", 2)
-    monkeypatch.setattr(gpu_cg, "UPDATES", 2)
-    monkeypatch.setattr(gpu_messages, "ONE_LAUNCH", -1)
-    monkeypatch.setattr(gpu_matrix.Matrix.__init__, "__defaults__", (None, 5, True, None))
-    monkeypatch.setattr(gpu_messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
+    monkeypatch.setattr(matrix, "FEW", 0)
+    monkeypatch.setattr(cg, "FEW", 0)
+    monkeypatch.setattr(matrix, "MANY", 2)
+    monkeypatch.setattr(cg, "UPDATES", 2)
+    monkeypatch.setattr(messages, "ONE_LAUNCH", -1)
+    monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5, True, None))
+    monkeypatch.setattr(messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
 
 
 @pytest.fixture(params=["by columns", "captured", "captured with hubs", "in pieces"])
@@ -96,11 +98,11 @@ def way(request, monkeypatch, device):
     if request.param != "by columns":
         monkeypatch.setattr(cuda_cg, "column_launch", lambda *about: None)
     elif device == "cpu":
-        pytest.skip("tests/kernels/test_columns.py does without a GPU")
+        pytest.skip("tests/backends/test_columns.py does without a GPU")
     if request.param == "in pieces":
         in_pieces(monkeypatch)
     if request.param == "captured with hubs":
-        monkeypatch.setattr(gpu_matrix.Matrix.__init__, "__defaults__", (None, 5, False, None))
+        monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5, False, None))
     return request.param
 
 
@@ -297,10 +299,10 @@ def test_graphs_of_many_sizes_fit(num_nodes):
 @pytest.mark.parametrize("keep", [0, 1, 2])
 @pytest.mark.parametrize("cluster", [1, 2, 4])
 def test_blocks_that_share_a_column(monkeypatch, cluster, keep):
-    if cluster > 1 and torch.cuda.get_device_capability()[0] < column_setting.HOPPER:
+    if cluster > 1 and torch.cuda.get_device_capability()[0] < settings.HOPPER:
         pytest.skip("no clusters")
     for name, value in {"CLUSTER": cluster, "KEEP": keep, "LEVELS": 4}.items():
-        monkeypatch.setattr(column_setting, name, value)
+        monkeypatch.setattr(settings, name, value)
     J = dominant("cuda", 3000, 12_000, heads=2)
     for h in (columns(J, 5), columns(J, 70)):
         assert_solves(PreparedCudaCG(J, CG())(h), J, h, 2e-6)
@@ -315,7 +317,7 @@ def test_blocks_that_share_a_column(monkeypatch, cluster, keep):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_column_too_large_for_one_block():
-    if torch.cuda.get_device_capability()[0] < column_setting.HOPPER:
+    if torch.cuda.get_device_capability()[0] < settings.HOPPER:
         pytest.skip("no clusters")
     J = dominant("cuda", 50_000, 150_000, heads=1, margin=1.0)
     assert_fits_and_solves(J, columns(J, 40))

@@ -10,7 +10,7 @@ import torch
 from conformance import Conformance
 
 import walksum as ws
-from walksum.solvers.gabp import PreparedGaBP
+from walksum.solvers.gabp.solver import PreparedGaBP
 
 SCHEDULES = ("parallel", "sequential")
 

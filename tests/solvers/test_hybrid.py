@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_direct import GALLERY, TOL, exact, graph_of, precision, random_pairs, true_residual
 
 import walksum as ws
-from walksum.kernels import elimination
+from walksum.backends.cpu.ldl import symbolic
 
 CORE = graph_of(random_pairs(300, 1500), 320)  # degree 10 and twenty isolated nodes: a core remains
 
@@ -113,7 +113,7 @@ def test_huge_and_tiny_right_hand_sides(scale):
 def test_structures_are_made_once_per_graph():
     J = precision(CORE)
     first, second = (ws.Hybrid().prepare(J) for _ in range(2))
-    assert first.factor.symbolic is second.factor.symbolic is elimination.partial_symbolic(CORE, 8)
+    assert first.factor.symbolic is second.factor.symbolic is symbolic.partial_symbolic(CORE, 8)
     assert first.core.J.graph is second.core.J.graph
 
 

@@ -8,7 +8,7 @@ from conformance import Conformance
 import walksum as ws
 from walksum.solvers import auto
 
-solving = importlib.import_module("walksum.solve")  # the name in walksum is the function's
+solving = importlib.import_module("walksum.solving")  # the name in walksum is the function's
 
 
 class TestInverse(Conformance):

@@ -3,7 +3,7 @@ import weakref
 
 import torch
 
-from walksum.solvers.cuda_replay import Replay
+from walksum.solvers.cg.cuda_replay import Replay
 
 
 class Owner:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walksum.cli import choices
-from walksum.cli.voice import UNEXPECTED, Debug, Interrupted, Json, Quiet, Voice, speak
+from walksum.cli import completion
+from walksum.cli.console import UNEXPECTED, Debug, Interrupted, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
-    from walksum.experiments.spec import RunSpec
-    from walksum.experiments.store import Store
-    from walksum.experiments.sweep import Engine, Sweep
-    from walksum.experiments.work import Job
+    from walksum.paper.sweep.spec import RunSpec
+    from walksum.paper.sweep.store import Store
+    from walksum.paper.sweep.sweep import Engine, Sweep
+    from walksum.paper.sweep.work import Job
 
 ENGINES, DEVICES = ("local", "ray"), ("auto", "cpu", "cuda")
 
@@ -33,13 +33,13 @@ def main() -> None:
 def table1(
     datasets: Annotated[
         list[str] | None,
-        typer.Option(help="Columns, a,b,c; default: the paper's six.", autocompletion=choices.of_datasets),
+        typer.Option(help="Columns, a,b,c; default: the paper's six.", autocompletion=completion.of_datasets),
     ] = None,
     models: Annotated[
         list[str] | None,
         typer.Option(
             help="Rows, a,b,c, or groups of them: paper (default), glt, baselines, sign, extra, all.",
-            autocompletion=choices.of_rows,
+            autocompletion=completion.of_rows,
         ),
     ] = None,
     runs: Annotated[int, typer.Option(help="Runs a cell.", min=1)] = 30,
@@ -84,8 +84,8 @@ def table1(
         nonlocal failed
         from walksum.cli.bench_choices import changes_of, check_taken, chosen_datasets, chosen_models
         from walksum.data import PROTOCOLS
-        from walksum.experiments.store import Store
-        from walksum.experiments.sweep import plan
+        from walksum.paper.sweep.store import Store
+        from walksum.paper.sweep.sweep import plan
         from walksum.solvers.base import check_choice
 
         # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
@@ -132,26 +132,26 @@ def device_named(device: str) -> str:
 
 
 def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> Job:
-    from walksum.experiments.work import Job
+    from walksum.paper.sweep.work import Job
 
     home = None if root is None else str(root.absolute())
     return Job(str(store.folder.absolute()), device, home, batched, since)
 
 
 def _find_engine(name: str) -> None:
-    from walksum.experiments.ray_engine import find_ray
+    from walksum.paper.sweep.ray_engine import find_ray
 
     if name == "ray":
         find_ray()
 
 
 def _engine(name: str, job: Job, workers: int | None, store: Store) -> Engine:
-    from walksum.experiments.local import LocalEngine, cores
+    from walksum.paper.sweep.local import LocalEngine, cores
 
     number = workers or (cores() if job.device == "cpu" else min(4, cores()))
     if name == "local":
         return LocalEngine(job, number)
-    from walksum.experiments.ray_engine import RayEngine
+    from walksum.paper.sweep.ray_engine import RayEngine
 
     return RayEngine(job, number, store)
 
@@ -170,7 +170,7 @@ def _sweep(
 ) -> int:
     """Returns how many runs were trained here."""
     from walksum.cli.bench_show import Screen
-    from walksum.experiments.sweep import Sweep
+    from walksum.paper.sweep.sweep import Sweep
 
     screen = Screen(voice)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends batch jobs is to end like Ctrl-C
@@ -194,7 +194,7 @@ def _sweep(
 
 def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
     from walksum.cli.bench_show import filled
-    from walksum.experiments.cells import cells_of
+    from walksum.paper.sweep.cells import cells_of
 
     sweep.store.refresh()
     left = len(sweep.left())
@@ -208,7 +208,7 @@ def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
 
 
 def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
-    from walksum.experiments.sweep import groups_of
+    from walksum.paper.sweep.sweep import groups_of
 
     missing = store.missing(specs, since)
     groups = groups_of(missing)
@@ -223,7 +223,7 @@ def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> N
 def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
     """Returns whether a run failed; out of memory and divergence are results."""
     from walksum.cli.bench_show import cell_json, filled, trouble
-    from walksum.experiments.cells import cells_of
+    from walksum.paper.sweep.cells import cells_of
 
     cells = cells_of(specs, store.latest())
     left = len(store.missing(specs, since))

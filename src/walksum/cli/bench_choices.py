@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from walksum.experiments.paper import TABLE1
-from walksum.experiments.rows import DATASETS, ROWS, row_of
-from walksum.experiments.spec import RunSpec
+from walksum.paper.numbers import TABLE1
+from walksum.paper.rows import DATASETS, ROWS, row_of
+from walksum.paper.sweep.spec import RunSpec
 
 OWN = ("model", "dataset", "seed", "protocol", "options")  # fields with an option of their own, or set by parts
 

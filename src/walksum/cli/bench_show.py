@@ -10,14 +10,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from walksum.cli.voice import Voice
-from walksum.experiments.cells import Cell, cells_of
-from walksum.experiments.rows import row_of
+from walksum.cli.console import Voice
+from walksum.paper.rows import row_of
+from walksum.paper.sweep.cells import Cell, cells_of
 
 if TYPE_CHECKING:
-    from walksum.experiments.record import RunRecord
-    from walksum.experiments.spec import RunSpec
-    from walksum.experiments.sweep import Sweep
+    from walksum.paper.sweep.record import RunRecord
+    from walksum.paper.sweep.spec import RunSpec
+    from walksum.paper.sweep.sweep import Sweep
 
 MOST = 8  # workers to show
 

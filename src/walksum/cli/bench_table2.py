@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from walksum.cli import choices
+from walksum.cli import completion
 from walksum.cli.bench import device_named
-from walksum.cli.voice import INTERRUPTED, Debug, Interrupted, Json, Quiet, Voice, speak
+from walksum.cli.console import INTERRUPTED, Debug, Interrupted, Json, Quiet, Voice, speak
 
 
 def table2(
     datasets: Annotated[
         list[str] | None,
-        typer.Option(help="Datasets, a,b,c; default: the paper's six.", autocompletion=choices.of_datasets),
+        typer.Option(help="Datasets, a,b,c; default: the paper's six.", autocompletion=completion.of_datasets),
     ] = None,
     models: Annotated[
         list[str] | None,
-        typer.Option(help="Rows, a,b,c; default: glt, the paper's six.", autocompletion=choices.of_rows),
+        typer.Option(help="Rows, a,b,c; default: glt, the paper's six.", autocompletion=completion.of_rows),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Train for so many epochs, measuring at 1, 2, 5, 10, ...")] = 100,
     probes: Annotated[str, typer.Option(help="Measure at these epochs instead, a,b,c.")] = "",
@@ -40,7 +40,7 @@ def table2(
 
     def action() -> None:
         from walksum.cli.bench_choices import chosen_datasets, chosen_models
-        from walksum.experiments.table2 import measure, up_to
+        from walksum.paper.table2 import measure, up_to
 
         columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
         at = _epochs(probes) or up_to(epochs)

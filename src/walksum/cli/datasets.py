@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from walksum.cli.voice import Debug, Json, Voice, speak
+from walksum.cli.console import Debug, Json, Voice, speak
 
 
 def datasets(as_json: Json = False, debug: Debug = False) -> None:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from walksum.cli.voice import Debug, Json, Voice, speak
+from walksum.cli.console import Debug, Json, Voice, speak
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "scikit-learn", "pandas", "safetensors")
 EXTRAS = {"pyamg": "multigrid", "pyarrow": "parquet", "optuna": "search", "tensorboard": "tensorboard"}
@@ -73,9 +73,9 @@ def _device() -> str:
 def _kernels() -> str:
     import numba
 
-    from walksum import kernels
+    from walksum import backends
 
-    folder = Path(str(numba.config.CACHE_DIR)) if numba.config.CACHE_DIR else Path(str(kernels.__file__)).parent
+    folder = Path(str(numba.config.CACHE_DIR)) if numba.config.CACHE_DIR else Path(str(backends.__file__)).parent
     count = len(list(folder.rglob("*.nbi")))
     if count:
         return f"{count} compiled, under {folder}"

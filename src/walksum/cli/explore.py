@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from walksum.cli import choices
-from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+from walksum.cli import completion
+from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
     from walksum.explore.subject import Subject
@@ -23,19 +23,19 @@ def explore(
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="Without a run: a dataset, of which a small model is trained.", autocompletion=choices.of_datasets
+            help="Without a run: a dataset, of which a small model is trained.", autocompletion=completion.of_datasets
         ),
     ] = None,
     nodes: Annotated[Path | None, typer.Option(help="Nodes of a run on tables.")] = None,
     edges: Annotated[Path | None, typer.Option(help="Edges of a run on tables.")] = None,
     graph: Annotated[Path | None, typer.Option(help="The graph of a run on one file: GraphML or .pt.")] = None,
     design: Annotated[
-        str, typer.Option(help="Without a run: how the small model makes J.", autocompletion=choices.of_designs)
+        str, typer.Option(help="Without a run: how the small model makes J.", autocompletion=completion.of_designs)
     ] = "diagonally-dominant",
     learned: Annotated[bool, typer.Option("--learned/--fixed", help="Without a run: learn J, or not.")] = False,
     coupling: Annotated[
         str | None,
-        typer.Option(help="Without a run: attractive or repulsive.", autocompletion=choices.of_couplings),
+        typer.Option(help="Without a run: attractive or repulsive.", autocompletion=completion.of_couplings),
     ] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any free one.", min=0, max=65535)] = PORT,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
@@ -99,10 +99,10 @@ def _of_run(
     drop_unknown: bool,
     encoding: str,
 ) -> Subject:
-    from walksum.cli.show import reading
+    from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
     from walksum.explore.subject import check_explorable, subject_of_run
-    from walksum.runs import read_run
+    from walksum.workflow.run import read_run
 
     if not folder.exists():
         raise ValueError(f"{folder} does not exist; train a run first: walksum train --out {folder}")
@@ -113,7 +113,7 @@ def _of_run(
 
 
 def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: str | None) -> Subject:
-    from walksum.cli.show import Epochs
+    from walksum.cli.progress import Epochs
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
     from walksum.designs import make_design

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walksum.cli import choices
-from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+from walksum.cli import completion
+from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
-    from walksum.figures import Drawing
+    from walksum.workflow.subject import Drawing
 
 BOTH = "both"
 
@@ -22,7 +22,7 @@ def figures(
     paper: Annotated[bool, typer.Option("--paper", help="The paper's figures: trains its six designs.")] = False,
     dataset: Annotated[
         str | None,
-        typer.Option(help="With --paper: the graph; default: wisconsin.", autocompletion=choices.of_datasets),
+        typer.Option(help="With --paper: the graph; default: wisconsin.", autocompletion=completion.of_datasets),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write to; default: RUN/figures, or figures.")] = None,
     formats: Annotated[str, typer.Option("--format", help="svg, png, pdf; several as svg,png.")] = "svg,png",
@@ -104,8 +104,8 @@ class _Progress:
     """The progress line, and the notes to be told at the end."""
 
     def __init__(self, voice: Voice):
-        from walksum.cli.show import Epochs
-        from walksum.figures import Listener
+        from walksum.cli.progress import Epochs
+        from walksum.workflow.subject import Listener
 
         self.notes: list[str] = []
         self.doing, self.epochs = voice.progress, Epochs(voice, "score")
@@ -123,10 +123,10 @@ def _of_run(
     layer: int,
     progress: _Progress,
 ) -> Iterator[Drawing]:
-    from walksum.cli.show import reading
+    from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
-    from walksum.figures import of_run
-    from walksum.runs import read_run
+    from walksum.workflow.figures import of_run
+    from walksum.workflow.run import read_run
 
     run = read_run(folder)
     problem = problem_of_run(run, nodes, edges, graph, False, encoding, reading(voice))
@@ -136,10 +136,10 @@ def _of_run(
 def _of_paper(
     dataset: str, root: Path | None, seed: int, epochs: int, compare: list[str], progress: _Progress
 ) -> Iterator[Drawing]:
+    from walksum.analysis.spectrum import SPECTRUM_LIMIT
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
-    from walksum.figures import of_paper
-    from walksum.insight.spectrum import SPECTRUM_LIMIT
+    from walksum.paper.figures import of_paper
 
     problem = from_data(dataset, load(dataset, root))
     if problem.num_nodes > SPECTRUM_LIMIT:

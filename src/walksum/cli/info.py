@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from walksum.cli.voice import Debug, Json, Voice, speak
+from walksum.cli.console import Debug, Json, Voice, speak
 
 
 def info(
@@ -24,8 +24,8 @@ def info(
 
 
 def _info(voice: Voice, folder: Path) -> None:
-    from walksum.cli.show import outcome_table, say_data, say_end
-    from walksum.runs import read_run
+    from walksum.cli.progress import outcome_table, say_data, say_end
+    from walksum.workflow.run import read_run
 
     run = read_run(folder)
     say_data(voice, run.metrics["data"])

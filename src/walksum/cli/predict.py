@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
-    from walksum.runs import Run
+    from walksum.workflow.run import Run
 
 
 def predict(
@@ -48,12 +48,12 @@ def _predict(
     drop_unknown: bool,
     encoding: str,
 ) -> None:
-    from walksum.cli.show import reading
+    from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
-    from walksum.job import predict as forward
-    from walksum.judge import marginal_variance
     from walksum.nn import GLT
-    from walksum.runs import read_run, write_predictions
+    from walksum.training.metrics import marginal_variance
+    from walksum.workflow.fit import predict as forward
+    from walksum.workflow.run import read_run, write_predictions
 
     run = read_run(folder)
     problem = problem_of_run(run, nodes, edges, graph, drop_unknown, encoding, reading(voice))
@@ -71,7 +71,7 @@ def _predict(
 
 
 def _refuse_other_size(run: Run, problem: Problem) -> None:
-    from walksum.baselines import BASELINES
+    from walksum.paper.models import BASELINES
 
     name, trained = run.config["job"]["model"], run.metrics["data"]["nodes"]
     if name in BASELINES and BASELINES[name].per_node and trained != problem.num_nodes:

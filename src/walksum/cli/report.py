@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from walksum.cli import choices
-from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+from walksum.cli import completion
+from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
-    from walksum.report.make import Order
+    from walksum.paper.report.make import Order
 
 
 def report(
     store: Annotated[Path, typer.Argument(help="A folder of records, from 'walksum bench'.")],
-    format: Annotated[str, typer.Option(help="text, md, latex, csv or html; default: by the name of --out.")] = "",
+    format: Annotated[str, typer.Option(help="text, md, csv or html; default: by the name of --out.")] = "",
     out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to save the plots in, as SVG.")] = None,
     models: Annotated[
         list[str] | None,
         typer.Option(
             help="Only these rows, a,b,c, or groups: paper, glt, baselines, sign, extra.",
-            autocompletion=choices.of_rows,
+            autocompletion=completion.of_rows,
         ),
     ] = None,
     datasets: Annotated[
-        list[str] | None, typer.Option(help="Only these datasets, a,b,c.", autocompletion=choices.of_datasets)
+        list[str] | None, typer.Option(help="Only these datasets, a,b,c.", autocompletion=completion.of_datasets)
     ] = None,
     protocol: Annotated[str, typer.Option(help="Only runs with this way to split the nodes.")] = "",
     as_json: Json = False,
@@ -42,9 +42,9 @@ def report(
 
     def action() -> None:
         from walksum.cli.bench_choices import chosen_datasets, chosen_models
-        from walksum.report.files import format_of
-        from walksum.report.make import Order
-        from walksum.report.source import Wanted
+        from walksum.paper.report.files import format_of
+        from walksum.paper.report.make import Order
+        from walksum.paper.report.source import Wanted
 
         columns = tuple(chosen_datasets(datasets)) if datasets else ()
         wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
@@ -54,8 +54,8 @@ def report(
 
 
 def _report(voice: Voice, order: Order) -> None:
-    from walksum.report import files, text
-    from walksum.report.make import make
+    from walksum.paper.report import files, text
+    from walksum.paper.report.make import make
 
     made = make(order)
     if made.remark:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from walksum.cli import choices
-from walksum.cli.voice import Debug, Json, Quiet, Voice, speak
+from walksum.cli import completion
+from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ SYMMETRIC = 1e-10  # asymmetry relative to the largest entry that counts as roun
 def solve(
     matrix: Annotated[Path, typer.Option(help="J: MatrixMarket (.mtx, .mtx.gz) or scipy's .npz.")],
     rhs: Annotated[Path, typer.Option(help="h: .npy, .npz (its first array), .mtx or .txt; [N] or [N, F].")],
-    solver: Annotated[str, typer.Option(help="How mu is found.", autocompletion=choices.of_solvers)] = "auto",
+    solver: Annotated[str, typer.Option(help="How mu is found.", autocompletion=completion.of_solvers)] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write mu here, as .npy.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Run every solver that applies.")] = False,
     as_json: Json = False,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from walksum.data.own import Columns
     from walksum.data.problem import Problem
-    from walksum.runs import Run
+    from walksum.data.user_files import Columns
+    from walksum.workflow.run import Run
 
 
 def read_problem(
@@ -26,9 +26,9 @@ def read_problem(
 ) -> Problem:
     """The dataset, the tables or the file; digits when none is named."""
     from walksum.data.datasets import load
-    from walksum.data.own import read_graph, read_tables
     from walksum.data.problem import from_data
     from walksum.data.tables import Reader
+    from walksum.data.user_files import read_graph, read_tables
 
     check_sources(dataset, nodes, edges, graph)
     if graph is not None:
@@ -57,7 +57,7 @@ def problem_of_run(
 
     from walksum.data.datasets import names
     from walksum.data.edges import EdgeColumns
-    from walksum.data.own import DEGREE, Columns
+    from walksum.data.user_files import DEGREE, Columns
 
     stored, wanted = run.config["columns"], run.encoding
     by_degree = stored.get(DEGREE, wanted.columns == [DEGREE])  # runs of before did not say

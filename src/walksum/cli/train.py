@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walksum.cli import choices
-from walksum.cli.voice import Debug, Interrupted, Json, Quiet, Voice, speak
+from walksum.cli import completion
+from walksum.cli.console import Debug, Interrupted, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
-    from walksum.job import Job, Result
-    from walksum.search import Found
+    from walksum.workflow.fit import Job, Result
+    from walksum.workflow.search import Found
 
 PAPERS_WIDTH = 64
 DIGITS_WIDTH = 128  # over five splits 0.2 points above 64, on validation and on test nodes
@@ -26,7 +26,7 @@ Designs = "laplacian, diagonally-dominant or pairwise-normal"
 def train(
     dataset: Annotated[
         str | None,
-        typer.Option(help="A dataset by name, see 'walksum datasets'.", autocompletion=choices.of_datasets),
+        typer.Option(help="A dataset by name, see 'walksum datasets'.", autocompletion=completion.of_datasets),
     ] = None,
     nodes: Annotated[Path | None, typer.Option(help="Your nodes: CSV, TSV, Parquet, or gzip of a text one.")] = None,
     edges: Annotated[Path | None, typer.Option(help="Your edges: one row an edge, both ends by id.")] = None,
@@ -39,7 +39,9 @@ def train(
     features: Annotated[str | None, typer.Option(help="Columns to learn from, a,b,c; default: all others.")] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="classification or regression; default: from the target.", autocompletion=choices.of_tasks),
+        typer.Option(
+            help="classification or regression; default: from the target.", autocompletion=completion.of_tasks
+        ),
     ] = None,
     split: Annotated[
         str | None,
@@ -49,17 +51,17 @@ def train(
     keep_rare: Annotated[bool, typer.Option("--keep-rare", help="Go on with classes of a single node.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
     model: Annotated[
-        str, typer.Option(help="glt, or a compared model such as gcn or mlp.", autocompletion=choices.of_models)
+        str, typer.Option(help="glt, or a compared model such as gcn or mlp.", autocompletion=completion.of_models)
     ] = "glt",
     design: Annotated[
-        str, typer.Option(help=f"How J is made from the graph: {Designs}.", autocompletion=choices.of_designs)
+        str, typer.Option(help=f"How J is made from the graph: {Designs}.", autocompletion=completion.of_designs)
     ] = "diagonally-dominant",
     learned: Annotated[bool, typer.Option("--learned/--fixed", help="Learn J, or take it from the graph.")] = False,
     coupling: Annotated[
         str | None,
-        typer.Option(help="attractive or repulsive; default: the paper's.", autocompletion=choices.of_couplings),
+        typer.Option(help="attractive or repulsive; default: the paper's.", autocompletion=completion.of_couplings),
     ] = None,
-    solver: Annotated[str, typer.Option(help="How mu is found.", autocompletion=choices.of_solvers)] = "auto",
+    solver: Annotated[str, typer.Option(help="How mu is found.", autocompletion=completion.of_solvers)] = "auto",
     hidden: Annotated[
         int | None, typer.Option(help="Width of the embeddings; default: 64, digits: 128.", min=1)
     ] = None,
@@ -91,7 +93,7 @@ def train(
     voice = Voice(as_json, quiet, debug)
 
     def action() -> None:
-        from walksum.cli.show import reading
+        from walksum.cli.progress import reading
         from walksum.cli.sources import (
             check_sources,
             check_table_options,
@@ -100,9 +102,9 @@ def train(
             with_target,
         )
         from walksum.data.edges import EdgeColumns
-        from walksum.data.own import Columns
-        from walksum.data.parts import check_labels
-        from walksum.job import Job
+        from walksum.data.problem_split import check_labels
+        from walksum.data.user_files import Columns
+        from walksum.workflow.fit import Job
 
         tables = nodes is not None or (graph is not None and graph.suffix == ".graphml")
         by_column = tables and split_names_a_column(split)
@@ -144,7 +146,7 @@ def train(
 
 def _task(task: str | None) -> str | None:
     from walksum.solvers.base import check_choice
-    from walksum.train import TASKS
+    from walksum.training.loop import TASKS
 
     if task is not None:
         check_choice("task", task, tuple(TASKS))
@@ -153,10 +155,10 @@ def _task(task: str | None) -> str | None:
 
 def _check_job(job: Job, tensorboard: bool) -> None:
     """Refuse what cannot work before a large file is read."""
-    from walksum.cli.board import check_installed
+    from walksum.cli.tensorboard import check_installed
     from walksum.designs import make_design
-    from walksum.models import check_model
     from walksum.solvers import resolve_name
+    from walksum.workflow.models import check_model
 
     check_model(job.model)
     make_design(job.design, job.learned, 8, 8, 1, job.coupling)
@@ -172,10 +174,10 @@ def _check_job(job: Job, tensorboard: bool) -> None:
 def _train(
     voice: Voice, job: Job, problem: Problem, seeds: int, trials: int, out: Path | None, tensorboard: bool
 ) -> None:
-    from walksum.cli.board import watched
-    from walksum.cli.show import Epochs, outcome_table, say_data, say_end
-    from walksum.report.page import write_page
-    from walksum.runs import chosen, free_folder, whole_folder, write_run
+    from walksum.cli.progress import Epochs, outcome_table, say_data, say_end
+    from walksum.cli.tensorboard import watched
+    from walksum.workflow.page import write_page
+    from walksum.workflow.run import chosen, free_folder, whole_folder, write_run
 
     folder = free_folder(out, problem.name)
     _use_threads_where_they_pay(problem)
@@ -205,8 +207,8 @@ def _learn(
     voice: Voice, job: Job, problem: Problem, seeds: int, trials: int, epochs: Any, on_epoch: Any
 ) -> tuple[list[Result], Found | None]:
     """One result a seed; a search before decides how all of them are trained."""
-    from walksum.job import run
-    from walksum.search import search
+    from walksum.workflow.fit import run
+    from walksum.workflow.search import search
 
     found = None
     if trials:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from walksum.graph import Graph
 from walksum.lasting import differentiated
-from walksum.operators import spmm
+from walksum.ops import spmm
 from walksum.precision import Precision
 from walksum.solvers.base import check_choice
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from walksum.designs.base import LARGEST, ends
 from walksum.graph import Graph
-from walksum.operators import edge_dot
+from walksum.ops import edge_dot
 
 SMALLEST_EXPONENT = -50.0  # exp(-50) = 2e-22: below, degree normalisation would divide rounding errors
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from walksum.analysis.influence import Influence, Path, influence, longest_only
 from walksum.explore.matrices import Matrix, Recent, precision_of
 from walksum.explore.subject import UNKNOWN, Subject
 from walksum.explore.view import View
-from walksum.insight.influence import Influence, Path, influence, longest_only
 
 LISTED = 20  # sources
 PATHS, PATH_SOURCES = 6, 24

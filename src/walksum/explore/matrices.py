@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from walksum.analysis.influence import Walks
+from walksum.backends.cpu.ldl import symbolic
 from walksum.designs import FIXED
 from walksum.explore.subject import Subject
 from walksum.explore.view import AS_TRAINED, USUAL, View
 from walksum.graph import Graph
-from walksum.insight.influence import Walks
-from walksum.kernels import elimination
 from walksum.precision import Precision
 from walksum.solvers import SOLVERS, Direct, GaBP, Prepared, Solver, choose
 
@@ -59,7 +59,7 @@ def make_solver(name: str, J: Precision) -> Solver:
         return GaBP(tol=TOL, max_steps=MOST_STEPS)  # its own tolerance is the paper's, which shows in the fourth digit
     if name != "auto":
         return SOLVERS[name]()
-    if J.graph.num_edges <= ELIMINATE_EDGES and elimination.symbolic(J.graph, ELIMINATE_OPERATIONS) is not None:
+    if J.graph.num_edges <= ELIMINATE_EDGES and symbolic.symbolic(J.graph, ELIMINATE_OPERATIONS) is not None:
         return Direct()
     return choose(J, 1).solver
 

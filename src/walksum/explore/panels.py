@@ -1,4 +1,4 @@
-"""The panels below: what J does to the graph as a whole. Numbers from walksum.insight, drawn with plotly."""
+"""The panels below: what J does to the graph as a whole. Numbers from walksum.analysis, drawn with plotly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 import torch
 from dash import dcc, html
 
+from walksum.analysis import convergence, correlation, spectrum
 from walksum.explore.answer import Answer, Desk
 from walksum.explore.colours import Colours, colours, diverging
 from walksum.explore.view import View
-from walksum.insight import convergence, correlation, spectrum
 
 NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection
 SAMPLED = 400  # nodes up to which the matrix of a whole graph is shown; of more, so many are sampled

@@ -12,10 +12,10 @@ from torch import Tensor
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.graph import Graph
-from walksum.job import predict
 from walksum.nn import GLT
 from walksum.precision import Precision
-from walksum.runs import Run
+from walksum.workflow.fit import predict
+from walksum.workflow.run import Run
 
 UNKNOWN = "?"
 MOST_MATCHES = 8
@@ -152,7 +152,7 @@ def subject_of_run(run: Run, problem: Problem, title: str) -> Subject:
 
 def _training_nodes(run: Run, problem: Problem) -> frozenset[int] | None:
     """Of the graph the run was trained on, where its split can be drawn again; tables do not tell how they were cut."""
-    from walksum.data.parts import split_problem
+    from walksum.data.problem_split import split_problem
 
     trained = run.metrics["data"]
     same = (trained["nodes"], trained["edges"], trained["labelled_nodes"])

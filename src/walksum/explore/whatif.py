@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from walksum.explore.subject import Subject
-from walksum.job import predict
 from walksum.precision import Precision
 from walksum.solvers import CG
+from walksum.workflow.fit import predict
 
 ALL = "all nodes"
 DROP, FLIP = "drop", "flip"

@@ -13,9 +13,9 @@ from torch_geometric.nn import MessagePassing
 from walksum.designs import Design, make_design
 from walksum.graph import Graph, as_graph
 from walksum.precision import Precision
-from walksum.solve import HALF, ON_NONCONVERGED, solve
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solvers.base import check_choice, check_count
+from walksum.solving import HALF, ON_NONCONVERGED, solve
 
 
 class GLTConv(MessagePassing):

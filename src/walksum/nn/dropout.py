@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum.operators import Function
+from walksum.ops import Function
 
 LANES = 65536
 
@@ -30,7 +30,7 @@ class _Dropout(Function):
     # linear in x for a given seed: its derivative, in both modes and to any order, is itself
     @staticmethod
     def forward(x: Tensor, seed: Tensor, p: float) -> Tensor:
-        from walksum.kernels.cpu_dropout import dropout
+        from walksum.backends.cpu.dropout import dropout
 
         x = x.contiguous()
         out = torch.empty_like(x)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from walksum.insight.convergence import Curve, steps_by_epoch
+from walksum.analysis.convergence import Curve, steps_by_epoch
 from walksum.plot.theme import Theme, finish, make_figure, themed
 
 FLOOR = 1e-17  # a residual of 0 is drawn here
@@ -20,7 +20,7 @@ def residuals(systems: Sequence[Curve] | Mapping[str, Sequence[Curve]], *, theme
     """The normwise backward error after each iteration, forward and backward; a diamond is a direct solve.
 
     Args:
-        systems: curves of :func:`walksum.insight.convergence.residual_curves`, or several sets by name.
+        systems: curves of :func:`walksum.analysis.convergence.residual_curves`, or several sets by name.
         theme: "light" or "dark".
     """
     many = systems if isinstance(systems, Mapping) else {"": systems}
@@ -62,7 +62,7 @@ def steps(trainings: Mapping[str, Sequence[Any]], *, theme: str = "light") -> Fi
     """Solver steps of every epoch, forward and backward, the largest over layers.
 
     Args:
-        trainings: histories by name, as ``walksum.train`` returns them (``outcome.history``).
+        trainings: histories by name, as ``walksum.training.loop`` returns them (``outcome.history``).
         theme: "light" or "dark".
     """
     counted = {name: steps_by_epoch(history) for name, history in trainings.items()}

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from walksum.insight.correlation import Correlation, ordered
+from walksum.analysis.correlation import Correlation, ordered
 from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed
 from walksum.precision import Precision
 
@@ -30,7 +30,7 @@ def correlations(
     panels share one colour scale.
 
     Args:
-        designs: a J, or several by name; or what :func:`walksum.insight.correlation.ordered` made of one. Nodes are
+        designs: a J, or several by name; or what :func:`walksum.analysis.correlation.ordered` made of one. Nodes are
             in Fiedler order; heads are averaged.
         limit: the correlation at which colours end; by default 1, and on large graphs, where most correlations are
             tiny, the power of ten above 99 % of them.

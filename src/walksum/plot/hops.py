@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from walksum.insight.hops import Hops
+from walksum.analysis.hops import Hops
 from walksum.plot.theme import Theme, finish, make_figure, themed
 
 SMALLEST = 1e-6  # shares below are not drawn
@@ -19,7 +19,7 @@ def hops(models: Hops | Mapping[str, Hops], *, theme: str = "light") -> Figure:
     """Shares of a node's output by the distance they come from: stacked, and on a logarithmic scale.
 
     Args:
-        models: what :func:`walksum.insight.hops.hop_shares` measured, by the model's name; one ``most`` for all.
+        models: what :func:`walksum.analysis.hops.hop_shares` measured, by the model's name; one ``most`` for all.
         theme: "light" or "dark".
     """
     many = models if isinstance(models, Mapping) else {"": models}

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from walksum.insight.spectrum import Response, response
+from walksum.analysis.spectrum import Response, response
 from walksum.plot.theme import Theme, finish, make_figure, themed
 from walksum.precision import Precision
 
@@ -26,7 +26,7 @@ def responses(
     Where J is not a function of the adjacency, small dots show what leaves it, :math:`|J^{-1} u_k - g_k u_k|`.
 
     Args:
-        designs: a J, or several by name; or what :func:`walksum.insight.spectrum.response` made of one.
+        designs: a J, or several by name; or what :func:`walksum.analysis.spectrum.response` made of one.
         before: the same before training, drawn in grey behind.
         theme: "light" or "dark".
     """

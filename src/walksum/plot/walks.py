@@ -10,8 +10,8 @@ import torch
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from walksum.insight.inverse import apply_inverse
-from walksum.insight.walks import walk_sums as sums
+from walksum.analysis.inverse import apply_inverse
+from walksum.analysis.walks import walk_sums as sums
 from walksum.plot.correlation import add_sign_bar
 from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed
@@ -33,7 +33,7 @@ def walk_sums(J: Precision, node: int = 0, most: int = 60, *, theme: str = "ligh
     if J.num_nodes > MOST_NODES:
         raise ValueError(
             f"{J} has more than {MOST_NODES} nodes; draw a part: restrict(J, ball(J.graph, node, 25)) of "
-            "walksum.insight.part"
+            "walksum.analysis.part"
         )
     if not 0 <= node < J.num_nodes:
         raise ValueError(f"node={node}; expected a node of {J.graph}, 0 to {J.num_nodes - 1}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from walksum.precision import Precision
 from walksum.solvers.auto import Choice, choose
 from walksum.solvers.base import Prepared, Solution, SolveError, Solver, SolveWarning, Status
-from walksum.solvers.cg import CG
+from walksum.solvers.cg.solver import CG
 from walksum.solvers.chebyshev import Chebyshev
 from walksum.solvers.dense import Dense
 from walksum.solvers.direct import Direct
-from walksum.solvers.gabp import GaBP
+from walksum.solvers.gabp.solver import GaBP
 from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.inverse import Inverse
 from walksum.solvers.multigrid import Multigrid

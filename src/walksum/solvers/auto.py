@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import torch
 
-from walksum import kernels
+from walksum import backends
+from walksum.backends.cpu.ldl import symbolic
 from walksum.graph import Graph
-from walksum.kernels import elimination
-from walksum.operators import transforms_active
+from walksum.ops import transforms_active
 from walksum.precision import Precision
 from walksum.solvers import cost
 from walksum.solvers.base import Solver
-from walksum.solvers.cg import CG
+from walksum.solvers.cg.solver import CG
 from walksum.solvers.dense import Dense
 from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.inverse import Inverse
@@ -49,7 +49,7 @@ def choose(J: Precision, columns: int) -> Choice:
     """The solver for this J and so many columns a head."""
     diag = J.diag
     if not diag.is_cpu:
-        return J.graph.derived(_on_gpu, kernels.uses_triton(diag))
+        return J.graph.derived(_on_gpu, backends.uses_triton(diag))
     if diag.dtype not in FAST:
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
     what = diag.size(0), max(1, columns), diag.requires_grad or J.off.requires_grad
@@ -85,9 +85,9 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
 
 def in_one_launch(graph: Graph) -> bool:
     """Whether conjugate gradients on this GPU take a single launch (float32 only)."""
-    if graph.device.type != "cuda" or not kernels.has_triton():
+    if graph.device.type != "cuda" or not backends.has_triton():
         return False
-    from walksum.solvers.cuda_columns import columns_fit
+    from walksum.solvers.cg.cuda_columns import columns_fit
 
     return columns_fit(graph)
 
@@ -111,11 +111,11 @@ def _quickest(graph: Graph, costs: dict[str, cost.Cost], steps: float) -> Choice
 
 def _reason(best: str, graph: Graph) -> str:
     if best == "direct":
-        whole = elimination.symbolic(graph, math.inf)
+        whole = symbolic.symbolic(graph, math.inf)
         assert whole is not None
         return f"complete elimination fills in little: {whole.fill} entries for {graph.num_edges} edges"
     if best == "hybrid":
-        part = elimination.partial_symbolic(graph, Hybrid().max_degree)
+        part = symbolic.partial_symbolic(graph, Hybrid().max_degree)
         return (
             f"eliminating {part.eliminated} of {graph.num_nodes} nodes of low degree leaves a core of "
             f"{part.core_nodes} nodes and {part.core_edges} edges to iterate on"

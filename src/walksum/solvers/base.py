@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walksum import kernels
+from walksum import backends
 from walksum.precision import Precision
 
 
@@ -180,12 +180,12 @@ def default_tol(tol: float | None, dtype: torch.dtype) -> float:
 
 def norm_inf(J: Precision) -> Tensor:
     """``|J|_inf`` of each head, ``[H]``."""
-    return kernels.backend(J.diag).norm_inf(J.graph, J.diag, J.off)
+    return backends.backend(J.diag).norm_inf(J.graph, J.diag, J.off)
 
 
 def backward_error(J: Precision, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:
     """Normwise backward error of every column, ``[H, F]``; 0 / 0 counts as 0, NaN stays NaN."""
-    return kernels.backend(mu).backward_error(J.graph, J.diag, J.off, mu, h, J_norm)
+    return backends.backend(mu).backward_error(J.graph, J.diag, J.off, mu, h, J_norm)
 
 
 def unit_of(h: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from walksum import kernels
+from walksum import backends
 from walksum.precision import Precision
 from walksum.solvers.base import (
     Prepared,
@@ -65,7 +65,7 @@ def coupling_bound(J: Precision) -> float:
     v = torch.stack([torch.ones_like(degree), degree.sqrt()], -1).expand(J.heads, -1, -1).contiguous()
     best = math.inf
     for _ in range(SMOOTHINGS):
-        Rv = kernels.backend(v).spmm(J.graph, nothing, off, v) / J.diag.unsqueeze(-1)
+        Rv = backends.backend(v).spmm(J.graph, nothing, off, v) / J.diag.unsqueeze(-1)
         best = min(best, float((Rv / v).amax(1).amin(1).max()))
         v = 0.5 * (v + Rv)
     rounding = 1 + 4 * torch.finfo(J.dtype).eps
@@ -136,10 +136,10 @@ class PreparedChebyshev(Prepared):
         return max(1, int(0.6 * math.log(self.tol / 2) / math.log(rate))) if rate > 0 else 1
 
     def _advance(self, x: Tensor, old: Tensor, h: Tensor, weights: list[float]) -> tuple[Tensor, Tensor]:
-        J, fused = self.J, kernels.find(x, "chebyshev")
+        J, fused = self.J, backends.find(x, "chebyshev")
         if fused is not None:
             return fused(J.graph, J.off, self.inverse, x, old, h, self.gain, weights)
         for omega in weights:
-            r = h - kernels.backend(x).spmm(J.graph, J.diag, J.off, x)
+            r = h - backends.backend(x).spmm(J.graph, J.diag, J.off, x)
             x, old = old + omega * (x + self.gain * self.inverse * r - old), x
         return x, old

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from walksum.backends.cpu.ldl import symbolic
 from walksum.graph import Graph
-from walksum.kernels import elimination
 from walksum.precision import Precision
 from walksum.solvers.base import Solver
-from walksum.solvers.cg import CG
+from walksum.solvers.cg.solver import CG
 from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
@@ -58,12 +58,12 @@ def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str,
     width, filled = heads * columns, heads * max(columns, NARROW)
     costs = {"cg": _iterating(CG(), graph.num_nodes, graph.num_edges, filled, blocks, 0.0, 1.0)}
     if float((graph.degree <= Hybrid().max_degree).float().mean()) >= TRY_HYBRID:
-        part = elimination.partial_symbolic(graph, Hybrid().max_degree)
+        part = symbolic.partial_symbolic(graph, Hybrid().max_degree)
         once = share * _factorising(part, heads) + _sweeping(part, graph, width) / HALFWAY
         costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, filled, blocks, once, CORE)
     if graph.num_edges <= TRY_DIRECT:
         budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * TRYING / share / heads
-        whole = elimination.symbolic(graph, budget)
+        whole = symbolic.symbolic(graph, budget)
         if whole is not None:
             once = share * _factorising(whole, heads) + _sweeping(whole, graph, width) / SWEEPING
             costs["direct"] = Cost(Direct(), once, 0.0)
@@ -82,13 +82,13 @@ def _iterating(solver: Solver, nodes: int, edges: int, width: int, blocks: int, 
     return Cost(solver, once + 2 * CALL * blocks + START * step, share * step)
 
 
-def _factorising(plan: elimination.Symbolic, heads: int) -> float:
+def _factorising(plan: symbolic.Symbolic, heads: int) -> float:
     size = plan.num_nodes - plan.tail
     full = size * (size * size - 1.0) / 6
     return heads * ((plan.operations - full + plan.fill) / FACTORISING + full / FULL)
 
 
-def _sweeping(plan: elimination.Symbolic, graph: Graph, width: int) -> float:
+def _sweeping(plan: symbolic.Symbolic, graph: Graph, width: int) -> float:
     """Multiply-adds of both sweeps and of the residual, forward and backward."""
     return 2.0 * (2 * plan.fill + 2 * graph.num_edges + graph.num_nodes) * width
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from walksum.kernels import elimination
-from walksum.kernels.ldl import FINE
+from walksum.backends.cpu.ldl import symbolic as elimination
+from walksum.backends.cpu.ldl.numeric import FINE
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
 from walksum.solvers.factor import FAILURE, Factor
@@ -20,7 +20,7 @@ class Direct(Solver):
 
     The order of elimination and the pattern of L belong to the graph and are made once. The factor is made in float64;
     solves run in the dtype of h. Citation graphs fill in little; graphs that are large and well connected fill in
-    beyond use, which :func:`walksum.kernels.elimination.symbolic` finds out early. Runs on the CPU.
+    beyond use, which :func:`walksum.backends.cpu.ldl.symbolic.symbolic` finds out early. Runs on the CPU.
 
     Args:
         refine: rounds of iterative refinement, each with a residual in float64.

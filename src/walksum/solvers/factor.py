@@ -10,25 +10,26 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.kernels import at_once, ldl, ldl_group, octets, triangular, triangular_group
-from walksum.kernels.address import ZERO, blank, plain
-from walksum.kernels.cpu import prepare_dots
-from walksum.kernels.elimination import Symbolic
-from walksum.kernels.inverse import inverse_diagonal
-from walksum.kernels.lanes import WIDTHS, lanes_for
-from walksum.kernels.parallel import WORTH_A_THREAD, over_columns
+from walksum.backends.cpu.ldl import fused_small, numeric, numeric8, simd8x8, sweeps8
+from walksum.backends.cpu.ldl import sweeps as triangular
+from walksum.backends.cpu.ldl.selected_inverse import inverse_diagonal
+from walksum.backends.cpu.ldl.symbolic import Symbolic
+from walksum.backends.cpu.pointers import ZERO, blank, plain
+from walksum.backends.cpu.products import prepare_dots
+from walksum.backends.cpu.simd import WIDTHS, lanes_for
+from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
 WIDEST = 64  # columns a block: the indices of a sweep are read once for all of them
-FAILURE = {ldl.INDEFINITE: Status.not_positive_definite, ldl.NONFINITE: Status.nonfinite}
+FAILURE = {numeric.INDEFINITE: Status.not_positive_definite, numeric.NONFINITE: Status.nonfinite}
 
 
 class Factor:
     """``J = L D L^T``, made in float64 and rounded to the dtype of J.
 
     Attributes:
-        where: where the kernels find its numbers, see :func:`walksum.kernels.ldl.opened`.
+        where: where the kernels find its numbers, see :func:`walksum.backends.cpu.ldl.numeric.opened`.
     """
 
     def __init__(self, J: Precision, symbolic: Symbolic):
@@ -43,9 +44,9 @@ class Factor:
         self.where = (ZERO[diag.dtype], self.heads, symbolic.eliminated, *addresses)
         # groups of heads that are factorised side by side, 0 if one after the other is faster; whether solves are, too
         self.groups, self.side_by_side = 0, False
-        if self.heads > 1 and len(self.plan[2]) <= ldl_group.GROUP_LIMIT:
-            self.groups = -(-self.heads // ldl_group.GROUP)
-            self.side_by_side = ldl_group.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
+        if self.heads > 1 and len(self.plan[2]) <= numeric8.GROUP_LIMIT:
+            self.groups = -(-self.heads // numeric8.GROUP)
+            self.side_by_side = numeric8.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
         # Not factorised yet: the first solve does it in the same call if it is small. Threads that come together may
         # all do it: every number is written once, when it is final, and to the same bits.
         self.outcome: Any = None
@@ -58,9 +59,9 @@ class Factor:
 
     def _factorise(self) -> int:
         work, groups = self.heads * self.symbolic.operations, self.groups
-        kernel = ldl_group.factorise_groups if groups else ldl.factorise
+        kernel = numeric8.factorise_groups if groups else numeric.factorise
         done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where)
-        return max(done, default=ldl.FINE)
+        return max(done, default=numeric.FINE)
 
     @property
     def pivots(self) -> Tensor:
@@ -74,7 +75,7 @@ class Factor:
         start, count = 2 * self.heads * (self.symbolic.num_nodes + 1), self.heads * len(self.plan[2])
         numbers = self._made()[start : start + count]
         if self.side_by_side:
-            return numbers.view(self.groups, -1, ldl_group.GROUP).transpose(1, 2).reshape(self.heads, -1)
+            return numbers.view(self.groups, -1, numeric8.GROUP).transpose(1, 2).reshape(self.heads, -1)
         return numbers.view(self.heads, -1)
 
     def _made(self) -> Tensor:
@@ -85,8 +86,8 @@ class Factor:
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error; without meaning after a failure."""
         columns = h.size(2)
-        if self.side_by_side and columns % octets.COLUMNS:
-            mu, error = self.solve(nnf.pad(h, (0, -columns % octets.COLUMNS)))
+        if self.side_by_side and columns % simd8x8.COLUMNS:
+            mu, error = self.solve(nnf.pad(h, (0, -columns % simd8x8.COLUMNS)))
             return mu[..., :columns].contiguous(), error
         h = plain(h)
         mu = blank(h)
@@ -95,29 +96,36 @@ class Factor:
             self._made()  # by several threads
         if self.outcome is None:
             return mu, self._at_once(h, mu)
-        if self.outcome != ldl.FINE:
+        if self.outcome != numeric.FINE:
             return mu, torch.nan
-        return mu, self._sweep(triangular_group.solve_groups if self.side_by_side else triangular.solve, h, mu)
+        return mu, self._sweep(sweeps8.solve_groups if self.side_by_side else triangular.solve, h, mu)
 
     def _at_once(self, h: Tensor, mu: Tensor) -> float:
         """Factorise and solve in one call."""
         columns, tail, addresses = h.size(2), self.symbolic.tail, (h.data_ptr(), mu.data_ptr())
         if self.side_by_side:
-            what: tuple = (self.groups, tail, self.groups * (columns // octets.COLUMNS), self.book, self.where, columns)
-            error = at_once.factorise_and_solve_groups(*what, *addresses)
+            what: tuple = (
+                self.groups,
+                tail,
+                self.groups * (columns // simd8x8.COLUMNS),
+                self.book,
+                self.where,
+                columns,
+            )
+            error = fused_small.factorise_and_solve_groups(*what, *addresses)
         else:
             lanes = lanes_for(min(columns, WIDEST))
             units = self.heads * -(-columns // (8 * lanes.itemsize))
             what = (self.heads, self.groups, tail, units, lanes, self.book, self.where, columns)
-            error = at_once.factorise_and_solve(*what, *addresses)
-        self.outcome = round(-error) if error < 0 else ldl.FINE
+            error = fused_small.factorise_and_solve(*what, *addresses)
+        self.outcome = round(-error) if error < 0 else numeric.FINE
         return error
 
     def can_dot(self, h: Tensor) -> bool:
         """Whether :meth:`solve_and_dot` takes such an h: one block of columns, too little work for threads."""
         columns = h.size(2)
         small = self.heads * columns * self._entries < WORTH_A_THREAD or torch.get_num_threads() == 1
-        return small and self.outcome == ldl.FINE and columns in WIDTHS and not self.side_by_side and h.size(1) > 0
+        return small and self.outcome == numeric.FINE and columns in WIDTHS and not self.side_by_side and h.size(1) > 0
 
     def solve_and_dot(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float, Tensor, Tensor]:
         """:meth:`solve`, and the gradients of diag and off given the mu of the forward pass."""
@@ -128,7 +136,7 @@ class Factor:
         diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
         solving = (self.heads, lanes, self.book, self.where, columns, h.data_ptr(), g.data_ptr())
         dotting = (shape, upper, mu.data_ptr(), diag.data_ptr(), off.data_ptr())
-        return g, at_once.solve_and_dot(*solving, *dotting), diag, off
+        return g, fused_small.solve_and_dot(*solving, *dotting), diag, off
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system.
@@ -169,8 +177,8 @@ class Factor:
         columns = h.size(2)
         work, threads = self.heads * columns * self._entries, torch.get_num_threads()
         addresses = [t.data_ptr() for t in (h, *others)]
-        if kernel is triangular_group.solve_groups:
-            units, what = self.groups * (columns // octets.COLUMNS), (self.plan, self.where, columns)
+        if kernel is sweeps8.solve_groups:
+            units, what = self.groups * (columns // simd8x8.COLUMNS), (self.plan, self.where, columns)
         else:
             widest = WIDEST // 2 if work >= WORTH_A_THREAD and threads > 1 else WIDEST
             lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
-from walksum.kernels import elimination
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, check_count, check_positive, default_tol, judge
-from walksum.solvers.cg import CG
+from walksum.solvers.cg.solver import CG
 from walksum.solvers.factor import Factor
 
 ROUNDS = 2  # corrections, should the core's tolerance not have sufficed for the whole

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from walksum import kernels
+from walksum import backends
 from walksum.precision import Precision
 from walksum.solvers.base import (
     Prepared,
@@ -77,7 +77,7 @@ class PreparedInverse(Prepared):
         mu = self._product(h)
         residual, steps = self._error(mu, h), 1
         while residual > self.aim and steps < self.max_steps:
-            better = mu + self._product(h - kernels.backend(h).spmm(self.J.graph, self.J.diag, self.J.off, mu))
+            better = mu + self._product(h - backends.backend(h).spmm(self.J.graph, self.J.diag, self.J.off, mu))
             error, steps = self._error(better, h), steps + 1
             if not error < residual:
                 break

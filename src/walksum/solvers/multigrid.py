@@ -13,7 +13,7 @@ from torch import Tensor
 
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, check_choice, check_limits
-from walksum.solvers.cg import CG, PreparedCG
+from walksum.solvers.cg.solver import CG, PreparedCG
 
 
 @dataclass(frozen=True)

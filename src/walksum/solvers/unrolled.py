@@ -19,7 +19,7 @@ from walksum.solvers.base import (
     norm_inf,
     worst,
 )
-from walksum.solvers.gabp import Messages
+from walksum.solvers.gabp.solver import Messages
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Sparse elimination, J = L D L^T: order, pattern, numbers, triangular solves."""

@@ -1,0 +1,1 @@
+"""Triton kernels for float32 on a CUDA device."""

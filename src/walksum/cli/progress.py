@@ -1,0 +1,100 @@
+"""What was understood, how it goes, what came out: in words for a person."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from walksum.cli.console import Voice
+
+if TYPE_CHECKING:
+    from walksum.training.loop import Epoch, Recipe
+
+MOST_CLASSES = 12
+
+
+def say_data(voice: Voice, data: dict[str, Any]) -> None:
+    """What was understood of the graph and the target."""
+    voice.say(
+        f"{data['name']}: {data['nodes']} nodes, {data['edges']} {'weighted ' if data['weighted'] else ''}edges, "
+        f"{data['components']} connected component{'s' * (data['components'] != 1)}, "
+        f"{data['isolated_nodes']} isolated node{'s' * (data['isolated_nodes'] != 1)}"
+    )
+    known = f"{data['labelled_nodes']} nodes have it, {data['nodes'] - data['labelled_nodes']} are to be predicted"
+    voice.say(f"target: {data['target']} ({data['task']}); {known}")
+    if data["task"] == "regression":
+        voice.say(f"mean {data['target_mean']:.4g}, spread {data['target_spread']:.4g}")
+        return
+    counts = [f"{name} {count}" for name, count in data["classes"].items()]
+    more = f" and {len(counts) - MOST_CLASSES} more" if len(counts) > MOST_CLASSES else ""
+    voice.say(f"{len(counts)} classes: {', '.join(counts[:MOST_CLASSES])}{more}")
+    if data["homophily"] is not None:
+        voice.say(f"homophily: {data['homophily']:.2f} of the edges join nodes of the same class")
+
+
+class Epochs:
+    """The progress line of one or more trainings."""
+
+    def __init__(self, voice: Voice, score: str):
+        self.voice, self.score = voice, score
+        self.prefix = ""
+        self.started: dict[str, float] = {}
+
+    def __call__(self, name: str, epoch: Epoch, best: Epoch, recipe: Recipe) -> None:
+        if epoch.number == 1:
+            self.started[name] = time.monotonic()
+        self.voice.progress(f"{self.prefix}{name} {self._line(name, epoch, best, recipe)}")
+
+    def _line(self, name: str, epoch: Epoch, best: Epoch, recipe: Recipe) -> str:
+        line = (
+            f"epoch {epoch.number}: loss {epoch.train_loss:.3f}, validation loss {epoch.val_loss:.3f}, best "
+            f"{self.score} {best.val_score:.3f} (epoch {best.number})"
+        )
+        if epoch.number == 1:  # how long an epoch takes is not known yet
+            return line
+        each = (time.monotonic() - self.started[name]) / (epoch.number - 1)
+        left = each * (min(best.number + recipe.patience, recipe.max_epochs) - epoch.number)
+        return f"{line}; {left:.0f} s left unless it improves"
+
+    def done(self) -> None:
+        if self.voice.err.is_terminal and not self.voice.quiet:
+            self.voice.err.print()
+
+
+def reading(voice: Voice) -> Any:
+    """The progress line while a large file is read."""
+    started: dict[str, float] = {}
+
+    def on_read(name: str, done: int, total: int) -> None:
+        since = time.monotonic() - started.setdefault(name, time.monotonic())
+        left = since * (total - done) / max(done, 1)
+        voice.progress(f"reading {name}: {done / 2**20:.0f} of {total / 2**20:.0f} MB, {left:.0f} s left")
+
+    return on_read
+
+
+def outcome_table(metrics: dict[str, Any]) -> Table:
+    from walksum.workflow.page import score_text
+
+    split = metrics["split"]
+    title = f"test {metrics['score']}: {split['train']} training and {split['test']} test nodes"
+    table = Table(title=title, title_justify="left")
+    table.add_column("method")
+    table.add_column(metrics["score"], justify="right")
+    table.add_column("95 % interval" if len(metrics["seeds"]) == 1 else "spread")
+    ranked = sorted(metrics["test"], key=lambda name: -metrics["test"][name]["mean"])
+    for name in ranked:
+        table.add_row(name, *score_text(metrics, name), style="bold" if name == metrics["model"] else None)
+    return table
+
+
+def say_end(voice: Voice, metrics: dict[str, Any]) -> None:
+    """What the solver did, and where the confidence came from."""
+    solver = metrics["solver"]
+    if solver is not None:
+        residual = "NaN" if solver["residual"] is None else f"{solver['residual']:.0e}"
+        voice.say(f"solver: {solver['name']}, {solver['steps']} steps, residual {residual}, {solver['status']}")
+    if metrics["confidence"] is not None:
+        voice.say(f"confidence of each node: from the marginal variance, {metrics['confidence']}")

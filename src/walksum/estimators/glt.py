@@ -1,0 +1,260 @@
+"""GLTClassifier and GLTRegressor: scikit-learn estimators in the transductive style of sklearn.semi_supervised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
+
+from walksum.data.knn import as_features, as_graph_of, knn_graph
+from walksum.data.splits import Split
+from walksum.estimators.folds import TransductiveKFold, unlabelled
+from walksum.graph import Graph
+from walksum.nn import GLT
+from walksum.solvers import Solver
+from walksum.training.loop import Recipe, train
+
+__all__ = ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
+
+
+class _GLTEstimator(BaseEstimator):
+    """What both estimators share: the graph, the training, and rows they have not seen."""
+
+    task = "classification"
+
+    def __init__(
+        self,
+        design: str = "diagonally-dominant",
+        learned: bool = False,
+        coupling: str | None = None,
+        n_neighbors: int = 8,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        heads: int | Sequence[int] = 1,
+        dropout: float = 0.6,
+        lr: float = 3e-3,
+        weight_decay: float = 5e-4,
+        max_epochs: int = 200,
+        validation_fraction: float = 0.0,
+        patience: int = 50,
+        solver: Solver | str = "auto",
+        random_state: Any = None,
+    ):
+        self.design = design
+        self.learned = learned
+        self.coupling = coupling
+        self.n_neighbors = n_neighbors
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.heads = heads
+        self.dropout = dropout
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.solver = solver
+        self.random_state = random_state
+
+    def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: Any) -> None:
+        """Train on the rows whose ``y`` is known; keep X, the graph and the model."""
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction={self.validation_fraction!r}; expected a share in [0, 1)")
+        self.X_ = X
+        self.graph_ = knn_graph(X, self.n_neighbors) if graph is None else as_graph_of(graph, len(X))
+        random = check_random_state(self.random_state)
+        with torch.random.fork_rng(devices=[]):  # the caller's random numbers are not ours to spend
+            torch.manual_seed(int(random.randint(2**31 - 1)))
+            self.model_ = GLT(
+                X.shape[1],
+                self.hidden_channels,
+                self.num_layers,
+                outputs,
+                heads=self.heads,
+                design=self.design,
+                learned=self.learned,
+                coupling=self.coupling,
+                dropout=self.dropout,
+                solver=self.solver,
+            )
+            recipe = Recipe(self.lr, self.weight_decay, self.patience, self.max_epochs)
+            split = self._split(y, random)
+            outcome = train(self.model_, as_features(X), self.graph_, y, split, recipe, task=self.task)
+        self.n_iter_ = len(outcome.history)
+        self.output_ = self._forward(X, self.graph_)
+
+    def _split(self, y: Tensor, random: np.random.RandomState) -> Split:
+        known = (~y.isnan() if y.is_floating_point() else y >= 0).nonzero().view(-1)
+        order = known[torch.from_numpy(random.permutation(len(known)))]
+        held = int(self.validation_fraction * len(known))
+        nothing = known[:0]
+        return Split(order[held:].sort().values, order[:held].sort().values, nothing)
+
+    @torch.no_grad()
+    def _forward(self, X: np.ndarray, graph: Graph) -> np.ndarray:
+        return self.model_(as_features(X), graph).double().numpy()
+
+    def _outputs(self, X: Any, graph: Any) -> np.ndarray:
+        """The model's outputs for rows of X: looked up for rows of fit, else computed on the graph joined to them."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        if graph is not None:
+            return self._forward(X, as_graph_of(graph, len(X)))
+        if X.shape == self.X_.shape and np.array_equal(X, self.X_):
+            return self.output_
+        place = self._places()
+        at = np.array([place.get(row.tobytes(), -1) for row in np.ascontiguousarray(X)], dtype=np.int64)
+        found = self.output_[at]
+        if (at < 0).any():
+            found = found.copy()
+            found[at < 0] = self._of_new(X[at < 0])
+        return found
+
+    def _places(self) -> dict[bytes, int]:
+        return {row.tobytes(): k for k, row in reversed(list(enumerate(np.ascontiguousarray(self.X_))))}
+
+    def _of_new(self, X: np.ndarray) -> np.ndarray:
+        """Every new row is joined to its nearest rows of fit; then one forward pass over all."""
+        known = len(self.X_)
+        neighbours = min(self.n_neighbors, known)
+        near = NearestNeighbors(n_neighbors=neighbours).fit(self.X_).kneighbors(X, return_distance=False)
+        ends = torch.stack(
+            [torch.from_numpy(near.reshape(-1)), known + torch.arange(len(X)).repeat_interleave(neighbours)]
+        )
+        edges = torch.cat([self.graph_.edges, ends], 1)
+        weight = self.graph_.edge_weight
+        if weight is not None:
+            weight = torch.cat([weight, weight.mean().expand(ends.size(1))])
+        joined = Graph.from_edge_index(edges, known + len(X), weight)
+        return self._forward(np.concatenate([self.X_, X]), joined)[known:]
+
+
+class GLTClassifier(ClassifierMixin, _GLTEstimator):
+    """Node classification by a :class:`walksum.GLT`, as a scikit-learn estimator.
+
+    Transductive: ``fit`` sees all rows and the labels of some; ``transduction_`` holds a label for each.
+    ``predict`` looks rows of ``fit`` up and joins new ones to their nearest rows of ``fit``.
+
+    Args:
+        design, learned, coupling, solver: as in :class:`walksum.GLTConv`.
+        n_neighbors: of the nearest-neighbour graph made from X when ``fit`` gets no graph, and of new rows.
+        hidden_channels, num_layers, heads, dropout: of the model.
+        lr, weight_decay, max_epochs: of the training.
+        validation_fraction: share of the labelled rows that chooses the best epoch, with ``patience``; 0: train for
+            ``max_epochs`` on all of them.
+        random_state: seed of the weights, the dropout and the validation rows.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 10, axis=0) + np.random.default_rng(0).normal(size=(20, 2))
+        >>> y = np.full(20, -1)
+        >>> y[[0, 10]] = 0, 1
+        >>> ws.GLTClassifier(n_neighbors=3, random_state=0).fit(X, y).transduction_.tolist() == [0] * 10 + [1] * 10
+        True
+    """
+
+    def fit(self, X: Any, y: Any, graph: Any = None) -> GLTClassifier:
+        """Learn from the rows whose label is not -1 (or NaN).
+
+        Args:
+            X: features ``[N, F]``.
+            y: labels ``[N]``; -1 or NaN marks a row without one. With labels that are texts, all rows have one.
+            graph: an adjacency matrix ``[N, N]`` (dense or sparse), an edge list ``[2, M]`` or a
+                :class:`walksum.Graph`; without one, the ``n_neighbors`` nearest rows of X are joined.
+        """
+        X = validate_data(self, X, dtype=np.float64)
+        y = _checked_y(y, len(X))
+        known = ~unlabelled(y)
+        check_classification_targets(y[known])
+        self.classes_, codes = np.unique(y[known], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"Classifier can't train when only one class is present: {self.classes_.tolist()}"
+                + ("" if known.all() else "; -1 and NaN mark rows without a label")
+            )
+        target = np.full(len(y), -1, dtype=np.int64)
+        target[known] = codes
+        self._fit(X, torch.from_numpy(target), len(self.classes_), graph)
+        self.label_distributions_ = _softmax(self.output_)
+        self.transduction_ = self.classes_[self.output_.argmax(1)]
+        return self
+
+    def predict(self, X: Any, graph: Any = None) -> np.ndarray:
+        """The class of each row; ``graph``: a graph of these rows, instead of the one they are joined to."""
+        outputs = self._outputs(X, graph)
+        return self.classes_[outputs.argmax(1)]
+
+    def predict_proba(self, X: Any, graph: Any = None) -> np.ndarray:
+        """The probability of each class, ``[N, classes]``."""
+        return _softmax(self._outputs(X, graph))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label."""
+        y, guess = np.asarray(y), self.predict(X)
+        known = ~unlabelled(y)
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(y[known], guess[known], sample_weight=weight))
+
+
+class GLTRegressor(RegressorMixin, _GLTEstimator):
+    """Node regression by a :class:`walksum.GLT`, as a scikit-learn estimator; arguments as :class:`GLTClassifier`.
+
+    ``y`` is NaN for rows without a value; ``transduction_`` holds a value for each row.
+    """
+
+    task = "regression"
+
+    def fit(self, X: Any, y: Any, graph: Any = None) -> GLTRegressor:
+        """Learn from the rows whose y is not NaN; ``graph`` as in :meth:`GLTClassifier.fit`."""
+        X = validate_data(self, X, dtype=np.float64)
+        y = _checked_y(y, len(X)).astype(np.float64)
+        known = ~np.isnan(y)
+        if not known.any():
+            raise ValueError("y is NaN in every row; at least one row needs a value")
+        self.mean_ = float(y[known].mean())
+        self.scale_ = float(y[known].std()) or 1.0
+        self._fit(X, torch.from_numpy((y - self.mean_) / self.scale_).float(), 1, graph)
+        self.transduction_ = self._numbers(self.output_)
+        return self
+
+    def predict(self, X: Any, graph: Any = None) -> np.ndarray:
+        """The value of each row; ``graph`` as in :meth:`GLTClassifier.predict`."""
+        return self._numbers(self._outputs(X, graph))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 on the rows that have a value."""
+        y = np.asarray(y, dtype=np.float64)
+        known = ~np.isnan(y)
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(r2_score(y[known], self.predict(X)[known], sample_weight=weight))
+
+    def _numbers(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs[:, 0] * self.scale_ + self.mean_
+
+
+def _checked_y(y: Any, num_rows: int) -> np.ndarray:
+    """One value a row; NaN is allowed, infinity is not."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    y = column_or_1d(np.asarray(y), warn=True)
+    if y.dtype.kind in "fc":
+        y = check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=None, input_name="y")
+    if y.dtype.kind == "O" and all(isinstance(value, int | float) for value in y):
+        y = y.astype(np.float64)
+    if len(y) != num_rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
+    return y
+
+
+def _softmax(outputs: np.ndarray) -> np.ndarray:
+    exponent = np.exp(outputs - outputs.max(1, keepdims=True))
+    return exponent / exponent.sum(1, keepdims=True)

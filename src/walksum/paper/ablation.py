@@ -1,0 +1,108 @@
+"""What a cell of Table 1 owes to each choice the paper leaves open: one choice changed at a time, a few seeds each.
+
+    python -m walksum.paper.ablation --dataset cora --model glt-pairwise-normal-learned --runs 5
+
+Trains what the store lacks and prints a table; several of these commands may share a store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from walksum.paper.loop import Progress
+from walksum.paper.sparse_input import use_sparse_input
+from walksum.paper.sweep.cells import cells_of
+from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.spec import RunSpec
+from walksum.paper.sweep.store import Store
+from walksum.paper.sweep.sweep import Sweep
+from walksum.paper.sweep.work import Job
+from walksum.paper.training import train_on
+from walksum.paper.variants import OPTION, VARIANTS, made_with, runs_of, variant_of
+from walksum.paper.workbench import Workbench, make_model, workbench
+
+LEARNED_PN, LEARNED_DD = "glt-pairwise-normal-learned", "glt-diagonally-dominant-learned"
+# the cells of Table 1 that stay below the paper
+CELLS = {
+    "cora": (LEARNED_PN, LEARNED_DD),
+    "citeseer": (LEARNED_PN, LEARNED_DD),
+    "pubmed": (LEARNED_PN, "glt-pairwise-normal-fixed"),
+    **dict.fromkeys(("texas", "wisconsin", "cornell"), ("cgnn", "gde")),
+}
+STORE = Path("results/ablation")
+
+
+class VariantBench(Workbench):
+    def model(self, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        plain = replace(self.cell, options=tuple(pair for pair in self.cell.options if pair[0] != OPTION))
+        model = make_model(plain, self.x.size(1), self.num_classes, self.x.size(0))
+        return use_sparse_input(made_with(model, self.cell).to(self.x), self.x)
+
+
+def train_variants(
+    specs: Sequence[RunSpec],
+    *,
+    device: str | torch.device = "cpu",
+    root: str | os.PathLike[str] | None = None,
+    batched: bool | None = None,
+    on_record: Callable[[RunRecord], None],
+    on_progress: Callable[[Progress], None] | None = None,
+) -> None:
+    """As :func:`walksum.paper.training.train_runs`, for the runs of one variant of one cell."""
+    plain = workbench(specs, device, root)
+    variant = VARIANTS[variant_of(plain.cell)]
+    bench = VariantBench(**{**vars(plain), "x": variant.features(plain.x), "edges": variant.edges(plain.edges)})
+    with torch.random.fork_rng(devices=[plain.device] if plain.device.type == "cuda" else []):
+        for event in train_on(bench, list(specs), batched):
+            if isinstance(event, RunRecord):
+                on_record(event)
+            elif on_progress is not None:
+                on_progress(event)
+
+
+def main() -> None:
+    args = _arguments()
+    groups = list(_groups(args))
+    store, specs = Store(args.out), [spec for group in groups for spec in group]
+    store.make()
+    engine = LocalEngine(Job(str(args.out.absolute()), args.device, trainer=train_variants), args.workers)
+    Sweep(specs, store, engine, time_limit=args.time_limit, on_note=print).run()
+    for group in groups:
+        ((model, dataset), cell), *_ = cells_of(group, store.latest()).items()
+        print(f"| {dataset} | {model} | {variant_of(group[0])} | {cell} |")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--dataset", action="append", choices=list(CELLS), help="may be given several times, as --model and --variant")
+    add("--model", action="append", help="rows of Table 1; by default those that stay below the paper")
+    add("--variant", action="append", choices=list(VARIANTS), help="only these")
+    add("--runs", type=int, default=5)
+    add("--max-epochs", type=int, default=2000)
+    add("--device", default="cpu")
+    add("--workers", type=int, default=1, help="processes that train at a time")
+    add("--time-limit", type=float, help="begin nothing new after so many seconds")
+    add("--out", type=Path, default=STORE, help="store of the records")
+    return parser.parse_args()
+
+
+def _groups(args: argparse.Namespace) -> Iterator[list[RunSpec]]:
+    for dataset in args.dataset or CELLS:
+        for model in args.model or CELLS[dataset]:
+            for name in args.variant or VARIANTS:
+                if VARIANTS[name].suits(model):
+                    yield runs_of(name, model, dataset, args.runs, max_epochs=args.max_epochs)
+
+
+if __name__ == "__main__":
+    main()

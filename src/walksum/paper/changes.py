@@ -1,0 +1,226 @@
+"""What can be changed on a finished model that is no sensible argument of it: each a function from model to model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import remove_self_loops
+
+from walksum.designs import Design
+from walksum.designs.similarity import Similarity, cosine
+from walksum.graph import Graph
+from walksum.nn import GLTBlock, GLTConv
+from walksum.nn.dropout import Dropout
+from walksum.paper.models.cgnn import SELF_WEIGHT
+from walksum.paper.models.structure import Edges, PerGraph
+from walksum.precision import Precision
+from walksum.solvers import Solver
+
+SLOPE = 0.01  # of leaky_relu below zero
+
+Change = Callable[[nn.Module], nn.Module]
+
+
+def glorot(model: nn.Module) -> nn.Module:
+    for layer in _all(model, nn.Linear):
+        nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    return model
+
+
+def without_input_dropout(model: nn.Module) -> nn.Module:
+    model.dropout.p = 0.0  # type: ignore[union-attr]
+    return model
+
+
+def only_input_dropout(model: nn.Module) -> nn.Module:
+    for block in _all(model, GLTBlock):
+        for layer in _all(block, Dropout):
+            layer.p = 0.0
+    return model
+
+
+def heads_in_full_width(concat: bool) -> Change:
+    """Every head as wide as the embedding; merged by a Linear from all of them, or averaged."""
+
+    def change(model: nn.Module) -> nn.Module:
+        for block in _all(model, GLTBlock):
+            old, width = block.mix, block.mix.in_channels
+            block.mix = GLTConv(width, width, old.heads, design=_name(old.design), coupling=old.design.coupling)
+            block.mix.on_nonconverged = "ignore"
+            block.mix_norm = nn.LayerNorm(width)
+            block.merge = nn.Linear(old.heads * width, width) if concat else _MeanOfHeads(old.heads, width)
+        return model
+
+    return change
+
+
+class _MeanOfHeads(nn.Module):
+    def __init__(self, heads: int, width: int):
+        super().__init__()
+        self.heads, self.linear = heads, nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.unflatten(-1, (self.heads, -1)).mean(-2))
+
+
+def without(name: str, kind: type) -> Change:
+    """Leave a norm of that name out of every module of this kind."""
+
+    def change(model: nn.Module) -> nn.Module:
+        for module in _all(model, kind):
+            module.add_module(name, nn.Identity())
+        return model
+
+    return change
+
+
+def without_residual(model: nn.Module) -> nn.Module:
+    for block in _all(model, GLTBlock):
+        block.forward = _mixing_alone.__get__(block)
+    return model
+
+
+def _mixing_alone(self: GLTBlock, x: Tensor, edge_index: Any, edge_weight: Any = None, features: Any = None) -> Tensor:
+    mu = self.mix(self.norm(x), edge_index, edge_weight, features).view(-1, self.mix.heads, self.mix.out_channels)
+    x = self.merge(self.dropout(nn.functional.leaky_relu(self.mix_norm(mu)).flatten(1)))
+    return x + self.ffn(x)
+
+
+def linear_observation(model: nn.Module) -> nn.Module:
+    for mixer in _all(model, GLTConv):
+        mixer.observe = nn.Sequential(mixer.observe, _BeforeLeakyReLU())
+    return model
+
+
+class _BeforeLeakyReLU(nn.Module):
+    """What the activation, which the layer applies in any case, turns into its argument."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x < 0, x / SLOPE, x)
+
+
+def solved_by(solver: Solver) -> Change:
+    def change(model: nn.Module) -> nn.Module:
+        for mixer in _all(model, GLTConv):
+            mixer.solver = solver
+        return model
+
+    return change
+
+
+def epsilon(value: float) -> Change:
+    def change(model: nn.Module) -> nn.Module:
+        for mixer in _all(model, GLTConv):
+            mixer.design.epsilon = value
+        return model
+
+    return change
+
+
+def confidence_times(factor: float) -> Change:
+    """Normalisation takes the scale of J out, so smaller similarities are a larger learned diagonal."""
+
+    def smaller(graph: Graph, s: Tensor) -> Tensor:
+        return cosine(graph, s) / factor
+
+    def change(model: nn.Module) -> nn.Module:
+        for mixer in _all(model, GLTConv):
+            mixer.design.similarity = Similarity(smaller, bounded=True)
+        return model
+
+    return change
+
+
+def couplings_times(factor: float) -> Change:
+    """Shrink the off-diagonals of the normalised J: a larger diagonal, or a smaller epsilon, in other words."""
+    return _changed(lambda J: Precision(J.graph, J.diag, factor * J.off))
+
+
+def given_precision(model: nn.Module) -> nn.Module:
+    """Let no gradient through J: it still follows h, but nothing learns to make it better."""
+    return _changed(lambda J: Precision(J.graph, J.diag.detach(), J.off.detach()))(model)
+
+
+def _changed(change: Callable[[Precision], Precision]) -> Change:
+    def apply(model: nn.Module) -> nn.Module:
+        for mixer in _all(model, GLTConv):
+            mixer.design = _Changed(mixer.design, change)
+        return model
+
+    return apply
+
+
+class _Changed(Design):
+    def __init__(self, design: Design, change: Callable[[Precision], Precision]):
+        super().__init__(design.coupling)
+        self.design, self.change = design, change
+        self.reads_input = design.reads_input
+        self.fixed = not any(True for _ in design.parameters())
+        self.known: tuple[Precision, Precision] | None = None
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        J = self.design(graph, x, h)
+        if not self.fixed:
+            return self.change(J)
+        if self.known is None or self.known[0] is not J:  # solvers prepare a J that stays the same but once
+            self.known = (J, self.change(J))
+        return self.known[1]
+
+
+def not_normalised(model: nn.Module) -> nn.Module:
+    for mixer in _all(model, GLTConv):
+        mixer.design = _Raw(mixer.design)
+    return model
+
+
+class _Raw(Design):
+    """J as it stands before the symmetric normalisation that ends every learned design."""
+
+    def __init__(self, design: Design):
+        super().__init__(design.coupling)
+        self.design = design
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        def keep(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
+            return Precision(graph, torch.where(diag > 0, diag, 1.0), off)
+
+        with mock.patch.object(sys.modules[type(self.design).__module__], "normalise", keep):
+            return self.design(graph, x, h)
+
+
+def directed(turned: bool) -> Change:
+    """A CGNN that takes the edges as they are published, or turned round, instead of both ways."""
+
+    def edges(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Edges:
+        near = remove_self_loops(edge_index.flip(0) if turned else edge_index)[0]
+        loops = torch.arange(num_nodes, device=near.device).expand(2, -1)
+        weight = torch.ones(near.size(1), dtype=dtype, device=near.device)
+        own = torch.full((num_nodes,), SELF_WEIGHT, dtype=dtype, device=near.device)
+        both, weights = torch.cat([near, loops], 1), torch.cat([weight, own])
+        return gcn_norm(both, weights, num_nodes, add_self_loops=False, dtype=dtype)
+
+    def change(model: nn.Module) -> nn.Module:
+        model.adjacency = PerGraph(edges)  # type: ignore[assignment]
+        return model
+
+    return change
+
+
+def _all(model: nn.Module, kind: type) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, kind)]
+
+
+def _name(design: Design) -> str:
+    kind = type(design).__name__
+    return next(name for part, name in NAMES.items() if part in kind)
+
+
+NAMES = {"PairwiseNormal": "pairwise-normal", "DiagonallyDominant": "diagonally-dominant", "Laplacian": "laplacian"}

@@ -1,0 +1,109 @@
+"""From a store to a page: the one way the report's parts are put together."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from walksum.paper.report import files, source, table, table1, table2, table2_page
+from walksum.paper.report.document import Document, Picture
+from walksum.paper.report.sections import Section, sections_of
+from walksum.paper.report.source import Wanted
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a report is to be made of, and into what."""
+
+    store: Path
+    format: str = "text"
+    out: Path | None = None
+    plots: Path | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+
+    @property
+    def command(self) -> str:
+        """The command that makes the same again."""
+        named = (
+            ("models", self.wanted.models),
+            ("datasets", self.wanted.datasets),
+            ("protocol", self.wanted.protocols),
+        )
+        parts = ["walksum", "report", str(self.store), "--format", self.format]
+        for name, value in (("out", self.out), ("plots", self.plots)):
+            parts += [] if value is None else [f"--{name}", str(value)]
+        for name, values in named:
+            parts += [f"--{name}", ",".join(values)] if values else []
+        return shlex.join(parts)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report in its format, as a document (CSV is none), and as values for machines."""
+
+    content: str
+    page: Document | None
+    values: dict[str, Any]
+    saved: list[Path] = field(default_factory=list)
+    remark: str = ""
+
+
+def make(order: Order) -> Report:
+    """Read the store, whichever table it is of, and save the plots where that was asked for."""
+    return (_table1 if source.kind_of(order.store) == "table1" else _table2)(order)
+
+
+def _table1(order: Order) -> Report:
+    sections = sections_of(source.runs_of(order.store, order.wanted))
+    values: dict[str, Any] = {
+        "kind": "table1",
+        "rows": table.table1_rows(sections),
+        "tests": table.table1_tests(sections),
+    }
+    drawn = _pictures(sections, order)
+    saved = [path for path, _ in drawn if path is not None]
+    if order.format == "csv":
+        left = sum(len(section.cells) for section in sections if section.changes)
+        remark = f"{left} cells with other settings than the paper's are not in the CSV" if left else ""
+        return Report(table.as_csv(table.TABLE1_COLUMNS, values["rows"]), None, values, saved, remark)
+    pictures = [picture for _, picture in drawn]
+    page = table1.document(sections, _source(order), pictures, matrices=order.format == "html")
+    return Report(files.render(page, order.format), page, values, saved)
+
+
+def _table2(order: Order) -> Report:
+    if order.plots is not None:
+        raise ValueError(f"--plots: {order.store} is a store of Table 2, which has no plots; leave it out")
+    held = table2.Table2(tuple(source.solves_of(order.store, order.wanted)))
+    values: dict[str, Any] = {"kind": "table2", "rows": table.table2_rows(held)}
+    if order.format == "csv":
+        return Report(table.as_csv(table.TABLE2_COLUMNS, values["rows"]), None, values)
+    page = table2_page.document(held, _source(order))
+    return Report(files.render(page, order.format), page, values)
+
+
+def _source(order: Order) -> str:
+    return f"Made by `{order.command}`."
+
+
+def _pictures(sections: list[Section], order: Order) -> list[tuple[Path | None, Picture]]:
+    """The plots of the main tables: saved where a folder is named, and drawn into a page that can hold them."""
+    inside = order.format == "html"
+    if not inside and order.plots is None:
+        return []
+    from walksum.paper.report.plots import as_svg, plots_of  # matplotlib takes a second to import
+
+    made: list[tuple[Path | None, Picture]] = []
+    for section in (section for section in sections if not section.changes):
+        for name, (title, figure) in plots_of(section).items():
+            salt, path, link = f"{section.protocol}-{name}", None, ""
+            if order.plots is not None:
+                path = order.plots / f"{salt}.svg"
+                files.write(path, as_svg(figure, salt, inside=False))
+                link = os.path.relpath(path, order.out.parent) if order.out else str(path)
+            svg = as_svg(figure, salt, inside=True) if inside else ""
+            made.append((path, Picture(f"{title} (protocol {section.protocol})", svg, link)))
+    return made

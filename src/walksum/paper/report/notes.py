@@ -1,0 +1,139 @@
+"""What a reader must know to read Table 1 rightly."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from walksum.designs import make_design
+from walksum.paper.report import compare
+from walksum.paper.report.sections import Section
+from walksum.paper.rows import DATASETS, ROWS, Row
+
+PROTOCOLS = {
+    "random": (
+        "The paper's: every run has its own random split with the published numbers of training, validation and test "
+        "nodes, classes not balanced. Seed k gives every model the same split, so rows can be compared run by run."
+    ),
+    "one-split": (
+        "One split (the random one of seed 0) for all runs; only the initial weights differ. The spread is that of the "
+        "training alone and says nothing about other splits: small standard deviations here are no sign of certainty."
+    ),
+    **{
+        f"one-split-{which}": f"As one-split, with the random split of seed {which}: another split, another table."
+        for which in range(1, 5)
+    },
+    "public": "The splits that come with the data; where there are several folds, fold seed mod folds.",
+    "geom-gcn": "Geom-GCN's ten published folds, fold seed mod 10.",
+    "balanced": "20 training nodes of each class, then 500 validation and 1000 test nodes in random order.",
+}
+TESTS = (
+    "Wilcoxon's signed-rank test, two-sided, over the seeds that both rows have on the same split; Holm's correction "
+    "over the comparisons of a column. The best GLT row is the one with the highest mean on these very test nodes, "
+    "which flatters it a little."
+)
+
+
+def caption(section: Section) -> str:
+    return (
+        f"Test accuracy in %, mean ± standard deviation over runs, protocol {section.protocol}. Best in bold, second "
+        "best underlined, per dataset over all rows. Below each: the paper's value and our difference from it; "
+        "* marks one beyond two standard errors. " + counted(section)
+    )
+
+
+def counted(section: Section) -> str:
+    counts = {cell.runs for cell in section.cells.values() if cell.runs}
+    runs = f"{section.usual_runs} run{'s' * (section.usual_runs != 1)}"
+    return f"{runs} a cell" + (", or the number in brackets." if len(counts) > 1 else ".")
+
+
+def of(sections: list[Section]) -> list[str]:
+    datasets = {dataset for section in sections for dataset in section.datasets}
+    models = {model for section in sections for model in section.models}
+    found = [
+        "Difference and standard error: ours less the paper's; the error is the root of the sum of both variances of "
+        "a mean, from both standard deviations, our runs and the paper's 30.",
+        "The epoch is chosen by validation accuracy (ties: lower validation loss); the test nodes are not looked at.",
+    ]
+    if {"texas", "cornell"} & datasets:
+        found.append(
+            "Texas and Cornell: the published files hold the same features and labels; only edges and published "
+            "splits differ. To a model that ignores edges they are one dataset, not two pieces of evidence."
+        )
+    if signs := _signs(models):
+        found.append(signs)
+    if "gat" in models:
+        found.append(
+            "The paper's GAT on Texas, 48.6 ± 0.0, is exactly 18 of 37 test nodes: 30 random splits cannot give a "
+            "spread of zero. Some of its baselines probably ran on one split, which the protocol one-split repeats."
+        )
+    if any(section.protocol.startswith("one-split") for section in sections):
+        found.append(
+            "In one-split runs with the same seed share nothing but the split: the paired tests are then no stronger "
+            "than unpaired ones, and hold for that split alone."
+        )
+    found += _below(sections) + _ties(sections) + _other_splits(sections)
+    if any(cell.lost for section in sections for cell in section.cells.values()):
+        found.append("Runs that ran out of memory, diverged, failed or were interrupted count in no mean.")
+    return found
+
+
+def _below(sections: list[Section]) -> list[str]:
+    """Which cells stay below the paper, and where that is looked into."""
+    held = [cell for s in sections if s.protocol == "random" and not s.changes for cell in s.cells.values()]
+    gaps = {(cell.model, cell.dataset): compare.from_paper(cell) for cell in held}
+    low = {place for place, gap in gaps.items() if gap and gap.within is False and gap.value < 0}
+    by_row = {model: [dataset for dataset in DATASETS if (model, dataset) in low] for model in ROWS}
+    said = "; ".join(f"{ROWS[model].title} on {', '.join(where)}" for model, where in by_row.items() if where)
+    if not said:
+        return []
+    return [
+        f"Below the paper by more than two standard errors: {said}. What such cells owe to choices that the paper "
+        "leaves open is in docs/ablation.md, what they owe to the split in docs/protocols.md."
+    ]
+
+
+def _signs(models: set[str]) -> str:
+    by_sign: dict[str, list[str]] = {}
+    for name, row in ROWS.items():
+        if name in models and row.design is not None:
+            by_sign.setdefault(_sign(row), []).append(row.title)
+    words = {"repulsive": "J_ij > 0 for like neighbours", "attractive": "J_ij < 0 for like neighbours"}
+    said = "; ".join(f"{sign} ({words[sign]}): {', '.join(rows)}" for sign, rows in sorted(by_sign.items()))
+    return f"Signs. {said}." if said else ""
+
+
+def _sign(row: Row) -> str:
+    assert row.design is not None
+    return make_design(row.design, row.learned, 1, 1, 1, row.coupling).coupling
+
+
+def _other_splits(sections: list[Section]) -> list[str]:
+    """Runs of one seed must share one split; where records disagree, the reader has to know."""
+    found = []
+    for section in sections:
+        for dataset in section.datasets:
+            splits: dict[int, Counter[str]] = {}
+            for cell in section.of(dataset):
+                for seed, record in cell.finished.items():
+                    if record.split:
+                        splits.setdefault(seed, Counter())[record.split] += 1
+            odd = sum(seen.total() - max(seen.values()) for seen in splits.values())
+            if odd:
+                found.append(
+                    f"{dataset}, {section.protocol}: {odd} run{'s' * (odd != 1)} had another split than most runs of "
+                    "the same seed; the paired tests pair only equal splits."
+                )
+    return found
+
+
+def _ties(sections: list[Section]) -> list[str]:
+    found = []
+    for section in sections:
+        for dataset in section.datasets:
+            for place, models in zip(("best", "second best"), compare.ranks(section, dataset), strict=True):
+                if len(models) > 1:
+                    names = ", ".join(row.title for name, row in ROWS.items() if name in models)
+                    where = f"{dataset}, {section.protocol}" + (f", {section.name}" if section.name else "")
+                    found.append(f"Tie for {place} ({where}): {names} have equal means as printed; all are marked.")
+    return found

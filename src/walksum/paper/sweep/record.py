@@ -1,0 +1,102 @@
+"""What one run left behind: its outcome, its numbers, and where they were measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from walksum.paper.sweep.spec import RunSpec
+
+OUTCOMES = ("ok", "oom", "diverged", "interrupted", "failed")
+
+
+@dataclass(frozen=True)
+class Solves:
+    """All solves of one direction in one layer over a run.
+
+    Args:
+        steps: (least, median, most) iterations.
+        residual: the worst true residual (normwise backward error).
+        status: how many solves ended in each status.
+    """
+
+    layer: int
+    direction: str  # "forward" or "backward"
+    steps: tuple[int, float, int]
+    residual: float
+    status: dict[str, int]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One finished run. Accuracies are shares in [0, 1], taken at the epoch chosen on validation.
+
+    Args:
+        seconds: of this run; of a run trained in a batch, its share of the batch's time.
+        batch: how many runs were trained together (1: alone).
+        peak_memory: bytes; of the whole batch where there is one; None where it was not measured.
+        curve: epoch number, training loss, validation loss, validation and test accuracy of some epochs, thinned
+            to at most about 40 rows (the chosen epoch is among them).
+        steps_by_epoch: epoch number, most forward and most backward steps, of the same epochs.
+        versions, device, split: of walksum, torch and Python; the machine's; SHA-256 of the split.
+    """
+
+    spec: RunSpec
+    outcome: str
+    val_accuracy: float = math.nan
+    test_accuracy: float = math.nan
+    val_loss: float = math.nan
+    best_epoch: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+    batch: int = 1
+    peak_memory: int | None = None
+    solves: tuple[Solves, ...] = ()
+    curve: tuple[tuple[float, ...], ...] = ()
+    steps_by_epoch: tuple[tuple[int, ...], ...] = ()
+    parameters: int = 0
+    message: str = ""
+    split: str = ""
+    device: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    finished: str = ""  # UTC, ISO 8601
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"outcome={self.outcome!r}; known: {', '.join(OUTCOMES)}")
+
+    @property
+    def key(self) -> str:
+        return self.spec.key
+
+    def to_line(self) -> str:
+        """One line of JSON; NaN becomes null, and measured numbers keep six digits."""
+        values = {"key": self.key, **_short(asdict(self)), "spec": self.spec.to_json()}
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str) -> RunRecord:
+        values = json.loads(line)
+        key, spec = values.pop("key"), RunSpec.from_json(values.pop("spec"))
+        if key != spec.key:
+            raise ValueError(f"record {key} does not fit its own settings (their key is {spec.key})")
+        known = {f.name for f in fields(cls)}
+        values = {name: value for name, value in values.items() if name in known}
+        for name in ("val_accuracy", "test_accuracy", "val_loss"):
+            values[name] = math.nan if values.get(name) is None else values[name]
+        values["solves"] = tuple(Solves(**{**s, "steps": tuple(s["steps"])}) for s in values.get("solves", ()))
+        for name in ("curve", "steps_by_epoch"):
+            values[name] = tuple(tuple(row) for row in values.get(name, ()))
+        return cls(spec=spec, **values)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _short(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value]
+    return value

@@ -1,0 +1,5 @@
+"""Conjugate gradients."""
+
+from walksum.solvers.cg.solver import CG
+
+__all__ = ["CG"]

@@ -1,0 +1,219 @@
+"""Belief propagation on the GPU: pi to its fixed point first, then eta, whose iteration is linear from there on.
+
+The paper's stop rule (stop="messages") counts steps in which pi and eta move together, so there they do.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from walksum.backends.cuda.triton.matrix import Control, Matrix
+from walksum.backends.cuda.triton.messages import Precisions, Stepper, settle
+from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
+from walksum.graph import Graph
+from walksum.precision import Precision
+from walksum.solvers.base import Prepared, Status, judge
+from walksum.solvers.cg.cuda_replay import SMALL, Replay
+
+if TYPE_CHECKING:
+    from walksum.solvers.gabp.solver import GaBP
+
+ROUND = 10  # steps between two looks of the host; even, so that the buffers return to their places
+LONGEST = 40  # the same where the rate so far tells when the next look will be worth its product
+BLOW_UP = 1e30  # messages beyond this never come back
+
+
+class PreparedCudaGaBP(Prepared):
+    """The ``Prepared`` of :class:`walksum.GaBP` for a J on the GPU in float32."""
+
+    def __init__(self, J: Precision, solver: GaBP):
+        super().__init__(J, solver.name)
+        self.solver = solver
+        self.matrix = Matrix.of(J.graph, J.diag, J.off)
+        self.J_norm = self.matrix.norm_inf()
+        self.finite = bool(torch.isfinite(self.J_norm).all())
+        self.positive = bool((J.diag > 0).all())
+        self._settled: Precisions | None = None
+
+    @property
+    def settled(self) -> Precisions:
+        """The fixed point of pi, or as near as max_steps brings it."""
+        if self._settled is None:
+            assert self.matrix.values is not None
+            self._settled = settle_precisions(self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
+        return self._settled
+
+    @property
+    def marginal_precision(self) -> Tensor:
+        """pi_i of every node, ``[H, N]``; exact on trees."""
+        return self.settled.alpha
+
+    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+        if not self.finite or not bool(torch.isfinite(h).all()):
+            return torch.full_like(h, torch.nan), Status.nonfinite, 0, math.nan
+        if not self.positive:
+            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, math.nan
+        loop = self._loop(h.contiguous())
+        with loop.lock:
+            loop.take(self, h)
+            mu, status, steps, residual = loop.solve()
+            return mu.clone() if loop.captured else mu, status, steps, residual
+
+    def _loop(self, h: Tensor) -> Loop:
+        kind = JointLoop if self.solver.stop == "messages" else Loop
+        if 2 * self.J.graph.num_edges * h.size(0) * h.size(2) <= SMALL:
+            return self.J.graph.derived(_small_loop, kind, h.shape, self.solver)
+        return kind(self.J.graph, h.shape, self.solver, captured=False)
+
+
+def settle_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> Precisions:
+    precisions = Precisions(graph, diag, coupling)
+    for _ in range(0, solver.max_steps, ROUND):
+        for _ in range(ROUND):
+            precisions.step(float(solver.damping))
+        change, size = torch.stack([precisions.change.max(), precisions.alpha.abs().max()]).tolist()
+        if not change > 4 * torch.finfo(diag.dtype).eps * size:  # NaN ends it too
+            break
+    return precisions
+
+
+class Loop:
+    """The iteration of eta for one shape of h, with pi at its fixed point; stops by the true residual."""
+
+    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP, captured: bool):
+        heads, num_nodes, columns = shape
+        self.lock = threading.Lock()
+        self.graph, self.solver, self.captured = graph, solver, captured
+        self.damping = float(solver.damping)  # "adaptive" is served elsewhere
+        self.stepper = Stepper(graph, heads, columns)
+        new = torch.empty(0, device=graph.device).new_empty
+        self.h, self.mu = new(shape), new(shape)
+        self.eta, self.new_eta = (new(heads, 2 * graph.num_edges, columns) for _ in range(2))
+        self.alpha, self.gain = new(heads, num_nodes), new(heads, 2 * graph.num_edges)
+        self.matrix = Matrix(graph, new(heads, num_nodes), new(heads, 2 * graph.num_edges))
+        self.control = Control.for_shape(shape, self.matrix.programs(columns), new(heads), solver.tol, solver.max_steps)
+        self.replay = Replay(self._round, graph.device) if captured else None
+
+    def advance(self, steps: int = ROUND) -> None:
+        """Steps, an even number, and a look; a captured round has always as many."""
+        if self.replay is None:
+            self._round(steps)
+        else:
+            self.replay()
+
+    def take(self, prepared: PreparedCudaGaBP, h: Tensor) -> None:
+        """Copy J and h in; columns of h are scaled to one, so that no size of h overflows or underflows."""
+        assert self.matrix.values is not None
+        assert prepared.matrix.values is not None
+        self.matrix.diag.copy_(prepared.matrix.diag)
+        self.matrix.values.copy_(prepared.matrix.values)
+        self.control.J_norm.copy_(prepared.J_norm)
+        size = h.abs().amax(1)
+        self.scale = self._scale(size).unsqueeze(1)
+        torch.div(h, self.scale, out=self.h)
+        self.control.scalars[SCALE.value] = 1.0
+        self.control.scalars[SIZE.value] = size / self.scale.squeeze(1)
+        self.eta.zero_()
+        self._take_precisions(prepared)
+
+    def _scale(self, size: Tensor) -> Tensor:
+        return torch.where(size > 0, size, 1.0)
+
+    def _take_precisions(self, prepared: PreparedCudaGaBP) -> None:
+        self.alpha.copy_(prepared.settled.alpha)
+        self.gain.copy_(prepared.settled.gain)
+
+    def _round(self, steps: int = ROUND) -> None:
+        a, b = self.eta, self.new_eta
+        for _ in range(steps - 1):
+            self.stepper.step(self.gain, self.h, a, b, self.damping)
+            a, b = b, a
+        self.stepper.step(self.gain, self.h, a, b, self.damping, alpha=self.alpha, mu=self.mu)
+        self._measure()
+
+    def _measure(self) -> None:
+        self.matrix.product(self.mu, None, RESIDUAL.value, self.control, h=self.h)
+
+    def _residual(self) -> float:
+        return float(self.control.scalars[ERROR.value].max())
+
+    def solve(self) -> tuple[Tensor, Status, int, float]:
+        outcome, steps, residual, ahead = Status.max_steps_reached, 0, math.inf, ROUND
+        while steps < self.solver.max_steps:
+            self.advance(ahead)
+            before, residual, steps = residual, self._residual(), steps + ahead
+            if not math.isfinite(residual):
+                return self.mu * self.scale, Status.diverged, steps, residual
+            if residual <= self.solver.tol:
+                break
+            if not self.captured:
+                ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
+        return self.mu * self.scale, judge(residual, self.solver.tol, outcome), steps, residual
+
+
+def steps_ahead(before: float, residual: float, tol: float, taken: int) -> int:
+    """Until the next look, if ``taken`` steps brought the residual from ``before`` to what it is."""
+    if not 0 < residual < before < math.inf:
+        return ROUND
+    missing = taken * math.log(tol / residual) / math.log(residual / before)
+    return even(min(max(missing, 2), LONGEST))
+
+
+def even(steps: float) -> int:
+    return max(2, 2 * math.ceil(steps / 2))
+
+
+class JointLoop(Loop):
+    """pi and eta together, until no message changes by more than tol: the paper's rule, and its count of steps."""
+
+    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP, captured: bool):
+        super().__init__(graph, shape, solver, captured)
+        assert self.matrix.values is not None
+        self.precisions = Precisions(graph, self.matrix.diag, self.matrix.values)
+        self.pi = (self.precisions.pi, self.precisions.new_pi)
+        self.done = torch.zeros(2, dtype=torch.int32, device=graph.device)
+        self.change = self.h.new_zeros(max(1, self.stepper.num_changes))
+
+    def _scale(self, size: Tensor) -> Tensor:
+        return torch.ones_like(size)  # the rule is absolute
+
+    def _take_precisions(self, prepared: PreparedCudaGaBP) -> None:
+        self.precisions.reset()
+        self.done.zero_()
+
+    def _round(self, steps: int = ROUND) -> None:
+        a, b = self.eta, self.new_eta
+        for _ in range(steps):
+            self.precisions.step(self.damping, self.done)
+            self.stepper.step(self.precisions.gain, self.h, a, b, self.damping, change=self.change, done=self.done)
+            settle(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
+            a, b = b, a
+
+    def solve(self) -> tuple[Tensor, Status, int, float]:
+        state = steps = 0
+        for _ in range(0, self.solver.max_steps, ROUND):
+            self.advance()
+            state, steps = self.done.tolist()
+            if state:
+                break
+        eta = (self.eta, self.new_eta)[steps % 2]
+        self.precisions.pi, self.precisions.new_pi = self.pi[steps % 2], self.pi[1 - steps % 2]
+        self.precisions.step(1.0)  # for alpha of the last pi
+        self.stepper.step(self.precisions.gain, self.h, eta, eta, alpha=self.precisions.alpha, mu=self.mu, send=False)
+        self.precisions.pi, self.precisions.new_pi = self.pi
+        self._measure()
+        residual = self._residual()
+        if state == 2 or not math.isfinite(residual):
+            return self.mu, Status.diverged, steps, residual
+        if not state:  # the rule was not met, whatever the residual
+            return self.mu, Status.max_steps_reached, steps, residual
+        return self.mu, judge(residual, self.solver.tol, Status.stalled), steps, residual
+
+
+def _small_loop(graph: Graph, kind: type[Loop], shape: torch.Size, solver: GaBP) -> Loop:
+    return kind(graph, shape, solver, captured=True)

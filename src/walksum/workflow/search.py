@@ -1,0 +1,141 @@
+"""Searching a job: trials of design, coupling, width, dropout and learning rate, judged on validation alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from torch import nn
+
+from walksum.data.problem import Problem
+from walksum.designs import NAMES
+from walksum.training.loop import Outcome
+from walksum.workflow.fit import Job, OnEpoch, fit_model, material_of
+from walksum.workflow.models import GLT_NAME
+
+LISTS: dict[str, tuple[Any, ...]] = {
+    "design": NAMES,
+    "learned": (False, True),
+    "coupling": ("attractive", "repulsive"),
+    "hidden": (16, 32, 64, 128),
+    "dropout": (0.0, 0.2, 0.4, 0.6, 0.8),
+}
+LEARNING_RATES = (5e-4, 2e-2)  # between these, evenly in the logarithm
+OF_GLT = ("design", "learned", "coupling")  # say nothing to other models
+
+
+@dataclass(frozen=True)
+class Trial:
+    job: Job
+    val_score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best trial, its trained model, and all trials in order."""
+
+    job: Job
+    fitted: tuple[nn.Module, Outcome]
+    trials: list[Trial]
+    by: str
+
+    @property
+    def interrupted(self) -> bool:
+        return self.fitted[1].interrupted
+
+
+class Sampler(Protocol):
+    name: str
+
+    def ask(self, start: Job) -> Job: ...
+
+    def tell(self, val_score: float) -> None: ...
+
+
+def search(
+    start: Job,
+    problem: Problem,
+    trials: int,
+    on_epoch: OnEpoch | None = None,
+    on_trial: Callable[[int, Trial], None] | None = None,
+    sampler: Sampler | None = None,
+) -> Found:
+    """``trials`` trainings on one split, the first with the job as given. The test nodes are never looked at."""
+    material, sampler = material_of(start, problem), sampler or best_sampler(start.seed)
+    done: list[Trial] = []
+    best: tuple[Job, tuple[nn.Module, Outcome]] | None = None
+    for number in range(trials):
+        job = start if number == 0 else sampler.ask(start)
+        fitted = fit_model(job, material, on_epoch)
+        trial = Trial(job, fitted[1].best.val_score, fitted[1].seconds)
+        if number:
+            sampler.tell(trial.val_score)
+        done.append(trial)
+        if best is None or _rank(fitted[1]) > _rank(best[1][1]):
+            best = job, fitted
+        if on_trial is not None:
+            on_trial(number + 1, trial)
+        if fitted[1].interrupted:
+            best = best[0], (best[1][0], replace(best[1][1], interrupted=True))
+            break
+    assert best is not None
+    return Found(best[0], best[1], done, sampler.name)
+
+
+def best_sampler(seed: int) -> Sampler:
+    try:
+        return TPE(seed)
+    except ImportError:
+        return Random(seed)
+
+
+class Random:
+    """Every choice on its own, evenly."""
+
+    name = "random search"
+
+    def __init__(self, seed: int):
+        self.draw = np.random.default_rng(seed)
+
+    def ask(self, start: Job) -> Job:
+        chosen = {name: choices[int(self.draw.integers(len(choices)))] for name, choices in _lists(start).items()}
+        low, high = map(math.log, LEARNING_RATES)
+        return replace(start, **chosen, lr=math.exp(self.draw.uniform(low, high)))
+
+    def tell(self, val_score: float) -> None:
+        pass
+
+
+class TPE:
+    """Optuna's tree-structured Parzen estimator: later trials look where earlier ones did well."""
+
+    name = "TPE (Optuna)"
+
+    def __init__(self, seed: int):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+        self.trial: Any = None
+
+    def ask(self, start: Job) -> Job:
+        self.trial = self.study.ask()
+        chosen = {name: self.trial.suggest_categorical(name, choices) for name, choices in _lists(start).items()}
+        return replace(start, **chosen, lr=self.trial.suggest_float("lr", *LEARNING_RATES, log=True))
+
+    def tell(self, val_score: float) -> None:
+        self.study.tell(self.trial, val_score)
+
+
+def _lists(start: Job) -> dict[str, tuple[Any, ...]]:
+    return {name: choices for name, choices in LISTS.items() if start.model == GLT_NAME or name not in OF_GLT}
+
+
+def _rank(outcome: Outcome) -> tuple[bool, float, float]:
+    """What diverged comes last: NaN is neither above nor below anything."""
+    best = outcome.best
+    return math.isfinite(best.val_loss), best.val_score, -best.val_loss

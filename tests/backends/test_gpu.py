@@ -1,0 +1,200 @@
+"""The Triton kernels against the plain torch ones: on a GPU, or through Triton's interpreter without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from walksum import backends
+from walksum.backends import reference
+from walksum.backends.cuda.triton import products
+from walksum.backends.cuda.triton.edges import row_sums, slot_values
+from walksum.backends.cuda.triton.matrix import Matrix
+from walksum.backends.cuda.triton.plan import Tile, row_plan
+from walksum.graph import Graph
+
+HERE = os.path.dirname(__file__)
+CUDA = pytest.param(
+    "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+)
+INTERPRETED = pytest.param(
+    "cpu", marks=pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="TRITON_INTERPRET is not 1")
+)
+# the interpreter computes with numpy, which warns of the NaN and infinity that some tests feed in
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.fixture(params=[CUDA, INTERPRETED])
+def device(request):
+    return request.param
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels run on the GPU itself")
+def test_the_gpu_tests_pass_in_the_interpreter():
+    # in a process of its own: Triton reads the switch once, when it is first imported
+    files = [__file__, os.path.join(HERE, "..", "solvers", "test_cuda.py")]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "cpu", *files]
+    done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_walksum_imports_without_triton():
+    code = "import sys; sys.modules['triton'] = None; import walksum; walksum.CG(); walksum.GaBP()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def random_problem(device, num_nodes, num_pairs, heads, columns, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(0, num_nodes, (2, num_pairs), generator=generator)
+    graph = Graph.from_edge_index(pairs, num_nodes).to(device)
+    diag = 1 + torch.rand(heads, num_nodes, generator=generator)
+    off = torch.randn(heads, graph.num_edges, generator=generator)
+    x = torch.randn(heads, num_nodes, columns, generator=generator)
+    return graph, diag.to(device), off.to(device), x.to(device)
+
+
+def exact_spmm(graph, diag, off, x):
+    return reference.spmm(graph, diag.double(), off.double(), x.double())
+
+
+def assert_near(found, expected, tol=2e-6):
+    assert found.dtype == torch.float32
+    scale = expected.abs().max() if expected.numel() else 1.0
+    assert torch.allclose(found.double(), expected, rtol=0, atol=float(tol * scale))
+
+
+SHAPES = [(1, 0, 1, 3), (5, 0, 2, 1), (20, 60, 1, 1), (20, 60, 3, 5), (30, 90, 1, 64), (9, 30, 2, 130)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_spmm(device, shape):
+    graph, diag, off, x = random_problem(device, *shape)
+    assert_near(products.spmm(graph, diag, off, x), exact_spmm(graph, diag, off, x))
+
+
+def test_spmm_of_no_columns(device):
+    graph, diag, off, x = random_problem(device, 5, 10, 2, 0)
+    assert products.spmm(graph, diag, off, x).shape == (2, 5, 0)
+
+
+def test_spmm_takes_any_strides(device):
+    graph, diag, off, _ = random_problem(device, 10, 30, 2, 4)
+    x = torch.randn(10, 4, 2, device=device).permute(2, 0, 1)
+    expanded = off[:1].expand(2, -1)
+    assert_near(products.spmm(graph, diag, expanded, x), exact_spmm(graph, diag, expanded, x))
+
+
+@pytest.mark.parametrize("hub", [2, 7])
+@pytest.mark.parametrize("by_length", [False, True])
+@pytest.mark.parametrize("tile", [None, Tile(4, 1, 8, 1), Tile(2, 4, 16, 2, "evict_first")])
+def test_hubs_are_split_and_rows_dealt_by_length(device, hub, by_length, tile):
+    graph, diag, off, x = random_problem(device, 20, 100, 2, 12)
+    matrix = Matrix(graph, diag, slot_values(graph, off), hub=hub, by_length=by_length, tile=tile)
+    assert matrix.plan.num_hubs > 0
+    out = torch.full_like(x, torch.nan)
+    assert_near(matrix.product(x, out), exact_spmm(graph, diag, off, x))
+
+
+def test_one_number_for_all_couplings(device):
+    graph, diag, off, x = random_problem(device, 20, 60, 2, 5)
+    off = torch.tensor([[-1.0], [0.5]], device=device).expand_as(off)
+    matrix = Matrix.of(graph, diag, off, look=True)
+    assert matrix.values is None
+    assert_near(matrix.product(x), exact_spmm(graph, diag, off, x))
+
+
+def test_bfloat16_input_is_summed_in_float32(device):
+    graph, diag, off, x = random_problem(device, 20, 60, 1, 16)
+    half = x.to(torch.bfloat16)
+    assert_near(Matrix.of(graph, diag, off).product(half), exact_spmm(graph, diag, off, half))
+
+
+def test_spmm_is_the_same_every_time(device):
+    graph, diag, off, x = random_problem(device, 40, 300, 1, 16)
+    matrix = Matrix(graph, diag, slot_values(graph, off), hub=8)
+    assert torch.equal(matrix.product(x), matrix.product(x))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_bad_numbers_reach_the_norm(device, bad):
+    graph, diag, off, _ = random_problem(device, 10, 30, 2, 1)
+    expected = reference.spmm(graph, diag, off.abs(), torch.ones(2, 10, 1, device=device)).amax((1, 2))
+    assert torch.allclose(Matrix.of(graph, diag, off).norm_inf(), expected)
+    off[1, 3] = bad
+    norm = Matrix.of(graph, diag, off).norm_inf()
+    assert torch.isfinite(norm[0])
+    assert not torch.isfinite(norm[1])
+
+
+@pytest.mark.parametrize("bad", [None, float("nan"), float("inf")])
+def test_backward_error(device, bad):
+    graph, diag, off, mu = random_problem(device, 10, 30, 2, 3)
+    h = exact_spmm(graph, diag, off, mu).float() + 1e-3 * torch.randn(2, 10, 3, device=device)
+    h[0, :, 1] = mu[0, :, 1] = 0
+    norm = products.norm_inf(graph, diag, off)
+    if bad is not None:
+        mu[1, 3, 2] = bad
+    found = products.backward_error(graph, diag, off, mu, h, norm)
+    r = h.double() - exact_spmm(graph, diag, off, mu)
+    scale = norm.double()[:, None] * mu.double().abs().amax(1) + h.double().abs().amax(1)
+    expected = torch.where(r.abs().amax(1) == 0, 0.0, r.abs().amax(1) / scale)
+    finite = torch.isfinite(expected)
+    assert torch.equal(torch.isfinite(found), finite)
+    assert finite.all() == (bad is None)
+    assert torch.allclose(found[finite].double(), expected[finite], rtol=1e-3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_edge_dot(device, shape):
+    graph, _, _, a = random_problem(device, *shape)
+    b = torch.randn(a.shape, generator=torch.Generator().manual_seed(1)).to(device)
+    assert_near(products.edge_dot(graph, a, b), reference.edge_dot(graph, a.double(), b.double()))
+    for _ in range(2):  # the second time, on a GPU, by the shortcut
+        for found, expected in zip(
+            products.value_gradients(graph, a, b), reference.value_gradients(graph, a.double(), b.double()), strict=True
+        ):
+            assert_near(found, expected)
+
+
+def test_row_sums(device):
+    graph, diag, off, _ = random_problem(device, 30, 200, 2, 1)
+    message = slot_values(graph, off)
+    assert torch.equal(message, off[:, graph.csr.edge])
+    expected = diag.double() + reference.neighbour_sum(graph, message.double())
+    assert_near(row_sums(graph, diag, message), expected)
+
+
+def test_a_plan_covers_every_row_and_every_slot_once(device):
+    graph, *_ = random_problem(device, 40, 300, 1, 1)
+    plan = row_plan(graph, 9, (2, 4))
+    rows = torch.cat([plan.order.long(), plan.hubs])
+    assert torch.equal(rows.sort().values, torch.arange(40, device=device))
+    for first, last, longest in plan.groups:
+        assert int(graph.degree[plan.order[first:last].long()].max()) <= longest
+    assert int(graph.degree[plan.hubs].min()) > 9
+    for hub, node in enumerate(plan.hubs.tolist()):
+        begin, end = plan.piece_start[hub], plan.piece_start[hub + 1]
+        covered = [
+            slot
+            for b, e in zip(plan.piece_begin[begin:end].tolist(), plan.piece_end[begin:end].tolist(), strict=True)
+            for slot in range(b, e)
+        ]
+        assert covered == list(range(int(graph.csr.indptr[node]), int(graph.csr.indptr[node + 1])))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_float32_on_cuda_is_served_by_triton():
+    assert backends.backend(torch.zeros(1, device="cuda")) is products
+    assert backends.backend(torch.zeros(1, device="cuda", dtype=torch.float64)) is reference
+
+
+def test_the_cpu_is_not_served_by_triton():
+    assert backends.backend(torch.zeros(1)) is not products

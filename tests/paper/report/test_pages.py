@@ -1,0 +1,42 @@
+"""The pages in docs, and the README's table, say what the records in results hold."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from benchmarks import report
+from walksum.paper.report.make import Order, make
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("table", ["table1", "table2"])
+def test_a_page_is_made_from_its_records(table, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    order = Order(Path("results") / table, "md", Path(f"docs/{table}.md"))
+    assert make(order).content == order.out.read_text(encoding="utf-8"), f"run: {order.command}"
+
+
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [
+        ("README.md", "scripts/readme_table.py"),
+        ("docs/ablation.md", "scripts/ablation_page.py"),
+        ("docs/protocols.md", "scripts/protocols_page.py"),
+    ],
+)
+def test_a_page_holds_the_tables_of_the_records(page, script, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = Path(page).read_text(encoding="utf-8")
+    assert runpy.run_path(script)["updated"](text) == text, f"run: python {script}"
+
+
+def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    readme = tmp_path / "README.md"
+    readme.write_text(Path("README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    report.main(["--docs", str(tmp_path), "--readme", str(readme)])
+    for page, made in (("README.md", readme), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
+        same = made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8")
+        assert same, f"{page}: run python -m benchmarks.report"

@@ -1,0 +1,203 @@
+import os
+import warnings
+
+import pytest
+import torch
+from toy_cell import bench_of, cell
+
+import walksum.paper.loop as loop
+import walksum.paper.training as training
+from walksum.paper.loop import Contaminated, Progress, train_team
+from walksum.paper.rows import ROWS
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.spec import paper_spec
+
+GLT = [name for name, row in ROWS.items() if row.group == "glt"]
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setattr(training, "workbench", lambda specs, device, root: bench_of(specs))
+
+
+def run(specs, **options):
+    records = []
+    training.train_runs(specs, on_record=records.append, **options)
+    return {record.spec.seed: record for record in records}
+
+
+def assert_same_runs(together, apart, tolerance=1e-7):
+    assert together.keys() == apart.keys()
+    for seed, record in together.items():
+        other = apart[seed]
+        assert (record.outcome, record.epochs, record.best_epoch) == ("ok", other.epochs, other.best_epoch)
+        assert record.split == other.split
+        assert record.message == ""
+        assert record.test_accuracy == pytest.approx(other.test_accuracy)
+        for row, twin in zip(record.curve, other.curve, strict=True):
+            assert row == pytest.approx(twin, abs=tolerance)
+
+
+@pytest.mark.parametrize("model", [*GLT, "gcn", "gat", "sage", "cgnn-weights"])
+def test_a_batch_is_its_runs(toy, model):
+    specs = cell(model, runs=4, max_epochs=15, lr=1e-3, dropout=0.0)
+    together, apart = run(specs, batched=True), run(specs, batched=False)
+    assert_same_runs(together, apart)
+    assert {record.batch for record in together.values()} == {4}
+
+
+def test_runs_leave_the_batch_as_they_finish(toy):
+    specs = cell("glt-laplacian-fixed", runs=7, max_epochs=60, patience=6, lr=3e-3, dropout=0.0)
+    arrived = []
+    training.train_runs(specs, batched=True, on_record=arrived.append)
+    epochs = [record.epochs for record in arrived]
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) > 2
+    assert_same_runs({record.spec.seed: record for record in arrived}, run(specs, batched=False))
+
+
+def test_looking_seldom_and_shrinking_in_steps_changes_nothing(toy, monkeypatch):
+    specs = cell("glt-diagonally-dominant-fixed", runs=7, max_epochs=47, patience=6, lr=3e-3, dropout=0.0)
+    apart = run(specs, batched=False)
+    monkeypatch.setattr(loop, "rhythm", lambda device, runs: (loop.LOOK, loop.SIZES))  # as on a GPU
+    assert_same_runs(run(specs, batched=True), apart)
+
+
+def test_dropout_differs_between_members_and_learns_as_well(toy):
+    specs = cell("glt-diagonally-dominant-fixed", runs=8, max_epochs=60)
+    together, apart = run(specs, batched=True), run(specs, batched=False)
+    means = [sum(record.val_accuracy for record in runs.values()) / 8 for runs in (together, apart)]
+    assert means[0] == pytest.approx(means[1], abs=0.1)
+    one_split = cell("glt-laplacian-fixed", runs=2, max_epochs=3)
+    bench = bench_of(one_split)
+    from walksum.paper.team import Stack
+
+    team = Stack(bench, [0, 0])  # the same weights twice: only the masks differ
+    first, second = team.outputs(training=True)
+    assert not torch.allclose(first, second)
+    assert torch.allclose(*team.outputs(training=False), atol=1e-6)
+
+
+def test_a_batch_is_repeatable_and_leaves_the_generator_alone(toy):
+    specs = cell("glt-pairwise-normal-learned", runs=3, max_epochs=10)
+    torch.manual_seed(5)
+    first = run(specs, batched=True)
+    drawn = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(3))
+    second = run(specs, batched=True)
+    assert [r.curve for r in first.values()] == [r.curve for r in second.values()]
+
+
+def test_progress_tells_how_far_it_is(toy):
+    seen = []
+    specs = cell("glt-laplacian-fixed", runs=3, max_epochs=5)
+    training.train_runs(specs, batched=False, on_record=lambda record: None, on_progress=seen.append)
+    assert isinstance(seen[-1], Progress)
+    assert (seen[-1].done, seen[-1].running, seen[-1].epoch) == (3, 0, 5)
+    assert [p.done for p in seen] == sorted(p.done for p in seen)
+    assert 0 <= seen[-1].best <= 1
+
+
+def test_a_batch_without_room_is_halved(toy, monkeypatch):
+    sizes = []
+
+    def crowded(bench, specs, stacked):
+        sizes.append(len(specs))
+        if len(specs) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return train_team(bench, specs, stacked)
+
+    monkeypatch.setattr(training, "train_team", crowded)
+    records = run(cell("gcn", runs=5, max_epochs=2), batched=True)
+    assert sizes == [5, 3, 2, 1, 2]
+    assert [records[seed].outcome for seed in range(5)] == ["ok"] * 5
+    assert [records[seed].batch for seed in range(5)] == [2, 2, 1, 2, 2]
+
+
+def test_a_run_without_room_is_oom_and_a_broken_one_failed(toy, monkeypatch):
+    def fails(bench, specs, stacked):
+        if any(spec.seed == 1 for spec in specs):
+            raise torch.OutOfMemoryError("no room")
+        if any(spec.seed == 2 for spec in specs):
+            raise RuntimeError("a layer refused\nand said more")
+        yield from train_team(bench, specs, stacked)
+
+    monkeypatch.setattr(training, "train_team", fails)
+    records = run(cell("gcn", runs=4, max_epochs=2), batched=True)
+    assert [records[seed].outcome for seed in range(4)] == ["ok", "oom", "failed", "ok"]
+    assert "a layer refused" in records[2].message
+    assert records[1].split
+    assert "a layer refused" in records[3].message  # it was trained alone for that reason
+
+
+def test_a_batch_fallen_together_is_taken_apart(toy, monkeypatch):
+    def spreads(bench, specs, stacked):
+        if len(specs) > 1 and any(spec.seed == 2 for spec in specs):
+            raise Contaminated
+        yield from train_team(bench, specs, stacked)
+
+    monkeypatch.setattr(training, "train_team", spreads)
+    records = run(cell("gcn", runs=4, max_epochs=2), batched=True)
+    assert [records[seed].batch for seed in range(4)] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_steps_too_long_diverge_and_are_recorded(toy, batched):
+    records = run(cell("glt-laplacian-learned", runs=3, max_epochs=30, lr=1e250), batched=batched)
+    assert [record.outcome for record in records.values()] == ["diverged"] * 3
+
+
+def test_an_interrupt_leaves_no_record_of_runs_in_flight(toy, monkeypatch):
+    def interrupted(bench, specs, stacked):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(training, "train_team", interrupted)
+    records = []
+    with pytest.raises(KeyboardInterrupt):
+        training.train_runs(cell("gcn", runs=2), batched=True, on_record=records.append)
+    assert records == []
+
+
+def test_an_error_of_the_caller_is_not_a_failed_run(toy):
+    def full(record: RunRecord):
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        training.train_runs(cell("gcn", runs=2, max_epochs=2), batched=True, on_record=full)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("model", ["glt-laplacian-fixed", "glt-diagonally-dominant-learned", "gcn", "cgnn-weights"])
+def test_a_gpu_trains_the_same_runs(model):
+    specs = cell(model, runs=7, max_epochs=12, lr=1e-3, dropout=0.0)
+    there, here = (
+        {event.spec.seed: event for event in train_team(bench, specs, True) if isinstance(event, RunRecord)}
+        for bench in (bench_of(specs, "cuda"), bench_of(specs))
+    )
+    for seed, record in there.items():
+        assert record.peak_memory > 0
+        for row, twin in zip(record.curve, here[seed].curve, strict=True):
+            assert row == pytest.approx(twin, abs=1e-6)
+
+
+@pytest.mark.skipif("WALKSUM_DATA" not in os.environ, reason="needs the published files")
+def test_texas():
+    specs = [paper_spec("glt-laplacian-fixed", "texas", seed, dropout=0.0, max_epochs=30) for seed in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_same_runs(run(specs, batched=True), run(specs, batched=False), 1e-4)
+
+
+def test_short_operations_get_one_thread_and_the_caller_all_of_them_back(toy):
+    before, during = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        specs = cell("mlp", runs=2, max_epochs=2)
+        training.train_runs(specs, on_record=lambda record: during.append(torch.get_num_threads()))
+        assert during == [1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,59 @@
+import dataclasses
+import math
+
+import pytest
+
+from walksum.paper import numbers
+from walksum.paper.rows import ROWS, row_of
+from walksum.paper.sweep.record import RunRecord, Solves
+from walksum.paper.sweep.spec import RunSpec, paper_spec
+
+
+def test_a_key_is_the_same_everywhere():
+    # written down once: a changed key would orphan every record
+    assert paper_spec("glt-laplacian-fixed", "cora", 3).key == "ccea4225105aa3ce"
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"dropout": 0.5}, {"protocol": "one-split"}, {"options": (("k", 2),)}])
+def test_every_setting_is_in_the_key(change):
+    spec = paper_spec("gcn", "texas")
+    assert dataclasses.replace(spec, **change).key != spec.key
+
+
+def test_runs_of_a_cell_share_it():
+    assert paper_spec("gcn", "texas", 7).cell == paper_spec("gcn", "texas", 2).cell
+
+
+def test_a_record_comes_back_from_its_line():
+    spec = paper_spec("gcn", "texas", options=(("k", 2),))
+    solves = (Solves(0, "forward", (1, 2.5, 4), 1e-7, {"converged": 3}),)
+    record = RunRecord(spec, "ok", 0.5, 0.25, 1.5, solves=solves, curve=((1, 2.0, 3.0, 0.5, 0.25),))
+    assert RunRecord.from_line(record.to_line()) == record
+
+
+def test_nan_survives_as_null():
+    record = RunRecord(paper_spec("gcn", "texas"), "diverged")
+    assert "null" in record.to_line()
+    assert math.isnan(RunRecord.from_line(record.to_line()).test_accuracy)
+
+
+def test_a_record_of_other_settings_is_refused():
+    line = RunRecord(paper_spec("gcn", "texas"), "ok").to_line().replace('"seed":0', '"seed":1')
+    with pytest.raises(ValueError, match="does not fit its own settings"):
+        RunRecord.from_line(line)
+
+
+def test_unknown_models_and_outcomes_are_named():
+    with pytest.raises(ValueError, match="model='gnc' is unknown; choose one of gcn, gat"):
+        row_of("gnc")
+    with pytest.raises(ValueError, match="outcome='fine'; known: ok"):
+        RunRecord(paper_spec("gcn", "texas"), "fine")
+    with pytest.raises(ValueError, match="select='f1'; known"):
+        RunSpec("gcn", "texas", select="f1")
+
+
+def test_the_papers_best_rows():
+    best = [max(cell[0] for row in numbers.TABLE1.values() if (cell := row[name])) for name in numbers.DATASETS]
+    assert best == [83.7, 85.0, 81.3, 80.6, 66.0, 76.8]
+    assert set(numbers.TABLE1) <= set(ROWS)
+    assert set(numbers.TABLE2) == {name for name, row in ROWS.items() if row.group == "glt"}

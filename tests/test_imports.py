@@ -1,0 +1,74 @@
+"""An import names only what stands above it on the way of the data; the layer needs six packages and no more."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import walksum as ws
+
+SOURCE = Path(ws.__file__).parent
+# from the top: what a module may import stands before its own place
+ORDER = ["_checks", "_files", "_torch", "graph", "backends", "ops", "precision", "designs", "solvers", "solving", "field"]
+ORDER += ["nn", "analysis", "plot", "data", "training", "workflow", "estimators", "explore", "paper", "cli"]
+OTHERS = ["pandas", "sklearn", "matplotlib", "typer", "rich", "torchdiffeq", "ray", "dash", "pyamg"]  # torch itself brings the rest
+
+
+def imports(source: str) -> set[str]:
+    """The modules of walksum that a source text names, wherever the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("walksum.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "walksum":
+            whole = node.module == "walksum"
+            found |= {f"walksum.{alias.name}" for alias in node.names} if whole else {node.module}
+    return found
+
+
+def backward(room: str, source: str) -> list[str]:
+    """The imports of a module in ``room`` that name something below it."""
+    place = ORDER.index(room)
+    named = {name.split(".")[1] for name in imports(source)}
+    return sorted(name for name in named if name in ORDER and ORDER.index(name) > place)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def test_imports_look_up_the_list():
+    modules = [path for path in SOURCE.rglob("*.py") if room_of(path) not in ("__init__", "__main__")]
+    assert {room_of(path) for path in modules} <= set(ORDER)
+    wrong = {str(path.relative_to(SOURCE)): backward(room_of(path), path.read_text()) for path in modules}
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("graph", "from walksum.precision import Precision"),
+        ("workflow", "def f():\n    from walksum.paper.models import MODELS"),
+        ("nn", "from walksum import training"),
+        ("backends", "import walksum.solvers.base"),
+    ],
+)
+def test_a_forbidden_import_is_found(room, line):
+    assert backward(room, line)
+
+
+def test_the_layer_runs_where_nothing_else_can_be_imported():
+    program = f"""
+import sys
+sys.modules.update(dict.fromkeys({OTHERS!r}))  # None: cannot be imported
+import torch, walksum as ws
+edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
+x = torch.randn(4, 5, requires_grad=True)
+ws.GLT(5, 8, 2, 3)(x, edges).sum().backward()
+ws.solve(ws.FixedLaplacian()(ws.Graph.from_edge_index(edges)), x.detach())
+assert x.grad.isfinite().all()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
