@@ -59,7 +59,7 @@ def test_a_torn_last_line_is_no_trouble(store, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "sign"), [("a.md", "# Table 1"), ("a.tex", r"\toprule"), ("a.html", "<!doctype html>")]
+    ("name", "sign"), [("a.md", "# Table 1"), ("a.html", "<!doctype html>")]
 )
 def test_the_files_name_says_the_format(store, tmp_path, name, sign):
     done = walksum("report", store, "--out", tmp_path / "new" / name)
