@@ -11,20 +11,21 @@ import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum._checks import check_choice
+from walksum._torch import Function, no_compile, transforms_active
 from walksum.graph import Graph
-from walksum.ops import Function, edge_dot, fold_heads, spmm, transforms_active, unfold_heads, zeros_if_none
+from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
-from walksum.solvers.base import check_choice, check_h
+from walksum.solvers.base import check_h
 from walksum.solvers.late import LateSolution, books, capturing
-from walksum.untraced import untraced
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
 HALF = (torch.float16, torch.bfloat16)
 
 
-@untraced  # a graph break: solvers choose their steps by looking at numbers
+@no_compile  # a graph break: solvers choose their steps by looking at numbers
 def solve(
     J: Precision,
     h: Tensor,
