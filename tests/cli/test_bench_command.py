@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from conftest import run, start
 from walksum.cli import app
-from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import Store, read_records
 from walksum.paper.sweep.sweep import plan
@@ -66,8 +66,8 @@ def test_two_sweeps_share_one_store(tmp_path):
 def test_another_sweeps_runs_are_left_alone_and_an_interrupt_leaves_a_store_that_goes_on(tmp_path):
     store, arguments = Store(tmp_path / "store"), (*QUICK, "--models", "gcn,mlp", "--runs", "3")
     store.make()
-    claims = Claims(store.folder / "claims")
-    claims.take(spec.key for spec in specs(["mlp"], 3))  # this test works on them, as the sweep is to believe
+    locks = RunLocks(store.folder / "run-locks")
+    locks.take(spec.key for spec in specs(["mlp"], 3))  # this test works on them, as the sweep is to believe
     process = start(*arguments, cwd=tmp_path)
     wait_for(lambda: len(lines(store.folder)) == 3, process)
     process.send_signal(signal.SIGINT)
@@ -76,7 +76,7 @@ def test_another_sweeps_runs_are_left_alone_and_an_interrupt_leaves_a_store_that
     assert "interrupted: 3 of 6 runs are in store/records.jsonl; the same command goes on from there" in err
     assert "Traceback" not in err
     assert {record.spec.model for record in read_records(store.folder)} == {"gcn"}
-    claims.close()
+    locks.close()
 
     code, out, shown = in_a_terminal(*arguments, cwd=tmp_path)
     assert code == 0, shown

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import paper_spec
 from walksum.paper.sweep.store import AlreadyRecorded, Store
@@ -104,20 +104,20 @@ def hammer(folder, processes):
         os.waitpid(writer, 0)
 
 
-def claims(folder):
+def locks(folder):
     """What another process gets of three claimed keys: while their owner lives, and after it was killed."""
     keys = [paper_spec("mlp", "digits", seed).key for seed in range(4)]
-    file = folder / "claims"
+    file = folder / "run-locks"
     listen, said = os.pipe()
 
     def own():
-        Claims(file).take(keys[:3])
+        RunLocks(file).take(keys[:3])
         os.write(said, b"!")
         time.sleep(60)
 
     owner = child(own)
     os.read(listen, 1)
-    ours = Claims(file)
+    ours = RunLocks(file)
     living = len(ours.take(keys))
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
@@ -129,7 +129,7 @@ def main():
     said = kill_writers(folder / "killed", random.Random(seed))
     for processes in (2, 4):
         hammer(folder / f"hammered-{processes}", processes)
-    print(json.dumps({"said": said, "kills": KILLS, "claims": claims(folder)}))
+    print(json.dumps({"said": said, "kills": KILLS, "locks": locks(folder)}))
 
 
 if __name__ == "__main__":

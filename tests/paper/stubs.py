@@ -5,9 +5,9 @@ import signal
 import time
 from pathlib import Path
 
-from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
-from walksum.paper.sweep.store import CLAIMS, Store
+from walksum.paper.sweep.store import RUN_LOCKS, Store
 from walksum.paper.sweep.sweep import Ended
 from walksum.paper.sweep.work import work_on
 
@@ -31,7 +31,7 @@ def out_of_memory(specs, *, on_record, **_):
         on_record(RunRecord(spec, "oom", message="too large"))
 
 
-def deaf(specs, *, on_record, **_):
+def ignoring_errors(specs, *, on_record, **_):
     """Goes on whatever happens to its records."""
     for spec in specs:
         try:
@@ -66,9 +66,9 @@ def slow(specs, *, on_record, **_):
 class Inline:
     """An engine that works in this process, one group at a time."""
 
-    def __init__(self, job, workers=1):
-        self.job, self.workers = job, workers
-        self.store, self.claims = Store(job.folder), Claims(Path(job.folder) / CLAIMS)
+    def __init__(self, settings, workers=1):
+        self.settings, self.workers = settings, workers
+        self.store, self.locks = Store(settings.folder), RunLocks(Path(settings.folder) / RUN_LOCKS)
         self.started, self.waiting, self.stopped = [], [], False
 
     def running(self):
@@ -83,11 +83,11 @@ class Inline:
         return [self.end(group) for group in groups]
 
     def end(self, group):
-        return Ended(group, *work_on(group.specs, self.job, self.store, self.claims))
+        return Ended(group, *work_on(group.specs, self.settings, self.store, self.locks))
 
     def doing(self):
         return []
 
     def stop(self):
         self.stopped = True
-        self.claims.close()
+        self.locks.close()

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 from stubs import Inline
-from toy_cell import bench_of
+from toy_cell import data_of
 
 import walksum.paper.ablation as ablation
 from walksum.paper.sweep.store import read_records
@@ -14,7 +14,7 @@ PN, DD, FIXED = "glt-pairwise-normal-learned", "glt-diagonally-dominant-learned"
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    monkeypatch.setattr(ablation, "workbench", lambda specs, device, root: bench_of(specs))
+    monkeypatch.setattr(ablation, "cell_data", lambda specs, device, root: data_of(specs))
 
 
 def trained(name, model=PN, runs=1, epochs=2, batched=None):
@@ -66,10 +66,10 @@ BASELINES += [("gde", name) for name in ("edges made undirected", "edges turned 
 @pytest.mark.parametrize(("model", "name"), BASELINES)
 def test_a_variant_changes_a_baseline(model, name, monkeypatch):
     def one_way(specs, device, root):
-        bench = bench_of(specs)
-        return replace(bench, edges=bench.edges[:, : bench.edges.size(1) // 2])
+        data = data_of(specs)
+        return replace(data, edges=data.edges[:, : data.edges.size(1) // 2])
 
-    monkeypatch.setattr(ablation, "workbench", one_way)
+    monkeypatch.setattr(ablation, "cell_data", one_way)
     (plain,), (other,) = trained("as in the table", model), trained(name, model)
     assert abs(plain.curve[0][1] - other.curve[0][1]) > 1e-9
 

@@ -206,5 +206,5 @@ def test_processes_that_hammer_one_store_never_repeat_or_mix(fights, processes):
     assert not (folder / "torn").exists()
 
 
-def test_claims_are_let_go_when_their_process_is_killed(fights):
-    assert fights[1]["claims"] == [1, 4]
+def test_locks_are_let_go_when_their_process_is_killed(fights):
+    assert fights[1]["locks"] == [1, 4]

@@ -12,9 +12,9 @@ import stubs
 from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.local import LocalEngine
 from walksum.paper.sweep.record import RunRecord
-from walksum.paper.sweep.store import CLAIMS, Store, StoreError, read_records
+from walksum.paper.sweep.store import RUN_LOCKS, Store, StoreError, read_records
 from walksum.paper.sweep.sweep import Ended, Sweep, groups_of, plan
-from walksum.paper.sweep.work import Job
+from walksum.paper.sweep.work import WorkerSettings
 
 HERE = Path(__file__).parent
 SRC = str(HERE.parents[1] / "src")
@@ -27,8 +27,8 @@ def store(tmp_path):
     return made
 
 
-def job(store, trainer=stubs.good, **values):
-    return Job(str(store.folder), trainer=trainer, **values)
+def settings(store, trainer=stubs.good, **values):
+    return WorkerSettings(str(store.folder), trainer=trainer, **values)
 
 
 def seeds_of(engine):
@@ -57,7 +57,7 @@ def test_cells_are_cut_only_for_idle_workers(workers, sizes):
 def test_a_sweep_does_what_is_missing_and_no_more(store):
     store.append(RunRecord(plan(["gcn"], ["texas"], [2])[0], "ok"))
     store.append(RunRecord(plan(["gcn"], ["texas"], [3])[0], "interrupted"))
-    engine = stubs.Inline(job(store))
+    engine = stubs.Inline(settings(store))
     sweep = Sweep(plan(["gcn"], ["texas"], range(5)), store, engine)
     sweep.run()
     assert seeds_of(engine) == [0, 1, 3, 4]
@@ -65,13 +65,13 @@ def test_a_sweep_does_what_is_missing_and_no_more(store):
     assert outcomes(store) == {"ok": 5}
     assert engine.stopped
 
-    again = stubs.Inline(job(store))
+    again = stubs.Inline(settings(store))
     Sweep(plan(["gcn"], ["texas"], range(5)), store, again).run()
     assert again.started == []
 
 
 def test_an_interrupt_keeps_what_is_finished_and_a_rerun_goes_on(store):
-    specs, engine = plan(["gcn", "mlp"], ["texas"], range(3)), stubs.Inline(job(store))
+    specs, engine = plan(["gcn", "mlp"], ["texas"], range(3)), stubs.Inline(settings(store))
 
     def interrupt():
         raise KeyboardInterrupt
@@ -80,7 +80,7 @@ def test_an_interrupt_keeps_what_is_finished_and_a_rerun_goes_on(store):
         Sweep(specs, store, engine, on_tick=interrupt).run()
     assert engine.stopped
     assert outcomes(store) == {"ok": 3}
-    again = stubs.Inline(job(store))
+    again = stubs.Inline(settings(store))
     Sweep(specs, store, again).run()
     assert len(seeds_of(again)) == 3
     assert outcomes(store) == {"ok": 6}
@@ -91,20 +91,20 @@ def test_an_interrupt_keeps_what_is_finished_and_a_rerun_goes_on(store):
 )
 def test_a_training_that_breaks_off_is_recorded_as_failed(store, trainer, message):
     specs = plan(["gcn"], ["texas"], range(2))
-    Sweep(specs, store, stubs.Inline(job(store, trainer))).run()
+    Sweep(specs, store, stubs.Inline(settings(store, trainer))).run()
     assert outcomes(store) == {"ok": 1, "failed": 1}
     assert message in read_records(store.folder)[-1].message
 
 
 def test_failures_are_final_until_a_retry(store):
     specs = plan(["gcn"], ["texas"], range(2))
-    Sweep(specs, store, stubs.Inline(job(store, stubs.out_of_memory))).run()
+    Sweep(specs, store, stubs.Inline(settings(store, stubs.out_of_memory))).run()
     assert outcomes(store) == {"oom": 2}
-    idle = stubs.Inline(job(store))
+    idle = stubs.Inline(settings(store))
     Sweep(specs, store, idle).run()
     assert idle.started == []
     since = store.size
-    Sweep(specs, store, stubs.Inline(job(store, since=since)), since=since).run()
+    Sweep(specs, store, stubs.Inline(settings(store, since=since)), since=since).run()
     assert outcomes(store) == {"ok": 2}
 
 
@@ -113,14 +113,14 @@ def test_a_retry_that_fails_again_ends(store):
     for since in (0, 1, 2):
         store.refresh()
         since = store.size if since else 0
-        engine = stubs.Inline(job(store, stubs.out_of_memory, since=since))
+        engine = stubs.Inline(settings(store, stubs.out_of_memory, since=since))
         Sweep(specs, store, engine, since=since).run()
         assert len(engine.started) == 1
 
 
-@pytest.mark.parametrize("trainer", [stubs.good, stubs.deaf])
+@pytest.mark.parametrize("trainer", [stubs.good, stubs.ignoring_errors])
 def test_a_store_that_cannot_be_written_ends_the_sweep(store, trainer, monkeypatch):
-    engine = stubs.Inline(job(store, trainer))
+    engine = stubs.Inline(settings(store, trainer))
 
     def full(*_):
         raise StoreError("the disk is full")
@@ -132,7 +132,7 @@ def test_a_store_that_cannot_be_written_ends_the_sweep(store, trainer, monkeypat
 
 
 def test_no_new_cell_after_the_time_limit(store):
-    engine = stubs.Inline(job(store))
+    engine = stubs.Inline(settings(store))
     Sweep(plan(["gcn"], ["texas"], range(2)), store, engine, time_limit=0).run()
     assert engine.started == []
 
@@ -153,7 +153,7 @@ class Busy(stubs.Inline):
 @pytest.mark.parametrize(("finishes", "trained"), [(True, 0), (False, 3)])
 def test_runs_of_another_sweep_are_waited_for_or_done_again(store, monkeypatch, finishes, trained):
     monkeypatch.setattr("walksum.paper.sweep.sweep.PATIENCE", 0.01)
-    engine = Busy(job(store))
+    engine = Busy(settings(store))
     engine.finishes = finishes
     sweep = Sweep(plan(["gcn"], ["texas"], range(3)), store, engine)
     sweep.run()
@@ -163,7 +163,7 @@ def test_runs_of_another_sweep_are_waited_for_or_done_again(store, monkeypatch, 
 
 def test_a_killed_worker_is_replaced_and_its_runs_are_tried_once_more(store, tmp_path):
     notes = []
-    engine = LocalEngine(job(store, stubs.dying_once_or_always, root=str(tmp_path)), 1)
+    engine = LocalEngine(settings(store, stubs.dying_once_or_always, root=str(tmp_path)), 1)
     Sweep(plan(["gcn", "mlp"], ["texas"], range(3)), store, engine, on_note=notes.append).run()
     records = {model: [r for r in read_records(store.folder) if r.spec.model == model] for model in ("gcn", "mlp")}
     assert [record.outcome for record in records["gcn"]] == ["ok"] * 3
@@ -175,11 +175,11 @@ def test_a_killed_worker_is_replaced_and_its_runs_are_tried_once_more(store, tmp
 
 
 def test_workers_that_cannot_start_end_the_sweep(store):
-    engine = LocalEngine(job(store), 1)
-    (store.folder / CLAIMS).unlink(missing_ok=True)
+    engine = LocalEngine(settings(store), 1)
+    (store.folder / RUN_LOCKS).unlink(missing_ok=True)
     sweep = Sweep(plan(["gcn"], ["texas"], range(3)), store, engine)
-    (store.folder / CLAIMS).unlink()
-    (store.folder / CLAIMS).mkdir()
+    (store.folder / RUN_LOCKS).unlink()
+    (store.folder / RUN_LOCKS).mkdir()
     with pytest.raises(RuntimeError, match=r"a worker could not start \(exit code 1\)"):
         sweep.run()
     assert not store.path.read_text()
@@ -190,11 +190,12 @@ import sys, stubs
 from walksum.paper.sweep.local import LocalEngine
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep, plan
-from walksum.paper.sweep.work import Job
+from walksum.paper.sweep.work import WorkerSettings
 
 if __name__ == "__main__":
     store = Store(sys.argv[1])
-    Sweep(plan(["gcn"], ["texas"], range(5000)), store, LocalEngine(Job(sys.argv[1], trainer=stubs.slow), 1)).run()
+    engine = LocalEngine(WorkerSettings(sys.argv[1], trainer=stubs.slow), 1)
+    Sweep(plan(["gcn"], ["texas"], range(5000)), store, engine).run()
 """
 
 
@@ -206,10 +207,10 @@ def test_workers_end_with_a_sweep_that_is_killed(store, tmp_path):
     wait_for(lambda: store.path.stat().st_size > 0)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
-    # the claims come free when the worker is gone, so the rest can be claimed by others
-    claims = stubs.Claims(store.folder / CLAIMS)
+    # the locks come free when the worker is gone, so the rest can be locked by others
+    locks = stubs.RunLocks(store.folder / RUN_LOCKS)
     last = plan(["gcn"], ["texas"], [4999])[0].key
-    wait_for(lambda: claims.take([last]))
+    wait_for(lambda: locks.take([last]))
     store.make()
     assert set(outcomes(store)) == {"ok"}
 

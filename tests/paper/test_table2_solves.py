@@ -5,10 +5,12 @@ import pytest
 import torch
 
 import walksum as ws
+from walksum.data.splits import Split
 from walksum.paper import table2
 from walksum.paper.rows import row_of
 from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_solves
 from walksum.solvers.gabp.solver import Messages, PreparedGaBP
+from walksum.training.data import Data
 
 LEARNED, FIXED = "glt-laplacian-learned", "glt-diagonally-dominant-fixed"
 
@@ -18,14 +20,17 @@ def training():
     draw = torch.Generator().manual_seed(0)
     graph = ws.Graph.from_edge_index(torch.randint(40, (2, 80), generator=draw), 40)
     y = torch.arange(40) % 3
-    return table2.Training(torch.randn(40, 6, generator=draw), graph, y, torch.arange(12))
+    nothing = torch.arange(0)
+    split = Split(torch.arange(12), nothing, nothing)
+    return Data(torch.randn(40, 6, generator=draw), graph, y, split)
 
 
 @pytest.fixture(scope="module")
 def measured(training):
-    return [
-        r for m in (LEARNED, FIXED) for _, found in table2.probes(row_of(m), "toy", training, [1, 3], 0) for r in found
-    ]
+    records = []
+    for model in (LEARNED, FIXED):
+        table2.probe(row_of(model), "toy", training, [1, 3], 0, lambda epoch, found: records.extend(found))
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,7 @@ def systems(training):
     torch.manual_seed(0)
     model = table2._model(row_of(LEARNED), training).train()
     with table2.recorded(model) as found:
-        model(training.x, training.graph)[training.train].square().mean().backward()
+        model(training.x, training.edges)[:12].square().mean().backward()
     return model, found
 
 
@@ -55,7 +60,7 @@ def test_the_systems_are_those_of_the_training_step(systems):
 def test_hooks_are_gone_afterwards(systems, training):
     model, found = systems
     before = len(found)
-    model(training.x, training.graph).sum().backward()
+    model(training.x, training.edges).sum().backward()
     assert len(found) == before
 
 
@@ -142,7 +147,7 @@ def test_epochs_of_a_training():
 
 @pytest.fixture
 def toy(monkeypatch, training):
-    monkeypatch.setattr(table2, "load_training", lambda *args: training)
+    monkeypatch.setattr(table2, "load_data", lambda *args: training)
     monkeypatch.setattr(table2, "names", lambda: ["toy"])
 
 

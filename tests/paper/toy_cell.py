@@ -10,7 +10,7 @@ from walksum.data.splits import make_split
 from walksum.graph import Graph
 from walksum.paper.rows import row_of
 from walksum.paper.sweep.spec import paper_spec
-from walksum.paper.workbench import Workbench
+from walksum.training.data import Data
 
 NODES, FEATURES, CLASSES = 60, 48, 3
 
@@ -19,7 +19,7 @@ def cell(model, runs, **changes):
     return [paper_spec(model, "texas", seed, **{"lr": 1e-2, "hidden": 16, **changes}) for seed in range(runs)]
 
 
-def bench_of(specs, device="cpu", dtype=torch.float64):
+def data_of(specs, device="cpu", dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(CLASSES, (NODES,), generator=generator)
     words = torch.rand(NODES, FEATURES, generator=generator) < 0.08
@@ -32,4 +32,4 @@ def bench_of(specs, device="cpu", dtype=torch.float64):
     edge_index, y = edge_index.to(device), y.to(device)
     edges = edge_index if row_of(specs[0].model).baseline else Graph.from_edge_index(edge_index, NODES)
     splits = {spec.seed: make_split(y, "random", spec.seed, counts=(24, 18, 18)) for spec in specs}
-    return Workbench(specs[0].cell, words.to(device, dtype), y, edges, splits)
+    return Data(words.to(device, dtype), edges, y, splits)

@@ -8,7 +8,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import walksum as ws
-from walksum.training.loop import Recipe, make_optimiser
+from walksum.training.optimiser import make_optimiser
+from walksum.training.recipe import Recipe
 
 
 def task(device, learned=True, dropout=0.5, **knobs):

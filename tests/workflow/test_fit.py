@@ -3,7 +3,6 @@
 import math
 import sys
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -11,7 +10,6 @@ from torch_geometric.data import Data
 import walksum as ws
 from walksum.data.problem import from_data
 from walksum.data.splits import Split
-from walksum.training import metrics
 from walksum.training.loop import Recipe, train
 from walksum.workflow.fit import Job, material_of, run
 from walksum.workflow.search import Random, best_sampler, search
@@ -114,31 +112,3 @@ def test_a_search_goes_on_after_a_trial_that_diverged(rings):
 def test_without_optuna_the_search_is_random(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert best_sampler(0).name == "random search"
-
-
-def test_wilson_is_the_interval_of_the_score_test():
-    low, high = metrics.wilson(8, 10)
-    z = 1.959963984540054
-    for share in (low, high):  # it solves |p - share| = z sqrt(share (1 - share) / n)
-        assert abs(0.8 - share) == pytest.approx(z * math.sqrt(share * (1 - share) / 10))
-    assert metrics.wilson(0, 5)[0] == 0
-    assert metrics.wilson(5, 5)[1] == 1
-
-
-def test_the_mean_scores_zero():
-    y = torch.tensor([1.0, 2.0, 3.0, 6.0])
-    score = metrics.score_numbers(torch.full((4,), 3.0), y)
-    assert score.value == pytest.approx(0)
-    assert score.error == pytest.approx(1.5)
-    assert score.low <= 0 <= score.high + 1e-12
-
-
-def test_confidence_falls_back_to_gabp_where_elimination_fills_in(rings, monkeypatch):
-    J = ws.FixedLaplacian(scale=0.5)(rings.graph).to(torch.float64)
-    exact, by = metrics.marginal_variance(J)
-    assert by == "exact (Direct)"
-    assert exact == pytest.approx(np.linalg.inv(J.to_dense()[0].numpy()).diagonal())
-    monkeypatch.setattr(metrics, "MOST_OPERATIONS", 1.0)
-    approximate, by = metrics.marginal_variance(ws.FixedLaplacian(scale=0.5)(rings.graph).to(torch.float64))
-    assert by.startswith("approximate")
-    assert approximate == pytest.approx(exact.numpy(), rel=1e-3)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from walksum.paper.sweep.spec import RunSpec
     from walksum.paper.sweep.store import Store
     from walksum.paper.sweep.sweep import Engine, Sweep
-    from walksum.paper.sweep.work import Job
+    from walksum.paper.sweep.work import WorkerSettings
 
 ENGINES, DEVICES = ("local", "ray"), ("auto", "cpu", "cuda")
 
@@ -131,11 +131,11 @@ def device_named(device: str) -> str:
     return "cpu"
 
 
-def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> Job:
-    from walksum.paper.sweep.work import Job
+def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> WorkerSettings:
+    from walksum.paper.sweep.work import WorkerSettings
 
     home = None if root is None else str(root.absolute())
-    return Job(str(store.folder.absolute()), device, home, batched, since)
+    return WorkerSettings(str(store.folder.absolute()), device, home, batched, since)
 
 
 def _find_engine(name: str) -> None:
@@ -145,7 +145,7 @@ def _find_engine(name: str) -> None:
         find_ray()
 
 
-def _engine(name: str, job: Job, workers: int | None, store: Store) -> Engine:
+def _engine(name: str, job: WorkerSettings, workers: int | None, store: Store) -> Engine:
     from walksum.paper.sweep.local import LocalEngine, cores
 
     number = workers or (cores() if job.device == "cpu" else min(4, cores()))

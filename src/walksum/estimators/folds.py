@@ -24,7 +24,7 @@ class TransductiveKFold:
         return self.n_splits
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Row numbers of training and test, one pair a fold."""
+        """Row numbers of training and test, one pair per fold."""
         y = np.asarray(y)
         hidden = np.isnan(y) if y.dtype.kind == "f" else unlabelled(y)
         rows, rest = np.nonzero(~hidden)[0], np.nonzero(hidden)[0]

@@ -21,7 +21,7 @@ from walksum.estimators.folds import TransductiveKFold, unlabelled
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.solvers import Solver
-from walksum.training.loop import Recipe, train
+from walksum.training import Data, Recipe, fit
 
 __all__ = ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
 
@@ -48,6 +48,7 @@ class _GLTEstimator(BaseEstimator):
         patience: int = 50,
         solver: Solver | str = "auto",
         random_state: Any = None,
+        device: str = "auto",
     ):
         self.design = design
         self.learned = learned
@@ -64,6 +65,7 @@ class _GLTEstimator(BaseEstimator):
         self.patience = patience
         self.solver = solver
         self.random_state = random_state
+        self.device = device
 
     def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: Any) -> None:
         """Train on the rows whose ``y`` is known; keep X, the graph and the model."""
@@ -87,8 +89,8 @@ class _GLTEstimator(BaseEstimator):
                 solver=self.solver,
             )
             recipe = Recipe(self.lr, self.weight_decay, self.patience, self.max_epochs)
-            split = self._split(y, random)
-            outcome = train(self.model_, as_features(X), self.graph_, y, split, recipe, task=self.task)
+            data = Data(as_features(X), self.graph_, y, self._split(y, random), self.task)
+            outcome = fit(self.model_, data, recipe, device=self.device)
         self.n_iter_ = len(outcome.history)
         self.output_ = self._forward(X, self.graph_)
 
@@ -152,6 +154,7 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
         validation_fraction: share of the labelled rows that chooses the best epoch, with ``patience``; 0: train for
             ``max_epochs`` on all of them.
         random_state: seed of the weights, the dropout and the validation rows.
+        device: where to train: "auto" (a GPU where it is quicker), "cpu" or "cuda". The fitted model is on the CPU.
 
     Example:
         >>> import numpy as np, walksum as ws
@@ -242,7 +245,7 @@ class GLTRegressor(RegressorMixin, _GLTEstimator):
 
 
 def _checked_y(y: Any, num_rows: int) -> np.ndarray:
-    """One value a row; NaN is allowed, infinity is not."""
+    """One value per row; NaN is allowed, infinity is not."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     y = column_or_1d(np.asarray(y), warn=True)

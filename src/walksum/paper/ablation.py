@@ -14,20 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
-from walksum.paper.loop import Progress
-from walksum.paper.sparse_input import use_sparse_input
+from walksum.paper.runs import cell_data, model_factory, train_cell
 from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.local import LocalEngine
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep
-from walksum.paper.sweep.work import Job
-from walksum.paper.training import train_on
-from walksum.paper.variants import OPTION, VARIANTS, made_with, runs_of, variant_of
-from walksum.paper.workbench import Workbench, make_model, workbench
+from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.variants import OPTION, VARIANTS, runs_of, variant_of
+from walksum.training.batches import Progress
 
 LEARNED_PN, LEARNED_DD = "glt-pairwise-normal-learned", "glt-diagonally-dominant-learned"
 # the cells of Table 1 that stay below the paper
@@ -40,14 +37,6 @@ CELLS = {
 STORE = Path("results/ablation")
 
 
-class VariantBench(Workbench):
-    def model(self, seed: int) -> nn.Module:
-        torch.manual_seed(seed)
-        plain = replace(self.cell, options=tuple(pair for pair in self.cell.options if pair[0] != OPTION))
-        model = make_model(plain, self.x.size(1), self.num_classes, self.x.size(0))
-        return use_sparse_input(made_with(model, self.cell).to(self.x), self.x)
-
-
 def train_variants(
     specs: Sequence[RunSpec],
     *,
@@ -57,16 +46,11 @@ def train_variants(
     on_record: Callable[[RunRecord], None],
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
-    """As :func:`walksum.paper.training.train_runs`, for the runs of one variant of one cell."""
-    plain = workbench(specs, device, root)
-    variant = VARIANTS[variant_of(plain.cell)]
-    bench = VariantBench(**{**vars(plain), "x": variant.features(plain.x), "edges": variant.edges(plain.edges)})
-    with torch.random.fork_rng(devices=[plain.device] if plain.device.type == "cuda" else []):
-        for event in train_on(bench, list(specs), batched):
-            if isinstance(event, RunRecord):
-                on_record(event)
-            elif on_progress is not None:
-                on_progress(event)
+    """As :func:`walksum.paper.runs.train_runs`, for the runs of one variant of one cell."""
+    data, variant = cell_data(specs, device, root), VARIANTS[variant_of(specs[0])]
+    data = replace(data, x=variant.features(data.x), edges=variant.edges(data.edges))
+    plain = replace(specs[0], options=tuple(pair for pair in specs[0].options if pair[0] != OPTION))
+    train_cell(specs, data, model_factory(plain, data, variant.model), batched, on_record, on_progress)
 
 
 def main() -> None:
@@ -74,7 +58,7 @@ def main() -> None:
     groups = list(_groups(args))
     store, specs = Store(args.out), [spec for group in groups for spec in group]
     store.make()
-    engine = LocalEngine(Job(str(args.out.absolute()), args.device, trainer=train_variants), args.workers)
+    engine = LocalEngine(WorkerSettings(str(args.out.absolute()), args.device, trainer=train_variants), args.workers)
     Sweep(specs, store, engine, time_limit=args.time_limit, on_note=print).run()
     for group in groups:
         ((model, dataset), cell), *_ = cells_of(group, store.latest()).items()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -187,13 +186,17 @@ class _Raw(Design):
     def __init__(self, design: Design):
         super().__init__(design.coupling)
         self.design = design
+        # the design's own forward, in which the name of the last operation means another one
+        forward = type(design).forward
+        known = {**forward.__globals__, "normalise": _not_normalised}
+        self.build = FunctionType(forward.__code__, known, argdefs=forward.__defaults__).__get__(design)
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
-        def keep(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
-            return Precision(graph, torch.where(diag > 0, diag, 1.0), off)
+        return self.build(graph, x, h)
 
-        with mock.patch.object(sys.modules[type(self.design).__module__], "normalise", keep):
-            return self.design(graph, x, h)
+
+def _not_normalised(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
+    return Precision(graph, torch.where(diag > 0, diag, 1.0), off)
 
 
 def directed(turned: bool) -> Change:

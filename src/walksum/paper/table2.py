@@ -6,23 +6,21 @@ forward and dL/dmu going back, are solved again by Algorithm 1 under three stop 
 
 from __future__ import annotations
 
-import platform
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-import walksum
 from walksum import backends
 from walksum.data.datasets import load, names
-from walksum.data.splits import make_split
+from walksum.data.splits import Split, make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.paper.provenance import versions
 from walksum.paper.rows import DATASETS, ROWS, Row, row_of
 from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_solves
 from walksum.paper.systems import System, recorded
@@ -30,12 +28,14 @@ from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
 from walksum.solvers.base import backward_error, judge, norm_inf, worst
 from walksum.solvers.gabp.solver import GaBP, Messages
+from walksum.training import Data, Recipe, fit
+from walksum.training.history import Epoch
 
 SIX = tuple(name for name, row in ROWS.items() if row.group == "glt")
 EPOCHS = (1, 2, 5, 10, 20, 50, 100)
 PAPER = GaBP(damping=0.5, tol=1e-6, max_steps=1000, stop="messages")
 LAYERS = 2
-SOLVES_A_PROBE = 5 * LAYERS  # forward under two rules, backward under three
+SOLVES_PER_PROBE = 5 * LAYERS  # forward under two rules, backward under three
 LONGEST = 5000  # steps the residual rule may take: past the paper's 1000, to see what was missing
 
 Say = Callable[[str], None]
@@ -44,16 +44,6 @@ Say = Callable[[str], None]
 def up_to(last: int) -> tuple[int, ...]:
     """The epochs to measure in a training of so many."""
     return (*(epoch for epoch in EPOCHS if epoch < last), last)
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a cell of Table 2 trains on."""
-
-    x: Tensor
-    graph: Graph
-    y: Tensor
-    train: Tensor
 
 
 def measure(
@@ -71,22 +61,27 @@ def measure(
     append_solves(store, ())  # a place that cannot be written to is known before anything is trained
     new = 0
     for dataset in datasets:
-        training = None
+        data = None
         for model in models:
             missing = [epoch for epoch in epochs if (model, dataset, seed, epoch) not in done]
-            if missing:
-                training = training or load_training(dataset, seed, device)
-                for epoch, records in probes(row_of(model), dataset, training, missing, seed):
-                    append_solves(store, records)
-                    new += len(records)
-                    say(f"{dataset} {model}: epoch {epoch}, {new} solves measured")
+            if not missing:
+                continue
+
+            def keep(epoch: int, records: list[SolveRecord], model: str = model, dataset: str = dataset) -> None:
+                nonlocal new
+                append_solves(store, records)
+                new += len(records)
+                say(f"{dataset} {model}: epoch {epoch}, {new} solves measured")
+
+            data = data or load_data(dataset, seed, device)
+            probe(row_of(model), dataset, data, missing, seed, keep)
     return new
 
 
 def _done(store: Path) -> set[tuple]:
     """Probes of which every layer and both directions are there under every rule."""
     held = Counter(record.probe for record in read_solves(store)) if (store / FILE).exists() else Counter()
-    return {probe for probe, count in held.items() if count == SOLVES_A_PROBE}
+    return {probe for probe, count in held.items() if count == SOLVES_PER_PROBE}
 
 
 def _check(models: tuple[str, ...], datasets: tuple[str, ...]) -> None:
@@ -98,36 +93,44 @@ def _check(models: tuple[str, ...], datasets: tuple[str, ...]) -> None:
             raise ValueError(f"dataset={dataset!r} is unknown; choose among {', '.join(names())}")
 
 
-def load_training(dataset: str, seed: int, device: str = "cpu") -> Training:
+def load_data(dataset: str, seed: int, device: str = "cpu") -> Data:
+    """The training nodes alone: nothing is chosen on the others, so the model never runs in evaluation mode."""
     data = load(dataset)
-    graph = Graph.from_edge_index(data.edge_index, data.num_nodes).to(device)
-    split = make_split(data, "random", seed, name=dataset)
-    return Training(data.x.to(device), graph, data.y.to(device), split.train.to(device))
+    train = make_split(data, "random", seed, name=dataset).train
+    split = Split(train, train[:0], train[:0])
+    return Data(data.x, Graph.from_edge_index(data.edge_index, data.num_nodes), data.y, split).to(device)
 
 
-def probes(
-    row: Row, dataset: str, training: Training, epochs: list[int], seed: int
-) -> Iterator[tuple[int, list[SolveRecord]]]:
+def probe(
+    row: Row,
+    dataset: str,
+    data: Data,
+    epochs: Sequence[int],
+    seed: int,
+    on_probe: Callable[[int, list[SolveRecord]], None],
+) -> None:
     """Train with the paper's recipe and measure the solves of the given epochs."""
     torch.manual_seed(seed)
-    model = _model(row, training).to(training.x.device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=row.lr, weight_decay=5e-4)
-    model.train()
-    for epoch in range(1, max(epochs) + 1):
-        optimiser.zero_grad()
-        with recorded(model) as systems:
-            loss = cross_entropy(model(training.x, training.graph)[training.train], training.y[training.train])
-            loss.backward()
-        optimiser.step()
-        if epoch in epochs:
-            about = {"model": row.name, "dataset": dataset, "seed": seed, "epoch": epoch}
-            yield epoch, [_measured(about | {"train_nodes": len(training.train)}, *one) for one in _all(systems)]
+    model, nodes = _model(row, data), data.split(seed).train.numel()
+
+    def measure_systems(epoch: Epoch, best: Epoch) -> None:
+        caught = list(systems)
+        systems.clear()
+        if epoch.number in epochs:
+            about = {"model": row.name, "dataset": dataset, "seed": seed, "epoch": epoch.number, "train_nodes": nodes}
+            on_probe(epoch.number, [_measured(about, *one) for one in _all(caught)])
+
+    with recorded(model) as systems:  # a captured step would run no hooks
+        recipe = Recipe(lr=row.lr, max_epochs=max(epochs))
+        outcome = fit(model, data, recipe, device=data.device, on_epoch=measure_systems, capture=False)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
 
 
-def _model(row: Row, training: Training) -> GLT:
-    classes = int(training.y.max()) + 1
+def _model(row: Row, data: Data) -> GLT:
+    classes = int(data.y.max()) + 1
     kind = {"design": row.design, "learned": row.learned, "coupling": row.coupling}
-    return GLT(training.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
+    return GLT(data.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
 
 
 def _all(systems: list[System]) -> Iterator[tuple[System, str, Tensor, Solution, bool]]:
@@ -209,13 +212,9 @@ def _measured(
         columns=system.h.size(2),
         max_steps=LONGEST if rule == "residual" else PAPER.max_steps,
         device=str(system.h.device),
-        versions=_versions(),
+        versions=versions(),
     )
 
 
 def _ratio(gap: Tensor, norm: Tensor) -> float:
     return float((gap / norm).sqrt()) if float(norm) > 0 else float(gap.sqrt())
-
-
-def _versions() -> dict[str, str]:
-    return {"walksum": walksum.__version__, "torch": torch.__version__, "python": platform.python_version()}

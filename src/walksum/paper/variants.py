@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.utils import to_undirected
 
 from walksum.designs import NAMES
@@ -115,7 +115,3 @@ def runs_of(name: str, model: str, dataset: str, runs: int, **settings: Any) -> 
 
 def variant_of(spec: RunSpec) -> str:
     return str(dict(spec.options)[OPTION])
-
-
-def made_with(model: nn.Module, spec: RunSpec) -> nn.Module:
-    return VARIANTS[variant_of(spec)].model(model)

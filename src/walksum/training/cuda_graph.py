@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from walksum.solvers.late import Book
+from walksum.training.optimiser import descend
 
 EAGER = 3  # steps taken as they are before one is captured: kernels compile, the optimiser makes its state
 
@@ -45,11 +46,7 @@ class TrainingStep:
         return self._replay() if self.graph is not None else self._step().item()
 
     def _step(self) -> Tensor:
-        self.optimiser.zero_grad()
-        loss = self.loss()
-        loss.backward()
-        self.optimiser.step()
-        return loss.detach()
+        return descend(self.loss, self.optimiser)
 
     def _warm_up(self) -> float:
         """A step on the stream that will be captured; solves that stand in the way make themselves known."""

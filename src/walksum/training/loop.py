@@ -1,90 +1,160 @@
-"""One training run, readable from top to bottom."""
+"""The training loop: runs that train together, from the first epoch to the choice of the best one."""
 
 from __future__ import annotations
 
-import copy
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, mse_loss
 
-from walksum._checks import check_choice, check_count
 from walksum.data.splits import Split
-from walksum.nn import GLT
-from walksum.training.cuda_graph import TrainingStep
+from walksum.nn import GLTConv
+from walksum.training.data import TASKS, Data
+from walksum.training.history import Epoch, History, Outcome, StepSolves
+from walksum.training.recipe import Recipe
+from walksum.training.steps import last_solves, make_step
+
+__all__ = ["TASKS", "Batch", "DivergedTogether", "Epoch", "Outcome", "Recipe", "train"]
+
+LOOK = 10  # epochs between two looks of the host at a GPU, which has to wait for none
+SIZES = (1, 3, 6, 12, 20)  # to which a batch on a GPU shrinks, as solvers prepare for each size; on a CPU to any
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is predicted: decides the loss to descend and the score (the higher the better) to choose by."""
-
-    loss: Callable[[Tensor, Tensor], Tensor]
-    score: Callable[[Tensor, Tensor], float]
+class DivergedTogether(RuntimeError):
+    """All runs of a batch became non-finite at once: a solve they share spreads NaN from one to all."""
 
 
-def accuracy(output: Tensor, y: Tensor) -> float:
-    """The share of nodes whose largest output stands at their class."""
-    return (output.argmax(-1) == y).float().mean().item()
-
-
-def r_squared(output: Tensor, y: Tensor) -> float:
-    """1 - (mean squared error) / (variance of y): 1 is perfect, 0 as good as the mean."""
-    y, output = y.double(), output.squeeze(-1).double()
-    return float(1 - (output - y).square().sum() / (y - y.mean()).square().sum().clamp_min(1e-300))
-
-
-TASKS = {
-    "classification": Task(cross_entropy, accuracy),
-    "regression": Task(lambda output, y: mse_loss(output.squeeze(-1), y), r_squared),
-}
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train. The defaults are the paper's for graph linear transformations.
+class Batch:
+    """Runs of one kind of model that train together, each on its own split; a single run is a batch of one.
 
     Args:
-        lr, weight_decay: of Adam.
-        patience: stop after so many epochs without a better validation score (ties: a lower loss).
-        max_epochs: stop here in any case.
+        models: one per seed, on the device of the data.
+        seeds: of the runs; they name the splits.
+        data, recipe: what to train on, and how.
+        keep_weights: whether each model gets its best weights in the end. Without them, stacked runs on a GPU train for
+            ``LOOK`` epochs before the host looks at what they measured; what a run did after its end is ignored.
+        capture: whether a single run on a GPU may be captured as a CUDA graph.
     """
 
-    lr: float = 1e-3
-    weight_decay: float = 5e-4
-    patience: int = 100
-    max_epochs: int = 2000
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        seeds: Sequence[int],
+        data: Data,
+        recipe: Recipe,
+        *,
+        keep_weights: bool = True,
+        capture: bool = True,
+    ):
+        self.data, self.recipe, self.seeds, self.keep_weights = data, recipe, tuple(seeds), keep_weights
+        self.nodes, self.val, self.test = (data.subset(part, seeds) for part in ("train", "val", "test"))
+        if data.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(data.device)
+        self.step = make_step(models, data, recipe, self.nodes, capture)
+        self.layers = [layer for layer in self.step.model.modules() if isinstance(layer, GLTConv)]
+        self.solves: list[StepSolves] = []
+        self.runs = [
+            History(seed, model, validated=not self.val.empty, solves=self.solves)
+            for seed, model in zip(seeds, models, strict=True)
+        ]
+        self.active = list(self.runs)  # those the step still trains, in its order
+        self.look, self.sizes = rhythm(data.device, len(self.runs), keep_weights)
+
+    def epochs(self) -> Iterator[list[Outcome]]:
+        """Train; after each look at what was measured, the runs that have just ended."""
+        clock, measured = time.perf_counter(), []
+        for number in range(1, self.recipe.max_epochs + 1):
+            losses = self.step()
+            self.solves.append(last_solves(self.layers))
+            measured.append(self._measure(losses))
+            if number % self.look and number < self.recipe.max_epochs:
+                continue
+
+            running = [run for run in self.active if not run.ended]
+            self._note(number - len(measured), torch.stack(measured).tolist())
+            measured = []
+            seconds, clock = time.perf_counter() - clock, time.perf_counter()
+            for run in running:
+                run.seconds += seconds / len(running)
+            yield [self._outcome(run) for run in running if run.ended]
+            if all(run.ended for run in self.active):
+                return
+            self._shrink()
+
+    def interrupt(self) -> list[Outcome]:
+        """End the runs that still go on; what they have so far counts."""
+        running = [run for run in self.runs if not run.ended and run.best is not None]
+        for run in running:
+            run.ended = "interrupted"
+        return [self._outcome(run) for run in running]
+
+    def _measure(self, losses: Tensor) -> Tensor:
+        """Training loss, validation loss and score, test score of each run, ``[S, 4]``; NaN without such nodes."""
+        nothing = torch.full_like(losses, math.nan)
+        if self.val.empty:
+            return torch.stack([losses, nothing, nothing, nothing], 1)
+        outputs = self.step.outputs()
+        test = nothing if self.test.empty else self.test.scores(outputs)
+        return torch.stack([losses, self.val.losses(outputs), self.val.scores(outputs), test], 1)
+
+    def _note(self, before: int, epochs: list[list[list[float]]]) -> None:
+        """Add what was measured after epoch ``before`` to the histories."""
+        going = [run for run in self.active if not run.ended]
+        for number, rows in enumerate(epochs, before + 1):
+            steps = [max((solve[0] for solve in each), default=None) for each in self.solves[number - 1]]
+            for place, (run, row) in enumerate(zip(self.active, rows, strict=True)):
+                if run.ended:
+                    continue
+                better = run.add(Epoch(number, row[0], row[1], row[2], row[3], *steps), self.recipe)
+                if self.keep_weights and ((better and run.validated) or (run.ended and run.weights is None)):
+                    run.weights = self.step.weights(place)
+        if sum(run.ended == "diverged" for run in going) > 1 and all(run.ended for run in self.active):
+            raise DivergedTogether
+
+    def _shrink(self) -> None:
+        """Go on without runs that ended, filled up with some of them to one of the sizes."""
+        running = [k for k, run in enumerate(self.active) if not run.ended]
+        size = next((size for size in self.sizes if size >= len(running)), len(self.active))
+        if size >= len(self.active):
+            return
+        ended = [k for k, run in enumerate(self.active) if run.ended]
+        kept = sorted(running + ended[: size - len(running)])
+        runs = torch.tensor(kept, device=self.data.device)
+        self.step.keep(runs)
+        self.val, self.test = self.val.select(runs), self.test.select(runs)
+        self.active = [self.active[k] for k in kept]
+
+    def _outcome(self, run: History) -> Outcome:
+        assert run.best is not None
+        if self.keep_weights and run.model is not None:
+            weights = run.weights or self.step.weights(self.active.index(run))
+            run.model.load_state_dict(weights)
+            run.model.eval()
+        return Outcome(
+            run.best,
+            run.epochs,
+            run.seconds,
+            interrupted=run.ended == "interrupted",
+            model=run.model if self.keep_weights else None,
+            seed=run.seed,
+            seeds=self.seeds,
+            ended=run.ended,
+            solves=self.solves[: len(run.epochs)],
+            captured=self.step.captured,
+            not_captured=self.step.not_captured,
+            peak_memory=torch.cuda.max_memory_allocated(self.data.device) if self.data.device.type == "cuda" else None,
+            parameters=sum(p.numel() for p in self.step.model.parameters()),
+        )
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """What one epoch measured. The score is the task's: accuracy or R^2; NaN without nodes to measure it on.
-
-    The steps are those of the solves of the training pass, the most of any layer; None for models that solve nothing.
-    """
-
-    number: int
-    train_loss: float
-    val_loss: float
-    val_score: float
-    test_score: float
-    forward_steps: int | None = None
-    backward_steps: int | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The epoch chosen on the validation nodes, whose weights the model now has, and how it came about."""
-
-    best: Epoch
-    history: list[Epoch]
-    seconds: float
-    interrupted: bool = False
+def rhythm(device: torch.device, runs: int, keep_weights: bool) -> tuple[int, Sequence[int]]:
+    """Epochs between two looks at what was measured, and the sizes a batch may shrink to."""
+    if device.type == "cpu":
+        return 1, range(1, runs)
+    return 1 if keep_weights or runs == 1 else LOOK, SIZES
 
 
 def train(
@@ -96,80 +166,9 @@ def train(
     recipe: Recipe | None = None,
     on_epoch: Callable[[Epoch, Epoch], None] | None = None,
     task: str = "classification",
+    device: str | torch.device = "auto",
 ) -> Outcome:
-    """Fit ``model(x, edges) -> outputs`` on the training nodes; keep the weights that are best on validation.
+    """:func:`walksum.training.fit` for one model, its data spelled out."""
+    from walksum.training.fitting import fit
 
-    A split without validation nodes trains for ``max_epochs`` and keeps the last weights.
-    ``on_epoch(epoch, best)`` is called after each epoch. Ctrl-C ends the run early with the best weights so far.
-    """
-    check_choice("task", task, tuple(TASKS))
-    recipe, loss_of = recipe or Recipe(), TASKS[task].loss
-    check_count("max_epochs", recipe.max_epochs)
-    validated = split.val.numel() > 0
-    optimiser = make_optimiser(model, recipe)
-    train_step = TrainingStep(partial(_loss, model, x, edges, split.train.to(y.device), y, loss_of), optimiser)
-    after_step = getattr(model, "after_step", lambda: None)  # some baselines project their weights back
-    history: list[Epoch] = []
-    best: Epoch | None = None
-    weights = copy.deepcopy(model.state_dict())
-    started, interrupted = time.perf_counter(), False
-    try:
-        for number in range(1, recipe.max_epochs + 1):
-            model.train()
-            loss = train_step()
-            after_step()
-
-            epoch = Epoch(number, loss, math.nan, math.nan, math.nan, *_steps(model))
-            if validated:
-                epoch = _evaluate(model, x, edges, y, split, epoch, TASKS[task])
-            history.append(epoch)
-            if not validated:
-                best, weights = epoch, model.state_dict()
-            elif best is None or _rank(epoch) > _rank(best):
-                best, weights = epoch, copy.deepcopy(model.state_dict())
-            if on_epoch is not None:
-                on_epoch(epoch, best)
-            if number - best.number >= recipe.patience:
-                break
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        interrupted = True
-    assert best is not None
-    model.load_state_dict(weights)
-    model.eval()
-    return Outcome(best, history, time.perf_counter() - started, interrupted)
-
-
-def make_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
-    """Adam; on a GPU, for a model of ours, of the kind that a :class:`TrainingStep` can capture."""
-    replayed = isinstance(model, GLT) and next(model.parameters()).is_cuda
-    fast: dict[str, Any] = {"capturable": True, "fused": True} if replayed else {}
-    return torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, **fast)
-
-
-def _loss(model: nn.Module, x: Tensor, edges: Any, nodes: Tensor, y: Tensor, loss_of: Callable) -> Tensor:
-    return loss_of(model(x, edges).index_select(0, nodes), y.index_select(0, nodes))
-
-
-def _rank(epoch: Epoch) -> tuple[float, float]:
-    return epoch.val_score, -epoch.val_loss
-
-
-def _steps(model: nn.Module) -> tuple[int | None, int | None]:
-    layers = getattr(model, "mixers", ())
-    passes = [[each.last_solve for each in layers], [each.last_backward_solve for each in layers]]
-    forward, backward = (max((each.steps for each in solves if each is not None), default=None) for solves in passes)
-    return forward, backward
-
-
-@torch.no_grad()
-def _evaluate(model: nn.Module, x: Tensor, edges: Any, y: Tensor, split: Split, epoch: Epoch, task: Task) -> Epoch:
-    model.eval()
-    output = model(x, edges)
-    return replace(
-        epoch,
-        val_loss=task.loss(output[split.val], y[split.val]).item(),
-        val_score=task.score(output[split.val], y[split.val]),
-        test_score=task.score(output[split.test], y[split.test]) if split.test.numel() else math.nan,
-    )
+    return fit(model, Data(x, edges, y, split, task), recipe, device=device, on_epoch=on_epoch)

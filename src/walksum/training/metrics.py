@@ -1,4 +1,4 @@
-"""Honest error estimates: intervals, what knows nothing, and how sure the model is of a node."""
+"""Scores of predictions, for one run or many at once, and their 95 % intervals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.precision import Precision
-from walksum.solvers import Direct, GaBP
+from walksum.analysis.variance import marginal_variance as marginal_variance  # until all import it from there
 
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 1000
-MOST_OPERATIONS = 3e9  # multiply-adds an exact marginal variance may take: a few seconds
+
+
+def accuracy(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The share of nodes whose largest output stands at their class.
+
+    Sums are divided, not terms: as a sum of n-ths, equal counts would differ in their last bits, and a tie between
+    epochs would be broken by them.
+
+    Shapes: output ``[..., n, C]``, y and weight ``[..., n]`` -> ``[...]``.
+    """
+    weight = torch.ones_like(y, dtype=output.dtype) if weight is None else weight
+    return ((output.argmax(-1) == y) * weight).sum(-1) / weight.sum(-1)
+
+
+def r_squared(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """1 - (squared error) / (squared deviation from the mean): 1 is perfect, 0 as good as the mean.
+
+    Shapes: output ``[..., n, 1]``, y and weight ``[..., n]`` -> ``[...]``.
+    """
+    guess, y = output.squeeze(-1).double(), y.double()
+    weight = torch.ones_like(y) if weight is None else weight.double()
+    mean = (y * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True)
+    spread = ((y - mean).square() * weight).sum(-1).clamp_min(1e-300)
+    return 1 - ((guess - y).square() * weight).sum(-1) / spread
 
 
 @dataclass(frozen=True)
@@ -44,30 +66,14 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
 
 def score_numbers(prediction: Tensor, y: Tensor) -> Score:
     """R^2 with a bootstrap interval over the test nodes, and the mean absolute error."""
-    guess, truth = prediction.double().numpy(), y.double().numpy()
-    draws = np.random.default_rng(0).integers(0, len(truth), (RESAMPLES, len(truth)))
-    samples = [_r_squared(guess[draw], truth[draw]) for draw in draws]
+    guess, truth = prediction.double().cpu().unsqueeze(-1), y.double().cpu()
+    draws = torch.from_numpy(np.random.default_rng(0).integers(0, len(truth), (RESAMPLES, len(truth))))
+    samples = [float(r_squared(guess[draw], truth[draw])) for draw in draws]
     low, high = np.quantile(samples, (0.025, 0.975))
-    return Score(_r_squared(guess, truth), float(low), float(high), float(np.abs(guess - truth).mean()))
-
-
-def _r_squared(guess: np.ndarray, truth: np.ndarray) -> float:
-    spread = ((truth - truth.mean()) ** 2).sum()
-    return float(1 - ((guess - truth) ** 2).sum() / max(spread, 1e-300))
+    error = float((guess.squeeze(-1) - truth).abs().mean())
+    return Score(float(r_squared(guess, truth)), float(low), float(high), error)
 
 
 def over_seeds(values: list[float]) -> tuple[float, float]:
     """Mean and standard deviation over seeds."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
-@torch.no_grad()
-def marginal_variance(J: Precision) -> tuple[Tensor, str]:
-    """(J^-1)_ii of every node, heads averaged ``[N]``, and how it was found."""
-    J = J.detach()
-    try:
-        return Direct(max_operations=MOST_OPERATIONS).prepare(J).marginal_variance.mean(0), "exact (Direct)"
-    except ValueError:  # elimination fills in too much
-        prepared = GaBP(damping=1.0).prepare(J)
-        assert hasattr(prepared, "marginal_precision")
-        return (1 / prepared.marginal_precision).mean(0), "approximate on graphs with cycles (GaBP)"

@@ -48,7 +48,7 @@ class ACMGCN(nn.Module):
     Self-loops: added here where missing.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width and dropout rate.
 
     Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].

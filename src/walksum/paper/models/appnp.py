@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch_geometric.nn import APPNP as Propagate
 
-from walksum.paper.models.mlp import MLP
+from walksum.nn.mlp import MLP
 from walksum.paper.models.structure import PerGraph, gcn_edges
 
 
@@ -16,7 +16,7 @@ class APPNP(nn.Module):
     Self-loops: added here where missing.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: of the MLP.
         steps, alpha: K and the restart probability.
 

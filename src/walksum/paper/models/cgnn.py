@@ -28,7 +28,7 @@ def orthonormalised(basis: Tensor, beta: float = 0.5) -> Tensor:
 class CGNN(nn.Module):
     """E = Drop(X) W; H(0) = [E | 0]; dH/dt = (sigmoid(a)/2) (A_s - I) H + H_0; Y = Drop(ReLU(H(T)[:d])) W'.
 
-    a is learned, one a node; H_0 is H(0) without its gradient. With weights the field has + H (W - I), where
+    a is learned, one per node; H_0 is H(0) without its gradient. With weights the field has + H (W - I), where
     W = U diag(clip(m, 0, 1)) U^T. **Call `after_step()` after each optimiser step**: it keeps U orthonormal.
 
     For T to infinity, without weights, H solves (sigmoid(a)/2) (I - A_s) H = H_0: a linear system on the
@@ -37,7 +37,7 @@ class CGNN(nn.Module):
     Self-loops: made here with weight s; those given are dropped and the graph is made undirected.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         num_nodes: of the graph, as each node has a rate of its own.
         hidden_channels, dropout: d and dropout rate.
         weights: the second variant.

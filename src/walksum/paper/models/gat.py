@@ -17,7 +17,7 @@ class GAT(nn.Module):
     Self-loops: added here where missing, so that a node attends to itself.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width (a multiple of heads) and dropout rate.
         heads: number of heads of the first layer.
 

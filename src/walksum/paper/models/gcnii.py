@@ -15,7 +15,7 @@ class GCNII(nn.Module):
     Self-loops: added here where missing.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width and dropout rate.
         num_layers: depth; 64, 32 and 16 were published for Cora, CiteSeer and PubMed.
         alpha, theta: share of H_0, and how fast the W_l fade to the identity.

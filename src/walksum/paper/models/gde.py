@@ -12,13 +12,13 @@ from walksum.paper.models.structure import PerGraph, gcn_edges
 class GDE(nn.Module):
     """H(0) = ReLU(GCN(X)); dH/dt = GCN(softplus(GCN(H))) for t in [0, 1]; Y = GCN(H(1)).
 
-    One rk4 step is four evaluations of the field. Dropout inside the field uses one mask a forward: with a
+    One rk4 step is four evaluations of the field. Dropout inside the field uses one mask per forward: with a
     new one in every evaluation the field would be noise, and an adaptive solver would chase it.
 
     Self-loops: added here where missing.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width and dropout rate.
         method, step: of `ode.integrate`. After a forward, `evaluations` says how often the field was called.
 

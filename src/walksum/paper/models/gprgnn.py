@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import LGConv
 
-from walksum.paper.models.mlp import MLP
+from walksum.nn.mlp import MLP
 from walksum.paper.models.structure import PerGraph, gcn_edges
 
 
@@ -17,7 +17,7 @@ class GPRGNN(nn.Module):
     Self-loops: added here where missing.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: of the MLP; the same dropout is applied to its output.
         steps, alpha: K and the restart probability gamma starts from.
 

@@ -60,7 +60,7 @@ class Graphormer(nn.Module):
     distance 0.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
         heads: one number a layer.
         max_scores: attention scores (heads x queries x nodes) held at once where attention is not fused; beyond it

@@ -32,7 +32,7 @@ class H2GCN(nn.Module):
     Self-loops: removed here, and the graph made undirected; keeping the ego apart is the point of the model.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width of H_0 (H_r is 2^r times as wide) and dropout rate.
         rounds: R.
 

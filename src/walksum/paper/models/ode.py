@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torchdiffeq import odeint
 
 Field = Callable[[Tensor, Tensor], Tensor]
 
@@ -24,12 +23,20 @@ def integrate(field: Field, state: Tensor, time: float, method: str = "rk4", ste
         raise ValueError(f"time={time} must be positive")
     if method != "rk4":
         times = torch.tensor([0.0, time], dtype=state.dtype, device=state.device)
-        return odeint(field, state, times, rtol=RTOL, atol=ATOL, method=method)[-1]
+        return _odeint()(field, state, times, rtol=RTOL, atol=ATOL, method=method)[-1]
     steps = math.ceil(time / step)
     clock = torch.arange(steps, dtype=state.dtype, device=state.device) * (time / steps)
     for now in clock:
         state = state + _three_eighths(field, now, time / steps, state)
     return state
+
+
+def _odeint() -> Callable[..., Tensor]:
+    try:
+        from torchdiffeq import odeint
+    except ImportError as error:
+        raise ImportError("methods other than rk4 need torchdiffeq: pip install 'walksum[paper]'") from error
+    return odeint
 
 
 def _three_eighths(f: Field, t: Tensor, dt: float, y: Tensor) -> Tensor:

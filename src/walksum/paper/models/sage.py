@@ -14,7 +14,7 @@ class GraphSAGE(nn.Module):
     mean besides the root term.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width and dropout rate.
 
     Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].

@@ -94,7 +94,7 @@ class SAT(nn.Module):
     Self-loops: added where missing for the extractor's GCN; attention includes the node itself.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
         heads: one number a layer.
         extractor, hops: "subtree" or "subgraph" of depth k.

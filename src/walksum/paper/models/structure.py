@@ -1,4 +1,4 @@
-"""What baselines derive from the graph alone, once a graph instead of once a forward.
+"""What baselines derive from the graph alone, once per graph instead of once per forward.
 
 A baseline takes the edge_index it is given. Duplicate edges count twice, and a directed file stays directed
 unless the model's own definition is undirected (H2GCN, Graphormer and CGNN say so and use `neighbours`).
@@ -14,7 +14,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_remaining_self_loops, remove_self_loops, scatter, to_undirected
 
 T = TypeVar("T")
-Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight an edge
+Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight per edge
 
 
 class PerGraph(Generic[T]):

@@ -15,13 +15,13 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from walksum.paper.sweep.cost import threads_pay
-from walksum.paper.sweep.locks import Claims
-from walksum.paper.sweep.store import CLAIMS, Store
+from walksum.paper.sweep.locks import RunLocks
+from walksum.paper.sweep.store import RUN_LOCKS, Store
 from walksum.paper.sweep.sweep import Ended, Group
-from walksum.paper.sweep.work import Job, in_words, work_on
+from walksum.paper.sweep.work import WorkerSettings, in_words, work_on
 
 if TYPE_CHECKING:
-    from walksum.paper.training import Progress
+    from walksum.paper.runs import Progress
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 EVERY = 0.5  # seconds between two reports of a worker
@@ -34,10 +34,10 @@ def cores() -> int:
 class _Worker:
     """One process and the pipe to it. Spawned, not forked: CUDA and threads do not survive a fork."""
 
-    def __init__(self, job: Job, threads: int):
+    def __init__(self, settings: WorkerSettings, threads: int):
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, job), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, settings), daemon=True)
         self.group: Group | None = None
         self.ready, self.at = False, ""
         with _environment(threads), _undisturbed():
@@ -60,8 +60,8 @@ class _Worker:
 class LocalEngine:
     """``workers`` processes, started when there is work for them, each with its share of the cores."""
 
-    def __init__(self, job: Job, workers: int):
-        self.job, self.workers = job, workers
+    def __init__(self, settings: WorkerSettings, workers: int):
+        self.settings, self.workers = settings, workers
         self._threads = max(1, cores() // workers)
         self._pool: list[_Worker] = []
 
@@ -71,7 +71,7 @@ class LocalEngine:
     def start(self, group: Group) -> None:
         idle = [worker for worker in self._pool if worker.group is None]
         if not idle:
-            idle = [_Worker(self.job, self._threads)]
+            idle = [_Worker(self.settings, self._threads)]
             self._pool += idle
         # a process that died while idle is found by poll, like one that died at work
         try:
@@ -121,13 +121,13 @@ class LocalEngine:
         return None
 
 
-def _serve(pipe: Connection, job: Job) -> None:
+def _serve(pipe: Connection, settings: WorkerSettings) -> None:
     """The life of a worker: groups in, word of them out; the records go straight into the store."""
     _end_with_parent()
     os.dup2(2, 1)  # whatever a library prints, stdout belongs to the results
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-    store, claims = Store(job.folder), Claims(Store(job.folder).folder / CLAIMS)
+    store, locks = Store(settings.folder), RunLocks(Store(settings.folder).folder / RUN_LOCKS)
     pipe.send(("at", ""))
     while True:
         try:
@@ -136,7 +136,7 @@ def _serve(pipe: Connection, job: Job) -> None:
             return
         _use_threads(specs[0].dataset)
         try:
-            pipe.send(("ended", work_on(specs, job, store, claims, _teller(pipe))))
+            pipe.send(("ended", work_on(specs, settings, store, locks, _teller(pipe))))
         except Exception as error:
             pipe.send(("broken", error))
 
@@ -161,7 +161,7 @@ def _teller(pipe: Connection) -> Callable[[Progress], None]:
 
 
 def _end_with_parent() -> None:
-    """A sweep that is killed must not leave workers behind that go on claiming runs."""
+    """A sweep that is killed must not leave workers behind that go on locking runs."""
     parent = parent_process()
     assert parent is not None
 

@@ -33,18 +33,18 @@ def locked(path: Path) -> Iterator[None]:
         os.close(file)
 
 
-class Claims:
+class RunLocks:
     """The runs that a process works on: each a locked byte of one file.
 
     One file for all of them, whatever their number. These locks belong to the process, and closing the file lets all
-    of them go: use one object a process, and leave it open.
+    of them go: use one object per process, and leave it open.
     """
 
     def __init__(self, path: Path):
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def take(self, keys: Iterable[str]) -> set[str]:
-        """Claim what no other process works on; returns the keys that are now ours."""
+        """Lock what no other process works on; returns the keys that are now ours."""
         return {key for key in keys if self._try(key)}
 
     def free(self, keys: Iterable[str]) -> None:

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
-from walksum.paper.sweep.store import CLAIMS, AlreadyRecorded, Store
+from walksum.paper.sweep.store import RUN_LOCKS, AlreadyRecorded, Store
 from walksum.paper.sweep.sweep import Ended, Group
-from walksum.paper.sweep.work import Job, in_words
+from walksum.paper.sweep.work import WorkerSettings, in_words
 
 
 def find_ray() -> Any:
@@ -24,7 +24,7 @@ def find_ray() -> Any:
 
 @dataclass
 class _Flight:
-    """A group on its way: the claims held for it, how many runs were sent, and how far it is, in words."""
+    """A group on its way: the locks held for it, how many runs were sent, and how far it is, in words."""
 
     group: Group
     ours: set[str]
@@ -35,35 +35,35 @@ class _Flight:
 class RayEngine:
     """``workers`` tasks at a time on the cluster of $RAY_ADDRESS, or on a Ray of this machine alone.
 
-    The claims of what is in flight are held here: tasks need walksum and the data, not the store.
+    The locks of what is in flight are held here: tasks need walksum and the data, not the store.
     """
 
-    def __init__(self, job: Job, workers: int, store: Store):
-        self.job, self.workers, self.store = job, workers, store
+    def __init__(self, settings: WorkerSettings, workers: int, store: Store):
+        self.settings, self.workers, self.store = settings, workers, store
         self._ray = find_ray()
         if not self._ray.is_initialized():
             self._ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
         from ray.util.queue import Queue
 
         self._mail = Queue(actor_options={"num_cpus": 0})
-        self._claims = Claims(store.folder / CLAIMS)
+        self._locks = RunLocks(store.folder / RUN_LOCKS)
         self._flying: dict[Any, _Flight] = {}
         self._idle: list[Ended] = []
         # several tasks may share a GPU: most of a step is the host's
-        share = self._ray.cluster_resources().get("GPU", 0) / workers if job.device == "cuda" else 0
+        share = self._ray.cluster_resources().get("GPU", 0) / workers if settings.device == "cuda" else 0
         self._task = self._ray.remote(_train).options(num_cpus=1, num_gpus=min(1, share), max_retries=0)
 
     def running(self) -> int:
         return len(self._flying) + len(self._idle)
 
     def start(self, group: Group) -> None:
-        ours = self._claims.take(spec.key for spec in group.specs)
+        ours = self._locks.take(spec.key for spec in group.specs)
         self.store.refresh()
-        todo = self.store.missing([spec for spec in group.specs if spec.key in ours], self.job.since)
+        todo = self.store.missing([spec for spec in group.specs if spec.key in ours], self.settings.since)
         if not todo:
             self._idle.append(self._end(_Flight(group, ours)))
             return
-        task = self._task.remote(todo, self.job, self._mail, todo[0].key)
+        task = self._task.remote(todo, self.settings, self._mail, todo[0].key)
         self._flying[task] = _Flight(group, ours, len(todo))
 
     def poll(self, seconds: float) -> list[Ended]:
@@ -84,7 +84,7 @@ class RayEngine:
             self._ray.cancel(task, force=True)
         self._read_mail()
         self._flying.clear()
-        self._claims.close()
+        self._locks.close()
         self._mail.shutdown()
 
     def _land(self, task: Any) -> Ended:
@@ -97,7 +97,7 @@ class RayEngine:
         return self._end(self._flying.pop(task), died)
 
     def _end(self, flight: _Flight, died: str = "") -> Ended:
-        self._claims.free(flight.ours)
+        self._locks.free(flight.ours)
         busy = tuple(spec for spec in flight.group.specs if spec.key not in flight.ours)
         return Ended(flight.group, busy, 0 if died else flight.trained, died)
 
@@ -108,12 +108,12 @@ class RayEngine:
                 flights[key].at = content
             elif kind == "record":
                 with suppress(AlreadyRecorded):
-                    self.store.append(RunRecord.from_line(content), self.job.since)
+                    self.store.append(RunRecord.from_line(content), self.settings.since)
 
 
-def _train(specs: Any, job: Job, mail: Any, key: str) -> None:
+def _train(specs: Any, settings: WorkerSettings, mail: Any, key: str) -> None:
     """In a task, on whatever machine of the cluster."""
-    job.train(
+    settings.train(
         specs,
         lambda record: mail.put((key, "record", record.to_line())),
         lambda progress: mail.put((key, "at", in_words(progress))),

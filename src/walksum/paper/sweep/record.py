@@ -35,12 +35,13 @@ class RunRecord:
 
     Args:
         seconds: of this run; of a run trained in a batch, its share of the batch's time.
-        batch: how many runs were trained together (1: alone).
+        batch, seeds: how many runs were trained together (1: alone), and their seeds; no seeds in older records.
         peak_memory: bytes; of the whole batch where there is one; None where it was not measured.
         curve: epoch number, training loss, validation loss, validation and test accuracy of some epochs, thinned
             to at most about 40 rows (the chosen epoch is among them).
         steps_by_epoch: epoch number, most forward and most backward steps, of the same epochs.
         versions, device, split: of walksum, torch and Python; the machine's; SHA-256 of the split.
+        commit: of the source; None where it is not known, and in older records.
     """
 
     spec: RunSpec
@@ -52,6 +53,7 @@ class RunRecord:
     epochs: int = 0
     seconds: float = 0.0
     batch: int = 1
+    seeds: tuple[int, ...] = ()
     peak_memory: int | None = None
     solves: tuple[Solves, ...] = ()
     curve: tuple[tuple[float, ...], ...] = ()
@@ -62,6 +64,7 @@ class RunRecord:
     device: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     finished: str = ""  # UTC, ISO 8601
+    commit: str | None = None
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
@@ -89,6 +92,7 @@ class RunRecord:
         values["solves"] = tuple(Solves(**{**s, "steps": tuple(s["steps"])}) for s in values.get("solves", ()))
         for name in ("curve", "steps_by_epoch"):
             values[name] = tuple(tuple(row) for row in values.get(name, ()))
+        values["seeds"] = tuple(values.get("seeds", ()))
         return cls(spec=spec, **values)
 
 

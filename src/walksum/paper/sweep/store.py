@@ -1,7 +1,7 @@
 """Records of runs in one file, which many processes append to and a kill cannot spoil.
 
-A folder with records.jsonl (one RunRecord a line), lock (held while a line is appended), claims (see locks.py) and,
-after a process was killed in the middle of a line, torn (what was cut off). Reading takes no lock.
+A folder with records.jsonl (one RunRecord per line), lock (held while a line is appended), run-locks (see locks.py)
+and, after a process was killed in the middle of a line, torn (what was cut off). Reading takes no lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from walksum.paper.sweep.locks import locked
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec
 
-RECORDS, LOCK, TORN, CLAIMS = "records.jsonl", "lock", "torn", "claims"
+RECORDS, APPEND_LOCK, TORN, RUN_LOCKS = "records.jsonl", "lock", "torn", "run-locks"
 SETTLED = ("ok", "oom", "diverged", "failed")  # what a sweep does not try again by itself
 
 
@@ -99,7 +99,7 @@ class Store:
     @contextmanager
     def _appending(self) -> Iterator[int]:
         """The file under its lock, ending in a whole line, all of it known."""
-        with locked(self.folder / LOCK):
+        with locked(self.folder / APPEND_LOCK):
             # opened anew each time: network drives show what others wrote to those who open after them
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             try:

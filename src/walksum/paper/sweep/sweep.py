@@ -10,9 +10,9 @@ from itertools import groupby, pairwise
 from typing import Any, Protocol
 
 from walksum.paper.sweep.cost import total
-from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.spec import RunSpec, paper_spec
-from walksum.paper.sweep.store import CLAIMS, Store
+from walksum.paper.sweep.store import RUN_LOCKS, Store
 from walksum.paper.sweep.work import record_failed
 
 TICK = 0.5  # seconds between two looks at the store
@@ -109,7 +109,7 @@ class Sweep:
     ):
         self.specs, self.store, self.engine, self.since = list(specs), store, engine, since
         self.on_tick, self.on_note = on_tick, on_note
-        self.claims = Claims(store.folder / CLAIMS)
+        self.locks = RunLocks(store.folder / RUN_LOCKS)
         self.started = time.monotonic()
         self.deadline = None if time_limit is None else self.started + time_limit
         self.trained = 0  # by workers of this sweep that lived to tell
@@ -140,7 +140,7 @@ class Sweep:
                 self.on_tick()
         finally:
             self.engine.stop()
-            self.claims.close()
+            self.locks.close()
 
     def _finished(self) -> bool:
         return not self._ready and not self._later
@@ -176,9 +176,9 @@ class Sweep:
             self._ready.append(group)
             return
         self.on_note(f"the worker on {group.title} died again ({how}); its runs are recorded as failed")
-        # without the claim another sweep might be at it, and its result would be refused
-        ours = self.claims.take(spec.key for spec in self.store.missing(group.specs, self.since))
+        # without the lock another sweep might be at it, and its result would be refused
+        ours = self.locks.take(spec.key for spec in self.store.missing(group.specs, self.since))
         for spec in group.specs:
             if spec.key in ours:
                 record_failed(self.store, spec, f"its worker died twice ({how})", self.since)
-        self.claims.free(ours)
+        self.locks.free(ours)

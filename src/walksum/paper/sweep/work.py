@@ -1,4 +1,4 @@
-"""What a worker does with a group of runs: claim them, train them, record each as soon as it is finished."""
+"""What a worker does with a group of runs: lock them, train them, record each as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from walksum.paper.sweep.locks import Claims
+from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec
 from walksum.paper.sweep.store import AlreadyRecorded, Store
 
 if TYPE_CHECKING:
-    from walksum.paper.training import Progress
+    from walksum.paper.runs import Progress
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerSettings:
     """What every worker of a sweep must know; it travels to other processes.
 
     Args:
         folder: of the store.
         since: see Store.
-        trainer: instead of :func:`walksum.paper.training.train_runs`.
+        trainer: instead of :func:`walksum.paper.runs.train_runs`.
     """
 
     folder: str
@@ -59,20 +59,20 @@ class Job:
 
 
 def _train_runs() -> Callable[..., None]:
-    from walksum.paper.training import train_runs  # brings torch
+    from walksum.paper.runs import train_runs  # brings torch
 
     return train_runs
 
 
 def work_on(
     specs: Sequence[RunSpec],
-    job: Job,
+    settings: WorkerSettings,
     store: Store,
-    claims: Claims,
+    locks: RunLocks,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> tuple[tuple[RunSpec, ...], int]:
     """Train what is missing and free; returns the runs that another process works on, and how many were trained."""
-    ours = claims.take(spec.key for spec in specs)
+    ours = locks.take(spec.key for spec in specs)
     broken: list[Exception] = []
 
     def append(record: RunRecord) -> None:
@@ -80,18 +80,18 @@ def work_on(
             raise broken[0]
         try:
             with suppress(AlreadyRecorded):
-                store.append(record, job.since)
+                store.append(record, settings.since)
         except Exception as error:
             broken.append(error)  # whatever the trainer makes of it, a store that cannot be written ends the sweep
             raise
 
     try:
         store.refresh()
-        todo = store.missing([spec for spec in specs if spec.key in ours], job.since)
+        todo = store.missing([spec for spec in specs if spec.key in ours], settings.since)
         if todo:
-            job.train(todo, append, on_progress)
+            settings.train(todo, append, on_progress)
     finally:
-        claims.free(ours)
+        locks.free(ours)
     return tuple(spec for spec in specs if spec.key not in ours), len(todo)
 
 

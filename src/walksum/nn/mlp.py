@@ -8,7 +8,7 @@ class MLP(nn.Module):
     """Y = W_2 ReLU(W_1 X), dropout before each W. The edges are taken and ignored.
 
     Args:
-        in_channels, out_channels: features a node, classes.
+        in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width and dropout rate.
 
     Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].

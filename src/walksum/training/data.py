@@ -1,0 +1,126 @@
+"""What a model learns from: features, edges, targets, splits and the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from walksum.data.splits import Split
+from walksum.graph import Graph
+from walksum.solvers.base import check_choice
+from walksum.training.metrics import accuracy, r_squared
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted: the loss to descend and the score (the higher the better) that chooses the epoch.
+
+    Args:
+        losses: outputs ``[..., n, C]``, targets ``[..., n]`` -> one loss per node ``[..., n]``.
+        score: outputs, targets, weights of the nodes ``[..., n]`` -> one score per run ``[...]``.
+    """
+
+    losses: Callable[[Tensor, Tensor], Tensor]
+    score: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        """The mean loss of these nodes."""
+        return self.losses(output, y).mean()
+
+
+def _cross_entropy(output: Tensor, y: Tensor) -> Tensor:
+    return cross_entropy(output.flatten(0, -2), y.flatten(), reduction="none").view(y.shape)
+
+
+def _squared_error(output: Tensor, y: Tensor) -> Tensor:
+    return (output.squeeze(-1) - y).square()
+
+
+TASKS: dict[str, Task] = {  # another task is one entry here
+    "classification": Task(_cross_entropy, accuracy),
+    "regression": Task(_squared_error, r_squared),
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """One graph with features and targets.
+
+    Args:
+        x: features ``[N, F]``.
+        edges: what the model takes as its second argument: a :class:`walksum.Graph` or an edge_index ``[2, M]``.
+        y: classes (int64) or numbers ``[N]``.
+        splits: training, validation and test nodes: one split for all runs, or one per seed.
+        task: a name in ``TASKS``.
+    """
+
+    x: Tensor
+    edges: Graph | Tensor
+    y: Tensor
+    splits: Split | Mapping[int, Split]
+    task: str = "classification"
+
+    def __post_init__(self) -> None:
+        check_choice("task", self.task, tuple(TASKS))
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def split(self, seed: int) -> Split:
+        return self.splits if isinstance(self.splits, Split) else self.splits[seed]
+
+    def to(self, device: torch.device | str) -> Data:
+        """The same data on a device; splits stay on the CPU."""
+        return replace(self, x=self.x.to(device), edges=self.edges.to(device), y=self.y.to(device))
+
+    def subset(self, part: str, seeds: Sequence[int]) -> Subset:
+        """The nodes of one part ("train", "val" or "test") of every seed's split."""
+        return Subset.of([getattr(self.split(seed), part) for seed in seeds], self.y, TASKS[self.task])
+
+
+@dataclass(frozen=True)
+class Subset:
+    """The same part of every run's split, padded to one length: ``nodes``, ``y`` and ``weight [S, n]``.
+
+    The weight is 1 for nodes that count and 0 for padding; class or sample weights would be factors of it.
+    """
+
+    task: Task
+    nodes: Tensor
+    y: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, parts: Sequence[Tensor], y: Tensor, task: Task) -> Subset:
+        longest = max(part.numel() for part in parts)
+        nodes = torch.zeros(len(parts), longest, dtype=torch.int64)
+        weight = torch.zeros(len(parts), longest)
+        for run, part in enumerate(parts):
+            nodes[run, : part.numel()], weight[run, : part.numel()] = part, 1
+        nodes = nodes.to(y.device)
+        return cls(task, nodes, y[nodes], weight.to(y.device))
+
+    @property
+    def empty(self) -> bool:
+        return self.nodes.numel() == 0
+
+    def select(self, runs: Tensor) -> Subset:
+        """The same nodes of these runs alone."""
+        return replace(self, nodes=self.nodes[runs], y=self.y[runs], weight=self.weight[runs])
+
+    def losses(self, outputs: Tensor) -> Tensor:
+        """The mean loss of each run ``[S]``, from outputs ``[S, N, C]``."""
+        each = self.task.losses(self._of_nodes(outputs), self.y)
+        return (each * self.weight).sum(1) / self.weight.sum(1)
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """The score of each run ``[S]``."""
+        return self.task.score(self._of_nodes(outputs), self.y, self.weight)
+
+    def _of_nodes(self, outputs: Tensor) -> Tensor:
+        return outputs.gather(1, self.nodes.unsqueeze(-1).expand(-1, -1, outputs.size(-1)))

@@ -1,0 +1,37 @@
+"""Where to train: the GPU only where it is quicker."""
+
+from __future__ import annotations
+
+import torch
+
+from walksum.graph import Graph
+from walksum.training.data import Data
+
+# A step on a GPU costs about the same for every small problem; a CPU is quicker below this size. To be measured by
+# benchmarks/devices.py; the unit is one entry of x, and an edge counts as much as HIDDEN of them.
+GPU_FROM = 1_000_000
+HIDDEN = 64
+
+
+def choose_device(device: str | torch.device, data: Data) -> torch.device:
+    """The device of a training.
+
+    Args:
+        device: "auto" (data that are on a GPU stay there, else see :func:`pays_on_gpu`), "cpu", "cuda" or what torch
+            takes.
+        data: the problem.
+    """
+    if device == "auto":
+        if data.device.type == "cpu" and torch.cuda.is_available() and pays_on_gpu(data):
+            return torch.device("cuda", torch.cuda.current_device())
+        return data.device
+    try:
+        return torch.empty(0, device=device).device  # "cuda" -> "cuda:0"
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={str(device)!r} cannot be used here; use 'cpu' or 'auto'") from error
+
+
+def pays_on_gpu(data: Data) -> bool:
+    """Whether the problem is large enough for a GPU to train quicker than a CPU."""
+    edges = data.edges.num_edges if isinstance(data.edges, Graph) else data.edges.size(1) // 2
+    return data.x.numel() + HIDDEN * (data.x.size(0) + edges) >= GPU_FROM
