@@ -45,6 +45,8 @@ class GaBP(Solver):
             "sequential": node after node, forward and backward in turn, each message from the newest ones. It converges
             whenever J is walk-summable, in about half the steps; for ``stop="residual"`` and a fixed damping. On other
             devices than a CPU it is "parallel".
+        loading: None, or "auto" for a J that is positive definite but not walk-summable: messages run on a J with a
+            larger diagonal, and an outer loop removes its effect (Johnson, Bickson and Dolev 2009).
     """
 
     damping: float | str = 0.5
@@ -52,12 +54,17 @@ class GaBP(Solver):
     max_steps: int = 1000
     stop: str = "residual"
     schedule: str = "parallel"
+    loading: str | None = None
 
     def __post_init__(self) -> None:
         check_positive(tol=self.tol)
         check_count("max_steps", self.max_steps)
         check_choice("stop", self.stop, ("residual", "messages"))
         check_choice("schedule", self.schedule, ("parallel", "sequential"))
+        if self.loading is not None:
+            check_choice("loading", self.loading, ("auto",))
+            if self.stop == "messages":
+                raise ValueError("loading='auto' with stop='messages'; the outer loop watches the residual")
         if self.damping != "adaptive" and not (isinstance(self.damping, int | float) and 0 < self.damping <= 1):
             raise ValueError(
                 f"damping={self.damping!r}; expected 'adaptive' or a weight in (0, 1], where 1 is undamped"
@@ -69,6 +76,10 @@ class GaBP(Solver):
             )
 
     def prepare(self, J: Precision) -> Prepared:
+        if self.loading is not None:
+            from walksum.solvers.gabp.loading import PreparedLoadedGaBP
+
+            return PreparedLoadedGaBP(J, self)
         if backends.uses_triton(J.diag) and self.damping != "adaptive":
             from walksum.solvers.gabp.cuda import PreparedCudaGaBP
 

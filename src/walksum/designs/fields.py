@@ -1,0 +1,261 @@
+"""The fields of spatial statistics as designs: what other packages call CAR, SAR, Leroux, ICAR, Matern and random walk.
+
+All have a learned precision tau and at most one further learned parameter per head, read no node features, and take
+non-negative edge weights. J is positive definite, though not always walk-summable.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from walksum.designs.base import Design, degree_sum, ends, need, refuse_negative_weights
+from walksum.designs.two_hop import laplacian, sandwich
+from walksum.graph import Graph
+from walksum.ops import edge_dot
+from walksum.precision import Precision
+from walksum.solvers.base import check_count, check_positive
+
+
+class FieldDesign(Design):
+    """A design with one precision per head, without node features."""
+
+    def __init__(self, heads: int, tau: float):
+        super().__init__("attractive")
+        check_positive(tau=tau)
+        self.log_tau = nn.Parameter(torch.full((check_count("heads", heads), 1), math.log(tau)))
+
+    @property
+    def tau(self) -> Tensor:
+        """``[H, 1]``."""
+        return self.log_tau.exp()
+
+    def weights(self, graph: Graph) -> Tensor:
+        refuse_negative_weights(self, graph)
+        if graph.edge_weight is None:
+            return torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
+        return graph.edge_weight.to(self.log_tau.dtype)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.log_tau.size(0)}"
+
+
+class CAR(FieldDesign):
+    r"""Proper conditional autoregressive field (CAR; PyMC ``CAR``, brms ``car(type="escar")``).
+
+    .. math:: J = \tau\,(D - \alpha A), \qquad |\alpha| < 1
+
+    A node without edges has :math:`J_{ii} = \tau`.
+
+    Args:
+        heads: number of heads H, each with its own parameters.
+        alpha: starting value of the learned dependence.
+        tau: starting value of the learned precision.
+    """
+
+    def __init__(self, heads: int = 1, alpha: float = 0.9, tau: float = 1.0):
+        super().__init__(heads, tau)
+        self.raw = nn.Parameter(torch.full((heads, 1), math.atanh(_inside("alpha", alpha, -1))))
+
+    @property
+    def alpha(self) -> Tensor:
+        return torch.tanh(self.raw)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        degree, off = laplacian(graph, self.weights(graph))
+        return Precision(graph, self.tau * _at_least_one_edge(degree), self.tau * self.alpha * off)
+
+
+class SAR(FieldDesign):
+    r"""Simultaneous autoregressive field, the spatial error model (spreg ``ML_Error``, R spatialreg ``errorsarlm``).
+
+    .. math:: J = \tau\,(I - \rho W)^\top (I - \rho W), \qquad W = D^{-1} A, \quad |\rho| < 1
+
+    from :math:`u = \rho W u + \varepsilon`, :math:`\varepsilon \sim \mathcal{N}(0, 1/\tau)`, W with rows that sum to one.
+    J lives on the two-hop graph.
+
+    Args:
+        heads: number of heads H.
+        rho: starting value of the learned dependence (spreg: lambda).
+        tau: starting value of the learned precision (one over sigma squared).
+    """
+
+    def __init__(self, heads: int = 1, rho: float = 0.5, tau: float = 1.0):
+        super().__init__(heads, tau)
+        self.raw = nn.Parameter(torch.full((heads, 1), math.atanh(_inside("rho", rho, -1))))
+
+    @property
+    def rho(self) -> Tensor:
+        return torch.tanh(self.raw)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        degree, off = laplacian(graph, self.weights(graph))
+        degree = _at_least_one_edge(degree)
+        # I - rho W = D^-1 (D - rho A), so the product is (D - rho A) D^-2 (D - rho A)
+        J = sandwich(graph, degree.expand_as(self.rho * degree), self.rho * off, degree.square().reciprocal())
+        return Precision(J.graph, self.tau * J.diag, self.tau * J.off)
+
+
+class Leroux(FieldDesign):
+    r"""Leroux field, between independence and the intrinsic field (CARBayes ``S.CARleroux``, INLA ``besagproper2``).
+
+    .. math:: J = \tau\,((1 - \lambda) I + \lambda (D - A)), \qquad 0 < \lambda < 1
+
+    Args:
+        heads: number of heads H.
+        lam: starting value of the learned mixture.
+        tau: starting value of the learned precision.
+    """
+
+    def __init__(self, heads: int = 1, lam: float = 0.5, tau: float = 1.0):
+        super().__init__(heads, tau)
+        lam = _inside("lam", lam, 0)
+        self.raw = nn.Parameter(torch.full((heads, 1), math.log(lam / (1 - lam))))
+
+    @property
+    def lam(self) -> Tensor:
+        return torch.sigmoid(self.raw)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        degree, off = laplacian(graph, self.weights(graph))
+        independent = torch.sigmoid(-self.raw)  # 1 - lam without cancellation
+        return Precision(graph, self.tau * (independent + self.lam * degree), self.tau * self.lam * off)
+
+
+class Intrinsic(FieldDesign):
+    r"""Intrinsic autoregressive field with a small ridge (ICAR; PyMC ``ICAR``, INLA ``besag``, with the ridge ``besagproper``).
+
+    .. math:: J = \tau\,(D - A + \epsilon I)
+
+    The ridge makes it proper: a constant has precision :math:`\tau\epsilon` instead of zero.
+
+    Args:
+        heads: number of heads H.
+        tau: starting value of the learned precision.
+        ridge: :math:`\epsilon`, fixed.
+    """
+
+    def __init__(self, heads: int = 1, tau: float = 1.0, ridge: float = 1e-4):
+        super().__init__(heads, tau)
+        check_positive(ridge=ridge)
+        self.ridge = ridge
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        degree, off = laplacian(graph, self.weights(graph))
+        return Precision(graph, self.tau * (degree + self.ridge), self.tau * off)
+
+
+class Matern(FieldDesign):
+    r"""Matern-like field on a graph (the graph Matern kernel of Borovitskiy et al. 2021; INLA's SPDE with alpha = nu).
+
+    .. math:: J = \tau\,(\kappa^2 I + D - A)^\nu, \qquad \nu \in \{1, 2\}
+
+    Args:
+        heads: number of heads H.
+        nu: 1, on the graph itself; or 2, smoother, on the two-hop graph.
+        kappa: starting value of the learned inverse range.
+        tau: starting value of the learned precision.
+    """
+
+    def __init__(self, heads: int = 1, nu: int = 1, kappa: float = 1.0, tau: float = 1.0):
+        super().__init__(heads, tau)
+        check_positive(kappa=kappa)
+        self.nu = _one_or_two("nu", nu)
+        self.log_kappa = nn.Parameter(torch.full((heads, 1), math.log(kappa)))
+
+    @property
+    def kappa(self) -> Tensor:
+        return self.log_kappa.exp()
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        degree, off = laplacian(graph, self.weights(graph))
+        diag = self.kappa.square() + degree
+        if self.nu == 1:
+            return Precision(graph, self.tau * diag, self.tau * off)
+        J = sandwich(graph, diag, off, torch.ones_like(degree))
+        return Precision(J.graph, self.tau * J.diag, self.tau * J.off)
+
+
+class RandomWalk(FieldDesign):
+    r"""Random walk of order 1 or 2 on a chain, with a small ridge (INLA ``rw1`` and ``rw2``).
+
+    .. math::
+        x^\top J x = \tau \sum_i (x_{i+1} - x_i)^2 + \tau\epsilon\, |x|^2 \quad\text{or}\quad
+        \tau \sum_i (x_{i-1} - 2 x_i + x_{i+1})^2 + \tau\epsilon\, |x|^2
+
+    The graph must be made of paths; in order 2 the sum runs over their inner nodes. Edge weights are not read.
+
+    Args:
+        heads: number of heads H.
+        order: 1 or 2.
+        tau: starting value of the learned precision.
+        ridge: :math:`\epsilon`, fixed.
+    """
+
+    def __init__(self, heads: int = 1, order: int = 1, tau: float = 1.0, ridge: float = 1e-6):
+        super().__init__(heads, tau)
+        check_positive(ridge=ridge)
+        self.order, self.ridge = _one_or_two("order", order), ridge
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        if graph.num_nodes and int(graph.degree.max()) > 2:
+            raise ValueError(f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains only")
+        ones = torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
+        degree, off = laplacian(graph, ones)
+        if self.order == 1:
+            return Precision(graph, self.tau * (degree + self.ridge), self.tau * off)
+        J = sandwich(graph, degree, off, (degree == 2).to(degree))
+        return Precision(J.graph, self.tau * (J.diag + self.ridge), self.tau * J.off)
+
+
+class Squared(FieldDesign):
+    r"""Any signs, positive definite by construction: the square of a signed matrix on the graph.
+
+    .. math:: J = \tau\,(B B^\top + \epsilon I), \qquad B_{ij} = w_{ij}\, s_i^\top s_j / \sqrt{d_i d_j}, \quad B_{ii} = 1,
+
+    where :math:`s = \tanh(x W)` is learned from the node features. B is symmetric and may be indefinite, J is not
+    restricted to walk-summable matrices and lives on the two-hop graph: solve it with ``solver="direct"`` or "cg".
+
+    Args:
+        in_channels: number of features of ``x [N, F]``.
+        heads: number of heads H.
+        channels: length of s.
+        epsilon: smallest eigenvalue of J over tau, fixed.
+        tau: starting value of the learned precision.
+    """
+
+    def __init__(self, in_channels: int, heads: int = 1, channels: int = 4, epsilon: float = 0.1, tau: float = 1.0):
+        super().__init__(heads, tau)
+        check_positive(epsilon=epsilon)
+        self.epsilon, self.channels = epsilon, check_count("channels", channels)
+        self.project = nn.Linear(in_channels, heads * channels, bias=False)
+
+    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        x, heads = need(self, "x", x, graph), self.log_tau.size(0)
+        s = torch.tanh(self.project(x)).view(-1, heads, self.channels).transpose(0, 1).contiguous()
+        weight = graph.edge_weight
+        weight = torch.ones(graph.num_edges, device=graph.device) if weight is None else weight
+        degree = _at_least_one_edge(degree_sum(graph, weight.abs().to(s.dtype).unsqueeze(0)))
+        root_i, root_j = ends(graph, degree.sqrt())
+        off = weight.to(s.dtype) * edge_dot(graph, s, s) / 2 / (root_i * root_j)
+        J = sandwich(graph, torch.ones_like(s[..., 0]), off, torch.ones_like(degree))
+        return Precision(J.graph, self.tau * (J.diag + self.epsilon), self.tau * J.off)
+
+
+def _at_least_one_edge(degree: Tensor) -> Tensor:
+    """A node without edges counts as if it had one of weight 1, to nowhere."""
+    return torch.where(degree > 0, degree, torch.ones_like(degree))
+
+
+def _inside(name: str, value: float, low: float) -> float:
+    if not low < value < 1:
+        raise ValueError(f"{name}={value!r}; expected a number strictly between {low} and 1")
+    return float(value)
+
+
+def _one_or_two(name: str, value: int) -> int:
+    if value not in (1, 2):
+        raise ValueError(f"{name}={value!r}; expected 1 or 2")
+    return int(value)

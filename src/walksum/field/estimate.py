@@ -1,0 +1,182 @@
+"""Estimates for graphs that fill in too much: stochastic Lanczos quadrature and Hutchinson's probes.
+
+Both work on ``D^-1/2 J D^-1/2 = I - R`` (the diagonal is known exactly), use products with blocks of probes, which run
+on every device, and subtract a control variate whose expectation is known: polynomials in R up to its square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from walksum.field.factors import refuse
+from walksum.ops import edge_dot
+from walksum.precision import Precision
+from walksum.solvers.base import Status, check_count, check_positive
+from walksum.solvers.cg.solver import CG
+from walksum.solving import solve
+
+LOOK = 8  # Lanczos steps between looks at the quadrature
+SETTLED = 0.02  # share of the standard error below which a further look must change the mean
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The settings of an estimate.
+
+    Args:
+        probes: number P of random sign vectors; the standard error falls like one over its square root.
+        max_steps: most Lanczos steps, or CG steps of the solves.
+        tol: backward error of those solves.
+        seed: of the probes, which are drawn on the CPU and so are the same on every device.
+    """
+
+    probes: int = 32
+    max_steps: int = 500
+    tol: float = 1e-6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("probes", self.probes)
+        if self.probes < 4:
+            raise ValueError(f"probes={self.probes}; expected at least 4, or their spread says nothing")
+        check_count("max_steps", self.max_steps)
+        check_positive(tol=self.tol)
+
+    def draw(self, J: Precision) -> Tensor:
+        """Random signs ``[H, N, P]``."""
+        generator = torch.Generator().manual_seed(self.seed)
+        bits = torch.randint(2, (J.heads, J.num_nodes, self.probes), generator=generator, dtype=torch.int8)
+        return (2 * bits - 1).to(device=J.device, dtype=J.dtype)
+
+
+DEFAULT = Estimate()
+
+
+def estimate_logdet(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor, int, Status]:
+    """The log-determinant ``[H]`` with unbiased gradients, its standard error ``[H]``, steps and status."""
+    check_values(J)
+    fixed = J.detach()
+    z = settings.draw(fixed)
+    samples, steps, status = _quadrature(fixed.normalised(), z, settings.max_steps)
+    value = samples.mean(1) + fixed.diag.double().log().sum(1)
+    error = samples.std(1) / settings.probes**0.5
+    if J.diag.requires_grad or J.off.requires_grad:
+        value = value + _gradient_carrier(J, z, settings)
+    return value, error, steps, status
+
+
+def _gradient_carrier(J: Precision, z: Tensor, settings: Estimate) -> Tensor:
+    """Zero, with the gradient ``mean_k z_k^T J^-1 dJ z_k`` of the log-determinant."""
+    w = _solved(J.detach(), z, settings)
+    S_diag, S_off = (w * z).mean(2), edge_dot(J.graph, w, z) / (2 * z.size(2))
+    linear = torch.linalg.vecdot(S_diag, J.diag) + 2 * torch.linalg.vecdot(S_off, J.off)
+    return linear - linear.detach()
+
+
+def _solved(J: Precision, columns: Tensor, settings: Estimate) -> Tensor:
+    floor = 16 * torch.finfo(J.dtype).eps
+    return solve(J, columns, CG(max(settings.tol, floor), settings.max_steps), on_nonconverged="raise")
+
+
+def check_values(J: Precision) -> None:
+    if not bool(torch.isfinite(J.diag).all() & torch.isfinite(J.off).all()):
+        refuse(Status.nonfinite)
+    if not bool((J.diag > 0).all()):
+        refuse(Status.not_positive_definite)
+
+
+def _quadrature(J: Precision, z: Tensor, max_steps: int) -> tuple[Tensor, int, Status]:
+    """``z^T log(J) z`` of every probe ``[H, P]`` for a J of unit diagonal, less its control variate."""
+    nodes, small = J.num_nodes, torch.finfo(J.dtype).eps
+    q, before, beta = z / nodes**0.5, torch.zeros_like(z), z.new_zeros(z.size(0), z.size(2))
+    alphas: list[Tensor] = []
+    betas: list[Tensor] = []
+    last, steps = None, min(max_steps, nodes)
+    for step in range(1, steps + 1):
+        w = J @ q
+        alpha = (w * q).sum(1)
+        w = w - alpha.unsqueeze(1) * q - beta.unsqueeze(1) * before
+        beta = w.norm(dim=1)
+        alphas.append(alpha.double())
+        # an invariant subspace ends the recursion of its probe: what follows has weight zero
+        beta = torch.where(beta > 10 * small, beta, torch.zeros_like(beta))
+        betas.append(beta.double())
+        before, q = q, w / torch.where(beta > 0, beta, torch.ones_like(beta)).unsqueeze(1)
+        q = torch.where((beta > 0).unsqueeze(1), q, torch.zeros_like(q))
+        if step % LOOK == 0 or step == steps:
+            samples = nodes * _controlled(J, alphas, betas)
+            error = samples.std(1) / samples.size(1) ** 0.5
+            if last is not None:
+                change = (samples.mean(1) - last).abs()
+                if bool((change <= SETTLED * error + 1e-10 * nodes).all()):
+                    return samples, step, Status.converged
+            last = samples.mean(1)
+    return samples, steps, Status.converged if steps == nodes else Status.max_steps_reached
+
+
+def _controlled(J: Precision, alphas: list[Tensor], betas: list[Tensor]) -> Tensor:
+    """The quadrature of the logarithm less its best quadratic, whose expectation is put back: ``[H, P]``, per node."""
+    T = torch.diag_embed(torch.stack(alphas, -1))
+    if len(betas) > 1:
+        side = torch.stack(betas[:-1], -1)
+        T = T + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
+    ritz, vectors = torch.linalg.eigh(T)
+    weight = vectors[..., 0, :].square()
+    if bool(((ritz <= 0) & (weight > 1e-10)).any()):
+        refuse(Status.not_positive_definite)
+    ritz = ritz.clamp_min(torch.finfo(torch.float64).tiny)
+    R = 1 - ritz
+    log = torch.where(weight > 1e-14, ritz.log(), torch.zeros_like(ritz))
+    # the quadratic that fits log on the spectrum as the probes see it; its first coefficient times tr R = 0 is lost
+    basis = torch.stack([torch.ones_like(R), R, R.square()], -1)
+    root = weight.sqrt().unsqueeze(-1)
+    heads = R.size(0)
+    design = (basis * root).reshape(heads, -1, 3)
+    target = (log.unsqueeze(-1) * root).reshape(heads, -1, 1)
+    gram = design.mT @ design
+    ridge = 1e-12 * gram.diagonal(dim1=1, dim2=2).amax(1).clamp_min(1e-30)
+    eye = torch.eye(3, dtype=gram.dtype, device=gram.device)
+    c = torch.linalg.solve(gram + ridge.view(-1, 1, 1) * eye, design.mT @ target).unsqueeze(-1)  # [H, 3, 1, 1]
+    moments = [(weight * R**k).sum(-1) for k in (1, 2)]  # z^T R^k z / N
+    square = 2 * J.off.double().square().sum(1, keepdim=True) / J.num_nodes  # tr R^2 / N
+    control = c[:, 1, 0] * moments[0] + c[:, 2, 0] * (moments[1] - square)
+    return (weight * log).sum(-1) - control
+
+
+def estimate_marginals(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor, int, Status]:
+    r"""The diagonal of J^-1 and its standard error, ``[H, N]`` each.
+
+    :math:`\Sigma_{ii} = E[z_i (J^{-1} z)_i]`; the control variate is the same with the Neumann polynomial
+    :math:`D^{-1} + D^{-1} A D^{-1} + D^{-1} A D^{-1} A D^{-1}`, D - A = J, whose diagonal is known.
+    """
+    check_values(J)
+    J = J.detach()
+    z = settings.draw(J)
+    sample = (z * _solved(J, z, settings)).double()
+    inverse, i, j = 1 / J.diag, *J.graph.edges
+    A = Precision(J.graph, torch.zeros_like(J.diag), -J.off)
+    first = inverse.unsqueeze(2) * (A @ (inverse.unsqueeze(2) * z))
+    second = inverse.unsqueeze(2) * (A @ first)
+    known = torch.zeros_like(inverse).index_add(1, i, J.off.square() * inverse[:, j])
+    known = known.index_add(1, j, J.off.square() * inverse[:, i]) * inverse.square()
+    controls = [(z * first).double(), (z * second).double() - known.double().unsqueeze(2)]
+    value, error = _regressed(sample, controls)
+    return value, error, 0, Status.converged
+
+
+def _regressed(sample: Tensor, controls: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean and standard error of what is left after the best multiple of the controls, whose means are zero."""
+    P = sample.size(2)
+    total = sum(controls)
+    assert isinstance(total, Tensor)
+    centred = total - total.mean(2, keepdim=True)
+    spread = centred.square().sum(2)
+    c = (centred * sample).sum(2) / torch.where(spread > 0, spread, torch.ones_like(spread))
+    left = sample - c.unsqueeze(2) * total
+    variance = (left - left.mean(2, keepdim=True)).square().sum(2) / (P - 2)
+    # a control of small spread may have a large mean by chance: count it, as in every regression
+    lever = 1 / P + total.mean(2).square() / torch.where(spread > 0, spread, torch.ones_like(spread))
+    return left.mean(2), (variance * lever).sqrt()

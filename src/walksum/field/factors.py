@@ -1,0 +1,104 @@
+"""Which exact method serves a J, and the factor it makes: elimination on the CPU, dense Cholesky anywhere."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from walksum.backends.cpu.ldl import symbolic as elimination
+from walksum.field.elimination import EliminationFactor
+from walksum.graph import Graph
+from walksum.precision import Precision
+from walksum.solvers.base import Solver, Status, check_choice
+from walksum.solvers.cg.solver import CG
+from walksum.solvers.dense import Dense, PreparedDense
+from walksum.solvers.direct import Direct
+from walksum.solving import _Call
+
+METHODS = ("auto", "elimination", "dense", "estimated")
+OPERATIONS = 1e10  # multiply-adds of a factorisation up to which "auto" eliminates: a few seconds
+DENSE_ON_CPU, DENSE_ON_GPU = 5000, 16_000  # nodes up to which "auto" takes a dense matrix
+NEARLY_DENSE = 0.1  # share of a dense factorisation's work from which LAPACK is quicker than sparse elimination
+SOLVERS: dict[str, Solver] = {"elimination": Direct(max_operations=1e15), "dense": Dense(), "estimated": CG()}
+
+
+class GaussianFactor(Protocol):
+    """What a Gaussian needs of a factorisation, all in float64."""
+
+    @property
+    def failure(self) -> Status | None: ...
+    def logdet(self) -> Tensor: ...  # [H]
+    def selected_inverse(self) -> tuple[Tensor, Tensor]: ...  # [H, N], [H, E]
+    def half_solve(self, z: Tensor) -> Tensor: ...  # [H, N, F], covariance J^-1
+
+
+class DenseFactor:
+    """``J = L L^T`` as a dense matrix."""
+
+    def __init__(self, prepared: PreparedDense):
+        self.prepared, self.L = prepared, prepared.factor
+
+    @property
+    def failure(self) -> Status | None:
+        if not self.prepared.failed:
+            return None
+        return Status.not_positive_definite if self.prepared.finite else Status.nonfinite
+
+    def logdet(self) -> Tensor:
+        return 2 * self.L.diagonal(dim1=1, dim2=2).log().sum(1)
+
+    def selected_inverse(self) -> tuple[Tensor, Tensor]:
+        inverse = torch.cholesky_inverse(self.L)
+        i, j = self.prepared.J.graph.edges
+        return inverse.diagonal(dim1=1, dim2=2), inverse[:, i, j]
+
+    def half_solve(self, z: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.L.mT, z, upper=True)
+
+
+def choose_method(J: Precision, method: str = "auto") -> str:
+    """ "elimination", "dense" or "estimated" for this J."""
+    check_choice("method", method, METHODS)
+    return J.graph.derived(_choose) if method == "auto" else method
+
+
+def _choose(graph: Graph) -> str:
+    nodes = graph.num_nodes
+    if graph.device.type != "cpu" and nodes <= DENSE_ON_GPU:
+        return "dense"
+    found = elimination.symbolic(graph.to("cpu"), OPERATIONS)
+    dense_work = NEARLY_DENSE * nodes**3 / 3
+    if nodes <= DENSE_ON_CPU and (found is None or (nodes > 32 and found.operations > dense_work)):
+        return "dense"
+    return "estimated" if found is None else "elimination"
+
+
+def working_copy(J: Precision, method: str) -> Precision:
+    """J where and in the precision its method wants it; J itself where it is so already."""
+    device = torch.device("cpu") if method == "elimination" else J.device
+    dtype = J.dtype if method == "estimated" else torch.float64
+    if J.dtype == dtype and J.device == device:
+        return J
+    return J.to(device=device, dtype=dtype)
+
+
+def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], method: str) -> GaussianFactor:
+    """The factor of these values, shared with every solve by the same solver; a ValueError if there is none."""
+    call = _Call(graph, memo, SOLVERS[method], None, "ignore", False)
+    prepared: Any = call.prepared(diag, off, 1)
+    factor: GaussianFactor = EliminationFactor(prepared) if method == "elimination" else DenseFactor(prepared)
+    if factor.failure is not None:
+        refuse(factor.failure)
+    return factor
+
+
+def refuse(status: Status) -> None:
+    """Say that no Gaussian has this J."""
+    if status is Status.nonfinite:
+        raise ValueError("J contains NaN or infinity; check the parameters of the design that made it")
+    raise ValueError(
+        "J is not positive definite, so it is no precision matrix of a Gaussian; "
+        "enlarge its diagonal or scale the couplings down"
+    )

@@ -1,0 +1,74 @@
+"""Observations of a field: which nodes, what values, how noisy; checked at the door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Nodes ``[n]`` as they were given, values ``[..., n]``, variances of the noise ``[..., n]`` or None for exact ones."""
+
+    nodes: Tensor
+    values: Tensor
+    noise: Tensor | None
+
+
+def check_nodes(nodes: Any, num_nodes: int, device: torch.device) -> Tensor:
+    """Distinct numbers of nodes ``[n]``; a mask of N booleans will do."""
+    nodes = torch.as_tensor(nodes, device=device)
+    if nodes.dtype == torch.bool:
+        if nodes.shape != (num_nodes,):
+            raise ValueError(f"nodes is a mask of shape {tuple(nodes.shape)}; expected [{num_nodes}]")
+        return nodes.nonzero().squeeze(1)
+    if nodes.numel() == 0:
+        return nodes.new_empty(0, dtype=torch.int64)
+    if nodes.dim() != 1 or nodes.is_floating_point() or nodes.is_complex():
+        raise ValueError(f"nodes has shape {tuple(nodes.shape)} and dtype {nodes.dtype}; expected whole numbers [n]")
+    nodes = nodes.long()
+    low, high = int(nodes.min()), int(nodes.max())
+    if low < 0 or high >= num_nodes:
+        raise ValueError(f"nodes contains {low if low < 0 else high}; the field has nodes 0 to {num_nodes - 1}")
+    if torch.unique(nodes).numel() != nodes.numel():
+        found, count = torch.unique(nodes, return_counts=True)
+        raise ValueError(
+            f"nodes contains {int(found[count.argmax()])} {int(count.max())} times; observe a node once, "
+            "with the mean of its values and the noise divided by their number"
+        )
+    return nodes
+
+
+def check_observations(
+    nodes: Any, values: Any, noise: Any, num_nodes: int, batch: torch.Size, like: Tensor
+) -> Observations:
+    """Observations of a field of this batch shape, in the dtype and on the device of ``like``."""
+    nodes = check_nodes(nodes, num_nodes, like.device)
+    values = torch.as_tensor(values, dtype=like.dtype, device=like.device)
+    count = nodes.numel()
+    if values.dim() == 0 or values.size(-1) != count:
+        raise ValueError(f"values has shape {tuple(values.shape)} for {count} nodes; expected [..., {count}]")
+    try:
+        torch.broadcast_shapes(values.shape[:-1], batch)
+    except RuntimeError:
+        raise ValueError(
+            f"values has shape {tuple(values.shape)}, which does not fit the heads {tuple(batch)} of the field; "
+            f"expected [{count}] for all heads, or [..., {', '.join(map(str, batch))}, {count}]"
+        ) from None
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError("values contains NaN or infinity; leave the missing nodes out of nodes")
+    return Observations(nodes, values, None if noise is None else _check_noise(noise, count, batch, like))
+
+
+def _check_noise(noise: Any, count: int, batch: torch.Size, like: Tensor) -> Tensor:
+    noise = torch.as_tensor(noise, dtype=like.dtype, device=like.device)
+    if noise.dim() and noise.size(-1) not in (1, count):
+        raise ValueError(f"noise has shape {tuple(noise.shape)}; expected a number or one variance per node, [{count}]")
+    if noise.dim() > 1 and (noise.dim() > 1 + len(batch) or noise.shape[:-1] != batch[len(batch) - noise.dim() + 1 :]):
+        raise ValueError(f"noise has shape {tuple(noise.shape)}; expected [{count}] or {[*batch, count]}")
+    if not bool((noise > 0).all() & torch.isfinite(noise).all()):
+        raise ValueError("noise must be positive and finite: it is a variance. For exact observations use noise=None")
+    return noise.expand(*noise.shape[:-1], count) if noise.dim() else noise.expand(count)

@@ -1,0 +1,44 @@
+"""The part of a precision matrix that belongs to some of its nodes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.precision import Precision
+
+KEPT = 8  # parts a graph remembers, so that a fit eliminates each of them in one order
+
+
+class Part:
+    """The graph among ``nodes``, and which edges of the whole it has."""
+
+    def __init__(self, graph: Graph, nodes: Tensor):
+        self.nodes = nodes
+        number = torch.full((graph.num_nodes,), -1, dtype=torch.int64, device=graph.device)
+        number[nodes] = torch.arange(nodes.numel(), device=graph.device)
+        ends = number[graph.edges]
+        self.edges = (ends >= 0).all(0).nonzero().squeeze(1)
+        # nodes ascend, so the edges stay in order
+        self.graph = Graph(ends[:, self.edges], nodes.numel())
+
+    def of(self, J: Precision) -> Precision:
+        return Precision(self.graph, J.diag.index_select(1, self.nodes), J.off.index_select(1, self.edges))
+
+
+def part_of(graph: Graph, nodes: Tensor) -> Part:
+    """The part of ascending ``nodes``; asked for again, the same object."""
+    known: OrderedDict[bytes, Part] = graph.derived(_parts)
+    key = nodes.cpu().numpy().tobytes()
+    if key not in known:
+        known[key] = Part(graph, nodes)
+        while len(known) > KEPT:
+            known.popitem(last=False)
+    return known[key]
+
+
+def _parts(graph: Graph) -> OrderedDict[bytes, Part]:
+    return OrderedDict()
