@@ -46,7 +46,7 @@ try:
     _compiler, _set_strategy = _frames.get_eval_frame_callback, _frames.set_code_exec_strategy
     _skip = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
 except (AttributeError, ImportError, TypeError):
-    _compiler = None
+    _compiler = None  # type: ignore[assignment]
 
 try:
     from torch._C import _cuda_getCurrentRawStream as raw_stream
@@ -119,16 +119,22 @@ def _outside_inference(function: Callable[..., T], args: tuple) -> T:
 
 
 def _through_autograd_function(function: Callable[..., T], args: tuple) -> T:
-    """The forward of an autograd.Function runs below all transforms: the public way out of them."""
-    found: list[T] = []
-    _Outside.apply(found, function, args)
-    return found[0]
+    """The forward of an autograd.Function runs below all transforms, on unwrapped tensors: the public way out."""
+    result = _Result()
+    _Outside.apply(result, function, args)
+    return result.value
+
+
+class _Result:
+    """Carries a result past the transforms, which would wrap it."""
+
+    value: Any
 
 
 class _Outside(torch.autograd.Function):
     @staticmethod
-    def forward(found: list, function: Callable[..., Any], args: tuple) -> Tensor:
-        found.append(_outside_inference(function, args))
+    def forward(result: _Result, function: Callable[..., Any], args: tuple) -> Tensor:
+        result.value = _outside_inference(function, args)
         return torch.empty(0)
 
     @staticmethod
@@ -140,8 +146,8 @@ class _Outside(torch.autograd.Function):
         return None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, found: list, function: Callable[..., Any], args: tuple) -> tuple:
-        return _Outside.apply(found, function, args), None
+    def vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple:
+        return _Outside.apply(*inputs), None
 
 
 class Function(torch.autograd.Function):

@@ -75,7 +75,7 @@ def check_design(
     """Raise a ValueError unless there is such a design with such settings; return the constructor's settings."""
     check_choice("design", name, DESIGNS, "or a Design object")
     known = DESIGNS[name].settings(learned)
-    given = {key: value for key, value in settings.items() if value is not None}
+    given: dict[str, Setting] = {key: value for key, value in settings.items() if value is not None}
     for key in given:
         if key not in known:
             kind = "learned" if learned else "fixed"
@@ -114,7 +114,7 @@ def make_design(
         0.946...
     """
     given: dict[str, Any] = check_design(name, learned, coupling, **settings)
-    variant = DESIGNS[name].variant(learned)
+    variant: Callable[..., Design] = DESIGNS[name].variant(learned)
     takes = inspect.signature(variant).parameters
     sizes = {"in_channels": in_channels, "channels": channels, "heads": heads}
     return variant(**{size: value for size, value in sizes.items() if size in takes}, **given)

@@ -43,15 +43,16 @@ class Snapshot:
     def __init__(self, tensor: Tensor):
         self.by_version = tensor.is_cuda and not tensor.is_inference()
         parts = _dense_parts(tensor)
-        self.state = [part._version for part in parts] if self.by_version else [part.clone() for part in parts]
+        self.versions = [part._version for part in parts] if self.by_version else []
+        self.copies = [] if self.by_version else [part.clone() for part in parts]
 
     def fits(self, tensor: Tensor) -> bool:
         parts = _dense_parts(tensor)
         if self.by_version:
-            return self.state == [part._version for part in parts]
+            return self.versions == [part._version for part in parts]
         if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
             return True
-        return len(parts) == len(self.state) and all(map(_equal, self.state, parts))
+        return len(parts) == len(self.copies) and all(map(_equal, self.copies, parts))
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

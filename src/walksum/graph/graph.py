@@ -44,15 +44,19 @@ class Graph:
         tensor([[ 0,  1,  2, -1, -1]])
     """
 
+    edges: Tensor
+    num_nodes: int
+    edge_weight: Tensor | None
+
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
         check_num_nodes(num_nodes)
         _check_canonical(edges, int(num_nodes))
-        self._set(edges, int(num_nodes), None)
+        structure = None
         if edge_weight is not None:
             check_weight(edge_weight, edges.size(1), edges.device)
             structure = object.__new__(Graph)
-            structure._set(edges, self.num_nodes, None)
-            self.edge_weight, self._structure = edge_weight, structure
+            structure._set(edges, int(num_nodes), None)
+        self._set(edges, int(num_nodes), edge_weight, structure)
 
     def _set(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None, structure: Graph | None = None) -> None:
         self.edges, self.num_nodes, self.edge_weight = edges, num_nodes, edge_weight

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from walksum._checks import check_count
-from walksum.designs import Design, Setting
+from walksum.designs import Design, Setting, check_design
 from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
@@ -46,6 +46,9 @@ class GLTBlock(nn.Module):
         if channels % heads:
             raise ValueError(f"heads={heads} does not divide channels={channels}; each head gets channels / heads")
         width = channels // heads
+        inner = channels if ffn_channels is None else check_count("ffn_channels", ffn_channels)
+        if isinstance(design, str):
+            check_design(design, learned, coupling, **settings)
         self.norm = nn.LayerNorm(channels)
         self.mix = GLTConv(
             channels,
@@ -56,6 +59,8 @@ class GLTBlock(nn.Module):
             coupling=coupling,
             solver=solver,
             on_nonconverged=on_nonconverged,
+            concat=True,
+            bias=True,
             **settings,
         )
         self.mix_norm = nn.LayerNorm(width)
@@ -63,10 +68,10 @@ class GLTBlock(nn.Module):
         self.dropout = Dropout(dropout)
         self.ffn = nn.Sequential(
             nn.LayerNorm(channels),
-            nn.Linear(channels, ffn_channels or channels),
+            nn.Linear(channels, inner),
             nn.LeakyReLU(),
             Dropout(dropout),
-            nn.Linear(ffn_channels or channels, channels),
+            nn.Linear(inner, channels),
         )
 
     def reset_parameters(self) -> None:

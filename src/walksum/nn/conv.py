@@ -45,6 +45,13 @@ class GLTConv(MessagePassing):
         - **input:** node features ``(N, in_channels)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
         - **output:** ``(N, heads * out_channels)`` or ``(N, out_channels)``; with ``return_precision=True`` also J
 
+    Example:
+        >>> import torch, walksum as ws
+        >>> conv = ws.GLTConv(16, 8, heads=4, design="laplacian", reach=3)
+        >>> x, edge_index = torch.randn(4, 16), torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> conv(x, edge_index).shape
+        torch.Size([4, 32])
+
     ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes.
     """
 

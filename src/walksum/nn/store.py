@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORMAT = "walksum.GLT/1"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# what arguments from a file that somebody changed can end in
+BROKEN = (TypeError, KeyError, AttributeError, OverflowError, RecursionError, RuntimeError, OSError, SafetensorError)
 
 
 def save_model(model: GLT, path: str | os.PathLike[str]) -> None:
@@ -42,7 +44,7 @@ def load(path: str | os.PathLike[str]) -> GLT:
         model = GLT(**{**config, "solver": _solver(config["solver"]), "design": _design(config["design"])})
         weights = load_file(Path(path) / WEIGHTS)
         model.to(weights["read.weight"].dtype).load_state_dict(weights)
-    except (TypeError, KeyError, RuntimeError, OSError, SafetensorError) as error:
+    except BROKEN as error:
         raise ValueError(f"{path} does not hold a complete walksum model: {error}") from error
     return model.eval()
 
@@ -92,12 +94,18 @@ def _design_to_json(design: Design) -> dict[str, Any]:
 def _solver(stored: Any) -> Solver | str:
     if isinstance(stored, str):
         return stored
-    arguments = dict(stored)
+    arguments = _arguments("solver", stored)
     return SOLVERS[arguments.pop("name")](**arguments)
 
 
 def _design(stored: Any) -> Design | str:
     if isinstance(stored, str):
         return stored
-    arguments = dict(stored)
+    arguments = _arguments("design", stored)
     return DESIGNS[arguments.pop("name")].variant(arguments.pop("learned"))(**arguments)
+
+
+def _arguments(name: str, stored: Any) -> dict[str, Any]:
+    if not isinstance(stored, dict):
+        raise TypeError(f"{name} is a {type(stored).__name__}; expected a name or its arguments")
+    return dict(stored)
