@@ -1,6 +1,7 @@
 """One loop: a single run, stacked seeds, classes and numbers, the best epoch, the end of a run."""
 
 import ast
+import doctest
 import math
 from pathlib import Path
 
@@ -197,6 +198,12 @@ def test_one_function_descends_a_loss():
             found.setdefault((path.relative_to(source).as_posix(), function), set()).add(call.rpartition(".")[2])
     steppers = [place for place, methods in found.items() if {"backward", "step"} <= methods]
     assert steppers == [("training/optimiser.py", "descend")]
+
+
+def test_the_example_of_fit():
+    import walksum.training.fitting
+
+    assert doctest.testmod(walksum.training.fitting).failed == 0
 
 
 def test_wrong_use_is_told():
