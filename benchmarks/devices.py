@@ -22,7 +22,7 @@ from walksum.data.splits import COUNTS, Split, make_split
 from walksum.graph import Graph
 from walksum.training import Data, Epoch, Recipe, fit
 from walksum.training.devices import GPU_FROM, size_of
-from walksum.training.models import make_model
+from walksum.training.models import model_by_name
 
 SIZES = {"texas": (183, 279, 1703, 5), "cora": (2708, 5278, 1433, 7), "pubmed": (19717, 44324, 500, 3)}
 MODELS = {
@@ -56,7 +56,7 @@ def measure(data: Data, name: str, options: dict, device: str, epochs: int) -> t
     edges = Graph.from_edge_index(data.edges, data.x.size(0)) if name == "glt" else data.edges
     data = Data(data.x, edges, data.y, data.splits)
     torch.manual_seed(0)
-    model = make_model(name, data.x.size(1), int(data.y.max()) + 1, num_nodes=data.x.size(0), **options)
+    model = model_by_name(name).make(data.x.size(1), int(data.y.max()) + 1, num_nodes=data.x.size(0), **options)
     marks: list[float] = []
 
     def mark(epoch: Epoch, best: Epoch) -> None:
