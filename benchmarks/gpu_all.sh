@@ -7,7 +7,7 @@ mkdir -p "$out"
 export PYTHONPATH=src:.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 export WALKSUM_CACHE=${WALKSUM_CACHE:-/tmp/walksum}
 timeout 300 python3 -m pytest -m gpu -n 8 -W default -p no:cacheprovider tests/solvers tests/kernels tests/baselines \
-  tests/experiments/test_batch.py tests/test_captured.py >"$out/tests.log" 2>&1
+  tests/paper/test_runs.py tests/training >"$out/tests.log" 2>&1
 tail -n 5 "$out/tests.log"
 if [ "${TUNE:-1}" != 0 ]; then
   timeout 120 python3 -m benchmarks.gpu_tune --out "$out" --seconds 95 >"$out/gpu_tune.log" 2>&1

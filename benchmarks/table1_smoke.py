@@ -1,4 +1,4 @@
-"""Every kind of cell of Table 1 for a few epochs, as one batch of all seeds: milliseconds an epoch, and where they go.
+"""Every kind of cell of Table 1 for a few epochs, as one batch of all seeds: milliseconds per epoch, and where they go.
 
     python -m benchmarks.table1_smoke --device cuda
 
@@ -19,10 +19,13 @@ from typing import Any
 
 import torch
 
-from walksum.paper.loop import Part, _passes
+from walksum.nn import GLTConv
+from walksum.paper.runs import cell_data, model_factory, recipe_of
 from walksum.paper.sweep.spec import RunSpec, paper_spec
-from walksum.paper.team import Alone, Stack
-from walksum.paper.workbench import Workbench, workbench
+from walksum.training.batches import SeedTrainer
+from walksum.training.data import Data
+from walksum.training.loop import Batch
+from walksum.training.steps import StackedStep, last_solves
 
 KINDS = [
     ("glt-laplacian-fixed", "texas", {}),
@@ -91,12 +94,10 @@ def kind(model: str, dataset: str, changes: dict[str, Any], args: argparse.Names
         torch.cuda.reset_peak_memory_stats()
     specs = [paper_spec(model, dataset, seed, **changes) for seed in range(args.runs)]
     began = time.perf_counter()
-    bench = workbench(specs, args.device, None)
-    team = Stack(bench, range(args.runs)) if args.runs > 1 else Alone(bench, 0)
-    train = Part.of([bench.splits[spec.seed].train for spec in specs], bench.y)
+    batch = _batch(cell_data(specs, args.device, None), specs)
     parts, losses, ready = [], [], 0.0
     for number in range(WARM_UP + args.epochs):
-        took, loss = _epoch(team, train, cuda)
+        took, loss = _epoch(batch, cuda)
         losses.append(loss)
         if number == WARM_UP - 1:
             ready = time.perf_counter() - began
@@ -104,12 +105,11 @@ def kind(model: str, dataset: str, changes: dict[str, Any], args: argparse.Names
             parts.append(took)
             if time.perf_counter() - began > args.limit:
                 break
-    forward, backward, step, evaluation = torch.tensor(parts).median(0).values.tolist()
-    seen = [solve for direction in _passes(team.model) for solve in direction]
+    step, evaluation = torch.tensor(parts).median(0).values.tolist()
+    layers = [layer for layer in batch.step.model.modules() if isinstance(layer, GLTConv)]
+    seen = [solve for direction in last_solves(layers) for solve in direction]
     return {
-        "epoch_ms": forward + backward + step + evaluation,
-        "forward_ms": forward,
-        "backward_ms": backward,
+        "epoch_ms": step + evaluation,
         "step_ms": step,
         "evaluation_ms": evaluation,
         "ready_s": ready,
@@ -122,18 +122,18 @@ def kind(model: str, dataset: str, changes: dict[str, Any], args: argparse.Names
     }
 
 
-def _epoch(team: Stack | Alone, train: Part, cuda: bool) -> tuple[list[float], torch.Tensor]:
+def _batch(data: Data, specs: list[RunSpec]) -> Batch:
+    trainer = SeedTrainer(model_factory(specs[0], data), data, recipe_of(specs[0]), keep_weights=False)
+    return trainer.batch([spec.seed for spec in specs])
+
+
+def _epoch(batch: Batch, cuda: bool) -> tuple[list[float], torch.Tensor]:
     marks = [_now(cuda)]
-    loss = train.losses(team.outputs(training=True))
+    loss = batch.step()
     marks.append(_now(cuda))
-    loss.sum().backward()
+    batch.step.outputs()
     marks.append(_now(cuda))
-    team.step()
-    marks.append(_now(cuda))
-    with torch.no_grad():
-        team.outputs(training=False)
-    marks.append(_now(cuda))
-    return [1e3 * (b - a) for a, b in pairwise(marks)], loss.detach()
+    return [1e3 * (b - a) for a, b in pairwise(marks)], loss
 
 
 def _now(cuda: bool) -> float:
@@ -145,28 +145,29 @@ def _now(cuda: bool) -> float:
 def agreement(model: str, device: str) -> dict[str, Any]:
     """The outputs and gradients of three members on Cora, dropout off, here and on the CPU."""
     specs = [paper_spec(model, "cora", seed, dropout=0.0) for seed in range(3)]
-    (outputs, grads), (expected, grads_expected) = (_pass(workbench(specs, d, None), specs) for d in (device, "cpu"))
+    (outputs, grads), (expected, grads_expected) = (
+        _pass(_batch(cell_data(specs, d, None), specs)) for d in (device, "cpu")
+    )
     worst = [
         float((a.cpu() - b).norm() / b.norm().clamp_min(1e-12)) for a, b in zip(grads, grads_expected, strict=True)
     ]
     return {"outputs differ by": float((outputs.cpu() - expected).abs().max()), "gradients, relative": max(worst)}
 
 
-def _pass(bench: Workbench, specs: list[RunSpec]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    team = Stack(bench, [spec.seed for spec in specs])
-    train = Part.of([bench.splits[spec.seed].train for spec in specs], bench.y)
+def _pass(batch: Batch) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    step = batch.step
+    assert isinstance(step, StackedStep)
+    step.optimiser.param_groups[0]["lr"] = 0.0  # the same weights in every pass
     for _ in range(4):  # past the point where a kept J is inverted
-        outputs = team.outputs(training=True)
-        team.optimiser.zero_grad()
-        train.losses(outputs).sum().backward()
-    blocks = [value.grad for name, value in team.parameters.items() if "merge" in name or "ffn" in name]
-    return outputs.detach(), [grad for grad in blocks if grad is not None]
+        step()
+    blocks = [value.grad for name, value in step.parameters.items() if "merge" in name or "ffn" in name]
+    return step.outputs(), [grad for grad in blocks if grad is not None]
 
 
 def _line(row: dict[str, Any]) -> str:
     if "error" in row:
         return f"{row['kind']:45} {row['error']}"
-    parts = " ".join(f"{name[:4]} {row[name + '_ms']:7.1f}" for name in ("forward", "backward", "step", "evaluation"))
+    parts = " ".join(f"{name[:4]} {row[name + '_ms']:7.1f}" for name in ("step", "evaluation"))
     memory = "" if row["memory_gb"] is None else f" {row['memory_gb']:.1f} GB"
     return (
         f"{row['kind']:45} {row['epoch_ms']:8.1f} ms ({parts}) ready {row['ready_s']:.1f} s{memory} "

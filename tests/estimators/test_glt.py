@@ -150,6 +150,7 @@ def test_a_regressor_fills_in_what_is_nan():
         ({"validation_fraction": 1.0}, (0, 1), r"validation_fraction=1.0; expected a share in \[0, 1\)"),
         ({"validation_fraction": -0.5}, (0, 1), r"validation_fraction=-0.5"),
         ({"max_epochs": 0}, (0, 1), r"max_epochs=0"),
+        ({"device": "abacus"}, (0, 1), r"device='abacus' cannot be used here; use 'cpu' or 'auto'"),
         ({}, (-1, 1), r"only one class is present: \[1\]; -1 and NaN mark rows without a label"),
     ],
 )
@@ -162,3 +163,11 @@ def test_settings_may_come_from_arrays():
     model = ws.GLTClassifier(learned=True, max_epochs=1, n_neighbors=2)
     model.set_params(heads=np.int64(2), hidden_channels=np.int64(8)).fit(np.eye(6), np.repeat((0, 1), 3))
     assert model.transduction_.shape == (6,)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [ws.GLTClassifier, ws.GLTRegressor])
+def test_a_gpu_fits_a_model_that_predicts_on_the_cpu(kind):
+    model = kind(**QUICK, device="cuda").fit(X[:300], Y[:300].astype(float if kind is ws.GLTRegressor else int))
+    assert model.score(X[:300], Y[:300]) > 0.8
+    assert model.predict(X[300:310]).shape == (10,)

@@ -1,6 +1,9 @@
 """One loop: a single run, stacked seeds, classes and numbers, the best epoch, the end of a run."""
 
+import ast
+import doctest
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -175,6 +178,32 @@ def test_seeds_leave_the_callers_generator_alone():
     torch.manual_seed(5)
     fit(factory(dropout=0.5), problem(), Recipe(max_epochs=2), seeds=[0, 1])
     assert torch.equal(torch.rand(3), expected)
+
+
+def calls(path):
+    """(enclosing function, called method) of every call of a method in a file."""
+    tree = ast.parse(path.read_text())
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    yield function.name, ast.unparse(node.func)
+
+
+def test_one_function_descends_a_loss():
+    source = Path(ws.__file__).parent
+    found = {}
+    for path in source.rglob("*.py"):
+        for function, call in calls(path):
+            found.setdefault((path.relative_to(source).as_posix(), function), set()).add(call.rpartition(".")[2])
+    steppers = [place for place, methods in found.items() if {"backward", "step"} <= methods]
+    assert steppers == [("training/optimiser.py", "descend")]
+
+
+def test_the_example_of_fit():
+    import walksum.training.fitting
+
+    assert doctest.testmod(walksum.training.fitting).failed == 0
 
 
 def test_wrong_use_is_told():

@@ -74,7 +74,8 @@ class _GLTEstimator(BaseEstimator):
         self.X_ = X
         self.graph_ = knn_graph(X, self.n_neighbors) if graph is None else as_graph_of(graph, len(X))
         random = check_random_state(self.random_state)
-        with torch.random.fork_rng(devices=[]):  # the caller's random numbers are not ours to spend
+        gpus = [torch.cuda.current_device()] if self.device != "cpu" and torch.cuda.is_available() else []
+        with torch.random.fork_rng(devices=gpus):  # the caller's random numbers are not ours to spend
             torch.manual_seed(int(random.randint(2**31 - 1)))
             self.model_ = GLT(
                 X.shape[1],

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from walksum.data.splits import Split
 from walksum.graph import Graph
-from walksum.solvers.base import check_choice
+from walksum._checks import check_choice
 from walksum.training.metrics import accuracy, r_squared
 
 

@@ -7,8 +7,8 @@ import torch
 from walksum.graph import Graph
 from walksum.training.data import Data
 
-# A step on a GPU costs about the same for every small problem; a CPU is quicker below this size. To be measured by
-# benchmarks/devices.py; the unit is one entry of x, and an edge counts as much as HIDDEN of them.
+# A step on a GPU costs about the same for every small problem; a CPU is quicker below this size (see size_of), which
+# benchmarks/devices.py measures.
 GPU_FROM = 1_000_000
 HIDDEN = 64
 
@@ -33,5 +33,10 @@ def choose_device(device: str | torch.device, data: Data) -> torch.device:
 
 def pays_on_gpu(data: Data) -> bool:
     """Whether the problem is large enough for a GPU to train quicker than a CPU."""
+    return size_of(data) >= GPU_FROM
+
+
+def size_of(data: Data) -> int:
+    """Entries of x, and ``HIDDEN`` for every node and edge: about what a training step goes through."""
     edges = data.edges.num_edges if isinstance(data.edges, Graph) else data.edges.size(1) // 2
-    return data.x.numel() + HIDDEN * (data.x.size(0) + edges) >= GPU_FROM
+    return data.x.numel() + HIDDEN * (data.x.size(0) + edges)

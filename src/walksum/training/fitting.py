@@ -74,11 +74,12 @@ def fit(
         >>> import torch, walksum as ws
         >>> from walksum.data.splits import Split
         >>> from walksum.training import Data, Recipe, fit
-        >>> x, y = torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1])
+        >>> y = torch.tensor([0, 0, 0, 1, 1, 1])
         >>> ring = torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 0, 4, 5, 3]])
         >>> split = Split(torch.tensor([0, 3]), torch.tensor([1, 4]), torch.tensor([2, 5]))
-        >>> data = Data(x, ws.Graph.from_edge_index(ring, 6), y, split)
-        >>> outcomes = fit(lambda seed: ws.GLT(6, 8, 1, 2), data, Recipe(lr=0.01, max_epochs=50), seeds=[0, 1])
+        >>> data = Data(torch.eye(2)[y], ws.Graph.from_edge_index(ring, 6), y, split)
+        >>> recipe = Recipe(lr=0.01, max_epochs=50)
+        >>> outcomes = fit(lambda seed: ws.GLT(2, 8, 1, 2, dropout=0.1), data, recipe, seeds=[0, 1])
         >>> [outcome.best.test_score for outcome in outcomes]
         [1.0, 1.0]
     """

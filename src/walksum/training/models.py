@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from walksum.solvers.base import check_choice
+GLT = "walksum.nn:GLT"
 
 
 @dataclass(frozen=True)
-class ModelEntry:
-    """How to make a model of this name.
+class NamedModel:
+    """How to make a model of some name.
 
     Args:
         where: "module:class". A class of ``walksum.paper`` is named here and imported nowhere above it.
@@ -30,16 +30,36 @@ class ModelEntry:
 
     @property
     def model(self) -> Callable[..., nn.Module]:
+        """The class."""
         module, name = self.where.split(":")
-        return getattr(import_module(module), name)
+        try:
+            return getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"model {name} needs the package {error.name}: pip install 'walksum[paper]'") from error
+
+    def make(self, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any) -> nn.Module:
+        """The model with random weights.
+
+        Args:
+            in_channels, out_channels: features per node; classes, or 1 for a number.
+            num_nodes: of the graph.
+            options: keyword arguments of the model, such as ``hidden_channels`` and ``dropout``; of a GLT also
+                ``num_layers``.
+        """
+        size = {"num_nodes": num_nodes} if self.per_node else {}
+        options = {**self.options, **size, **options}
+        if self.where == GLT:
+            hidden, layers = options.pop("hidden_channels", 64), options.pop("num_layers", 2)
+            return self.model(in_channels, hidden, layers, out_channels, **options)
+        return self.model(in_channels, out_channels, **options)
 
 
-def _compared(module: str, name: str, **settings: Any) -> ModelEntry:
-    return ModelEntry(f"walksum.paper.models.{module}:{name}", **settings)
+def _compared(module: str, name: str, **settings: Any) -> NamedModel:
+    return NamedModel(f"walksum.paper.models.{module}:{name}", **settings)
 
 
-MODELS: dict[str, ModelEntry] = {
-    "glt": ModelEntry("walksum.nn:GLT", lr=1e-3),
+MODELS: dict[str, NamedModel] = {
+    "glt": NamedModel(GLT, lr=1e-3),
     # The paper's rows. It trains Graphormer at 1e-2, which barely trains; report 1e-3 beside it.
     "gcn": _compared("gcn", "GCN"),
     "gat": _compared("gat", "GAT"),
@@ -50,7 +70,7 @@ MODELS: dict[str, ModelEntry] = {
     "cgnn": _compared("cgnn", "CGNN", per_node=True),
     "cgnn-weights": _compared("cgnn", "CGNN", options={"weights": True}, per_node=True),
     # Rows it lacks: the features alone, the truncated fixed Laplacian, and the highest published.
-    "mlp": ModelEntry("walksum.nn.mlp:MLP"),
+    "mlp": NamedModel("walksum.nn.mlp:MLP"),
     "appnp": _compared("appnp", "APPNP"),
     "gcnii": _compared("gcnii", "GCNII"),
     "gprgnn": _compared("gprgnn", "GPRGNN"),
@@ -59,24 +79,8 @@ MODELS: dict[str, ModelEntry] = {
 }
 
 
-def check_model(name: str) -> None:
-    check_choice("model", name, tuple(MODELS))
-
-
-def make_model(name: str, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any) -> nn.Module:
-    """The model of that name for a graph of ``num_nodes`` nodes.
-
-    Args:
-        name: a key of ``MODELS``.
-        in_channels, out_channels: features per node; classes, or 1 for a number.
-        options: keyword arguments of the model, such as ``hidden_channels`` and ``dropout``; of a GLT also
-            ``num_layers``.
-    """
-    check_model(name)
-    entry = MODELS[name]
-    size = {"num_nodes": num_nodes} if entry.per_node else {}
-    options = {**entry.options, **size, **options}
-    if name == "glt":
-        wide = {"hidden_channels": 64, "num_layers": 2, **options}
-        return entry.model(in_channels, wide.pop("hidden_channels"), wide.pop("num_layers"), out_channels, **wide)
-    return entry.model(in_channels, out_channels, **options)
+def model_by_name(name: str) -> NamedModel:
+    """One of MODELS."""
+    if name not in MODELS:
+        raise ValueError(f"model={name!r}; known: {', '.join(MODELS)}")
+    return MODELS[name]

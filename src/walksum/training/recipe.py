@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from walksum.solvers.base import check_choice, check_count
+from walksum._checks import check_choice, check_count
 
 SELECT = ("score", "loss")
 

@@ -58,7 +58,7 @@ class EagerStep:
     """One model, its operations one after another."""
 
     captured = False
-    not_captured: str | None = "not asked for"
+    not_captured: str | None = "the step runs on a CPU, or capture=False"
 
     def __init__(self, model: nn.Module, data: Data, recipe: Recipe, nodes: Subset):
         self.model, self.data, self.nodes = model, data, nodes

@@ -1,13 +1,13 @@
 """APPNP: predict, then propagate by personalised PageRank (Gasteiger et al., 2019)."""
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import APPNP as Propagate
 
 from walksum.nn.mlp import MLP
-from walksum.paper.models.structure import PerGraph, gcn_edges
+from walksum.paper.models.structure import ComparedModel, PerGraph, gcn_edges
 
 
-class APPNP(nn.Module):
+class APPNP(ComparedModel):
     """H = MLP(X); Z_0 = H, Z_{k+1} = (1 - alpha) A Z_k + alpha H; Y = Z_K.
 
     K to infinity is PPNP, Y = alpha (I - (1 - alpha) A)^-1 H: with alpha = 0.01 the fixed Laplacian of this
@@ -37,9 +37,6 @@ class APPNP(nn.Module):
         self.predict = MLP(in_channels, out_channels, hidden_channels=hidden_channels, dropout=dropout)
         self.propagate = Propagate(steps, alpha, normalize=False)
         self.adjacency = PerGraph(gcn_edges)
-
-    def reset_parameters(self) -> None:
-        self.predict.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges, weight = self.adjacency(edge_index, x)

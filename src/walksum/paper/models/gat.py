@@ -4,10 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 
-from walksum.paper.models.structure import PerGraph, with_loops
+from walksum.paper.models.structure import ComparedModel, PerGraph, with_loops
 
 
-class GAT(nn.Module):
+class GAT(ComparedModel):
     """Eight heads of width 8, ELU, one head of width 64, ELU, a linear read-out.
 
     The second layer is as wide as the first, as the paper sets it for every head-based model, so the classes
@@ -42,11 +42,6 @@ class GAT(nn.Module):
         self.readout = nn.Linear(hidden_channels, out_channels)
         self.dropout = dropout
         self.edges = PerGraph(with_loops)
-
-    def reset_parameters(self) -> None:
-        self.first.reset_parameters()
-        self.second.reset_parameters()
-        self.readout.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges = self.edges(edge_index, x)

@@ -1,13 +1,13 @@
 """Graph Convolutional Network (Kipf and Welling, 2017)."""
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from walksum.paper.models.structure import PerGraph, gcn_edges
+from walksum.paper.models.structure import ComparedModel, PerGraph, gcn_edges
 
 
-class GCN(nn.Module):
+class GCN(ComparedModel):
     """Y = A ReLU(A X W_1) W_2 with A = D^-1/2 (A + I) D^-1/2, dropout before each W.
 
     Self-loops: added here where missing.
@@ -25,10 +25,6 @@ class GCN(nn.Module):
         self.second = GCNConv(hidden_channels, out_channels, normalize=False)
         self.dropout = dropout
         self.adjacency = PerGraph(gcn_edges)
-
-    def reset_parameters(self) -> None:
-        self.first.reset_parameters()
-        self.second.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges, weight = self.adjacency(edge_index, x)

@@ -4,10 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GCN2Conv
 
-from walksum.paper.models.structure import PerGraph, gcn_edges
+from walksum.paper.models.structure import ComparedModel, PerGraph, gcn_edges
 
 
-class GCNII(nn.Module):
+class GCNII(ComparedModel):
     """H_0 = ReLU(X W); H_{l+1} = ReLU(S ((1 - b_l) I + b_l W_l)), S = (1 - alpha) A H_l + alpha H_0.
 
     b_l = log(theta / l + 1); dropout before every W; a linear read-out.
@@ -42,10 +42,6 @@ class GCNII(nn.Module):
         self.readout = nn.Linear(hidden_channels, out_channels)
         self.dropout = dropout
         self.adjacency = PerGraph(gcn_edges)
-
-    def reset_parameters(self) -> None:
-        for part in (self.embed, *self.layers, self.readout):
-            part.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges, weight = self.adjacency(edge_index, x)

@@ -2,14 +2,14 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from walksum.paper.models.ode import integrate
-from walksum.paper.models.structure import PerGraph, gcn_edges
+from walksum.paper.models.structure import ComparedModel, PerGraph, gcn_edges
 
 
-class GDE(nn.Module):
+class GDE(ComparedModel):
     """H(0) = ReLU(GCN(X)); dH/dt = GCN(softplus(GCN(H))) for t in [0, 1]; Y = GCN(H(1)).
 
     One rk4 step is four evaluations of the field. Dropout inside the field uses one mask per forward: with a
@@ -43,10 +43,6 @@ class GDE(nn.Module):
         self.dropout, self.method, self.step = dropout, method, step
         self.evaluations = 0
         self.adjacency = PerGraph(gcn_edges)
-
-    def reset_parameters(self) -> None:
-        for layer in (self.encode, self.inner, self.outer, self.decode):
-            layer.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges, weight = self.adjacency(edge_index, x)

@@ -52,7 +52,7 @@ class GraphormerLayer(nn.Module):
 class Graphormer(nn.Module):
     """H = X W + z_in[deg] + z_out[deg]; layers with scores q_i k_j / sqrt(d) + b[distance(i, j)]; LN; Linear.
 
-    b is one scalar a head and distance, shared by all layers: a layer with fewer heads uses the first rows.
+    b is one scalar per head and distance, shared by all layers: a layer with fewer heads uses the first rows.
     Without edge features the edge encoding is a function of the distance alone, which b already is, so it is
     left out. So is the virtual node: nodes are classified, not graphs.
 
@@ -62,7 +62,7 @@ class Graphormer(nn.Module):
     Args:
         in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
-        heads: one number a layer.
+        heads: one number per layer.
         max_scores: attention scores (heads x queries x nodes) held at once where attention is not fused; beyond it
             queries are chunked and recomputed in the backward pass, which torch.func transforms do not support.
 

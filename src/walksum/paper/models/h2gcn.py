@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import LGConv
 
-from walksum.paper.models.structure import Edges, PerGraph, neighbours, symmetric_edges
+from walksum.paper.models.structure import ComparedModel, Edges, PerGraph, neighbours, symmetric_edges
 
 
 def one_and_two_hops(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> tuple[Edges, Edges]:
@@ -23,7 +23,7 @@ def one_and_two_hops(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> 
     return symmetric_edges(near, num_nodes, dtype), symmetric_edges(far, num_nodes, dtype)
 
 
-class H2GCN(nn.Module):
+class H2GCN(ComparedModel):
     """H_0 = ReLU(X W); H_r = [A_1 H_{r-1} | A_2 H_{r-1}]; Y = Drop([H_0 | H_1 | ... | H_R]) W_o.
 
     A_1 and A_2 are D^-1/2 A D^-1/2 of the neighbours at distance exactly 1 and exactly 2; no weights and no
@@ -55,10 +55,6 @@ class H2GCN(nn.Module):
         self.rounds = rounds
         self.dropout = dropout
         self.hops = PerGraph(one_and_two_hops)
-
-    def reset_parameters(self) -> None:
-        self.embed.reset_parameters()
-        self.readout.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hops = self.hops(edge_index, x)

@@ -1,13 +1,13 @@
 """GraphSAGE with the mean aggregator (Hamilton et al., 2017)."""
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from walksum.paper.models.structure import PerGraph, with_loops
+from walksum.paper.models.structure import ComparedModel, PerGraph, with_loops
 
 
-class GraphSAGE(nn.Module):
+class GraphSAGE(ComparedModel):
     """h'_i = W_1 mean_{j in N(i) + i} h_j + W_2 h_i, twice, ReLU between, dropout before each layer.
 
     Self-loops: added here where missing, as the paper has them for every baseline; so a node is in its own
@@ -26,10 +26,6 @@ class GraphSAGE(nn.Module):
         self.second = SAGEConv(hidden_channels, out_channels)
         self.dropout = dropout
         self.edges = PerGraph(with_loops)
-
-    def reset_parameters(self) -> None:
-        self.first.reset_parameters()
-        self.second.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges = self.edges(edge_index, x)

@@ -96,7 +96,7 @@ class SAT(nn.Module):
     Args:
         in_channels, out_channels: features per node, classes.
         hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
-        heads: one number a layer.
+        heads: one number per layer.
         extractor, hops: "subtree" or "subgraph" of depth k.
         degree_scale: divide the attention's output by sqrt(1 + degree) before the residual.
 

@@ -9,12 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.inits import reset
 from torch_geometric.utils import add_remaining_self_loops, remove_self_loops, scatter, to_undirected
 
 T = TypeVar("T")
 Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight per edge
+
+
+class ComparedModel(nn.Module):
+    """A model whose parameters are those of its parts."""
+
+    def reset_parameters(self) -> None:
+        for part in self.children():
+            reset(part)
 
 
 class PerGraph(Generic[T]):

@@ -39,13 +39,13 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, settings), daemon=True)
         self.group: Group | None = None
-        self.ready, self.at = False, ""
-        with _environment(threads), _undisturbed():
+        self.ready, self.status = False, ""
+        with _environment(threads), _sigint_blocked():
             self.process.start()
         theirs.close()  # so that the pipe ends when the process does
 
     def give(self, group: Group) -> None:
-        self.group, self.at = group, ""
+        self.group, self.status = group, ""
         self.pipe.send(group.specs)
 
     def death(self) -> str:
@@ -83,10 +83,10 @@ class LocalEngine:
         busy = {worker.pipe: worker for worker in self._pool if worker.group is not None}
         if not busy:
             time.sleep(seconds)
-        return [end for pipe in wait(list(busy), seconds) if (end := self._hear(busy[pipe]))]  # type: ignore[index]
+        return [end for pipe in wait(list(busy), seconds) if (end := self._receive(busy[pipe]))]  # type: ignore[index]
 
     def doing(self) -> list[str]:
-        return [f"{worker.group.title} {worker.at}".strip() for worker in self._pool if worker.group is not None]
+        return [f"{worker.group.title} {worker.status}".strip() for worker in self._pool if worker.group is not None]
 
     def stop(self) -> None:
         for worker in self._pool:
@@ -99,7 +99,7 @@ class LocalEngine:
             worker.pipe.close()
         self._pool = []
 
-    def _hear(self, worker: _Worker) -> Ended | None:
+    def _receive(self, worker: _Worker) -> Ended | None:
         """One message, or the end of the pipe, which is the end of the process."""
         group = worker.group
         assert group is not None
@@ -117,7 +117,7 @@ class LocalEngine:
             return Ended(group, busy, trained)
         if kind == "broken":
             raise content
-        worker.ready, worker.at = True, content
+        worker.ready, worker.status = True, content
         return None
 
 
@@ -128,7 +128,7 @@ def _serve(pipe: Connection, settings: WorkerSettings) -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     store, locks = Store(settings.folder), RunLocks(Store(settings.folder).folder / RUN_LOCKS)
-    pipe.send(("at", ""))
+    pipe.send(("status", ""))
     while True:
         try:
             specs = pipe.recv()
@@ -136,7 +136,7 @@ def _serve(pipe: Connection, settings: WorkerSettings) -> None:
             return
         _use_threads(specs[0].dataset)
         try:
-            pipe.send(("ended", work_on(specs, settings, store, locks, _teller(pipe))))
+            pipe.send(("ended", work_on(specs, settings, store, locks, _reporter(pipe))))
         except Exception as error:
             pipe.send(("broken", error))
 
@@ -148,16 +148,16 @@ def _use_threads(dataset: str) -> None:
     torch.set_num_threads(int(os.environ[THREADS[0]]) if threads_pay(dataset) else 1)
 
 
-def _teller(pipe: Connection) -> Callable[[Progress], None]:
+def _reporter(pipe: Connection) -> Callable[[Progress], None]:
     last = 0.0
 
-    def tell(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         nonlocal last
         if time.monotonic() - last >= EVERY:
             last = time.monotonic()
-            pipe.send(("at", in_words(progress)))
+            pipe.send(("status", in_words(progress)))
 
-    return tell
+    return report
 
 
 def _end_with_parent() -> None:
@@ -173,7 +173,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _sigint_blocked() -> Iterator[None]:
     """A process started here never sees Ctrl-C, which a terminal sends to all: the sweep ends its workers."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:

@@ -23,19 +23,19 @@ def find_ray() -> Any:
 
 
 @dataclass
-class _Flight:
+class _TaskState:
     """A group on its way: the locks held for it, how many runs were sent, and how far it is, in words."""
 
     group: Group
     ours: set[str]
     trained: int = 0
-    at: str = ""
+    status: str = ""
 
 
 class RayEngine:
     """``workers`` tasks at a time on the cluster of $RAY_ADDRESS, or on a Ray of this machine alone.
 
-    The locks of what is in flight are held here: tasks need walksum and the data, not the store.
+    The locks of runs in progress are held here: tasks need walksum and the data, not the store.
     """
 
     def __init__(self, settings: WorkerSettings, workers: int, store: Store):
@@ -45,76 +45,76 @@ class RayEngine:
             self._ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
         from ray.util.queue import Queue
 
-        self._mail = Queue(actor_options={"num_cpus": 0})
+        self._messages = Queue(actor_options={"num_cpus": 0})
         self._locks = RunLocks(store.folder / RUN_LOCKS)
-        self._flying: dict[Any, _Flight] = {}
+        self._running: dict[Any, _TaskState] = {}
         self._idle: list[Ended] = []
         # several tasks may share a GPU: most of a step is the host's
         share = self._ray.cluster_resources().get("GPU", 0) / workers if settings.device == "cuda" else 0
         self._task = self._ray.remote(_train).options(num_cpus=1, num_gpus=min(1, share), max_retries=0)
 
     def running(self) -> int:
-        return len(self._flying) + len(self._idle)
+        return len(self._running) + len(self._idle)
 
     def start(self, group: Group) -> None:
         ours = self._locks.take(spec.key for spec in group.specs)
         self.store.refresh()
         todo = self.store.missing([spec for spec in group.specs if spec.key in ours], self.settings.since)
         if not todo:
-            self._idle.append(self._end(_Flight(group, ours)))
+            self._idle.append(self._end(_TaskState(group, ours)))
             return
-        task = self._task.remote(todo, self.settings, self._mail, todo[0].key)
-        self._flying[task] = _Flight(group, ours, len(todo))
+        task = self._task.remote(todo, self.settings, self._messages, todo[0].key)
+        self._running[task] = _TaskState(group, ours, len(todo))
 
     def poll(self, seconds: float) -> list[Ended]:
         ended, self._idle = self._idle, []
         done: list[Any] = []
-        if self._flying:
-            done, _ = self._ray.wait(list(self._flying), timeout=0 if ended else seconds)
+        if self._running:
+            done, _ = self._ray.wait(list(self._running), timeout=0 if ended else seconds)
         elif not ended:
             time.sleep(seconds)
-        self._read_mail()
-        return ended + [self._land(task) for task in done]
+        self._read_messages()
+        return ended + [self._finish(task) for task in done]
 
     def doing(self) -> list[str]:
-        return [f"{flight.group.title} {flight.at}".strip() for flight in self._flying.values()]
+        return [f"{state.group.title} {state.status}".strip() for state in self._running.values()]
 
     def stop(self) -> None:
-        for task in self._flying:
+        for task in self._running:
             self._ray.cancel(task, force=True)
-        self._read_mail()
-        self._flying.clear()
+        self._read_messages()
+        self._running.clear()
         self._locks.close()
-        self._mail.shutdown()
+        self._messages.shutdown()
 
-    def _land(self, task: Any) -> Ended:
+    def _finish(self, task: Any) -> Ended:
         died = ""
         try:
             self._ray.get(task)
         except self._ray.exceptions.RayError as error:
             died = type(error).__name__
-        self._read_mail()
-        return self._end(self._flying.pop(task), died)
+        self._read_messages()
+        return self._end(self._running.pop(task), died)
 
-    def _end(self, flight: _Flight, died: str = "") -> Ended:
-        self._locks.free(flight.ours)
-        busy = tuple(spec for spec in flight.group.specs if spec.key not in flight.ours)
-        return Ended(flight.group, busy, 0 if died else flight.trained, died)
+    def _end(self, state: _TaskState, died: str = "") -> Ended:
+        self._locks.free(state.ours)
+        busy = tuple(spec for spec in state.group.specs if spec.key not in state.ours)
+        return Ended(state.group, busy, 0 if died else state.trained, died)
 
-    def _read_mail(self) -> None:
-        flights = {spec.key: flight for flight in self._flying.values() for spec in flight.group.specs}
-        for key, kind, content in self._mail.get_nowait_batch(self._mail.size()):
-            if kind == "at" and key in flights:
-                flights[key].at = content
+    def _read_messages(self) -> None:
+        tasks = {spec.key: state for state in self._running.values() for spec in state.group.specs}
+        for key, kind, content in self._messages.get_nowait_batch(self._messages.size()):
+            if kind == "status" and key in tasks:
+                tasks[key].status = content
             elif kind == "record":
                 with suppress(AlreadyRecorded):
                     self.store.append(RunRecord.from_line(content), self.settings.since)
 
 
-def _train(specs: Any, settings: WorkerSettings, mail: Any, key: str) -> None:
+def _train(specs: Any, settings: WorkerSettings, messages: Any, key: str) -> None:
     """In a task, on whatever machine of the cluster."""
     settings.train(
         specs,
-        lambda record: mail.put((key, "record", record.to_line())),
-        lambda progress: mail.put((key, "at", in_words(progress))),
+        lambda record: messages.put((key, "record", record.to_line())),
+        lambda progress: messages.put((key, "status", in_words(progress))),
     )
