@@ -60,7 +60,7 @@ class Factor:
     def _factorise(self) -> int:
         work, groups = self.heads * self.symbolic.operations, self.groups
         kernel = numeric8.factorise_groups if groups else numeric.factorise
-        done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where)
+        done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where, owners=(self,))
         return max(done, default=numeric.FINE)
 
     @property
@@ -186,13 +186,13 @@ class Factor:
             what = (lanes, self.plan, self.where, columns)  # type: ignore[assignment]
         if work < WORTH_A_THREAD or threads == 1:
             return kernel(0, units, *what, *addresses)
-        errors = in_groups(kernel, units, work, *what, *addresses)
+        errors = in_groups(kernel, units, work, *what, *addresses, owners=(self, h, *others))
         return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
 
 
-def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any) -> list[Any]:
+def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number."""
     threads = torch.get_num_threads()
     if work < WORTH_A_THREAD or threads == 1:
         return [kernel(0, units, *args)]
-    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)))
+    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)), owners=owners)

@@ -64,7 +64,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     if nodes <= ROWS:
         _dot_rows(0, nodes, *args)
     else:
-        over_columns(_dot_rows, nodes, work, *args, width=ROWS)
+        over_columns(_dot_rows, nodes, work, *args, width=ROWS, owners=(a, b, diag, off))
     return diag, off
 
 
