@@ -100,7 +100,11 @@ def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
         errors = truth.errors(outcome.mu, outcome.g)
         taken = median_us(auto)
         launched = PreparedCudaCG(ws.Precision(graph, problem.diag, problem.off), ws.CG())
-        once = device_us(lambda p=launched, h=problem.h: p.later(h)) if launched.later(problem.h) else float("nan")
+        once = (
+            device_us(lambda p=launched, h=problem.h: p.run_deferred(h))
+            if launched.run_deferred(problem.h)
+            else float("nan")
+        )
         reading = median_us(lambda p=launched, h=problem.h: p.run(h))
         with patched(graph, cuda_cg, column_launch=lambda *about: None):
             replayed = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
@@ -119,14 +123,14 @@ def hosts(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     run = contestants.ours("auto")(problem)
     J = ws.Precision(graph, problem.diag, problem.off)
     launched = PreparedCudaCG(J, ws.CG())
-    g, verdict = torch.randn_like(problem.h), launched.later(problem.h)[1]
+    g, deferred = torch.randn_like(problem.h), launched.run_deferred(problem.h)
     from walksum.backends.cuda.triton.edges import value_gradients
 
     parts = {
-        "launch of a solve": lambda: launched.later(problem.h),
+        "launch of a solve": lambda: launched.run_deferred(problem.h),
         "launch of the gradients": lambda: value_gradients(graph, g, problem.h),
         "ws.solve, no grad": lambda: ws.solve(J, problem.h, on_nonconverged="ignore"),
-        "verdict": lambda: verdict(),
+        "reading the status": deferred.read,
         "empty": lambda: problem.h.new_empty(1000),
     }
     print(f"\n== host us on {name}: " + ", ".join(f"{key} {host_us(part):.1f}" for key, part in parts.items()))
@@ -179,10 +183,10 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
 
 def _tuned(J: ws.Precision, h: torch.Tensor) -> str:
     setting, prepared = cuda_columns._setting(J.graph), PreparedCudaCG(J, ws.CG())
-    if setting is None or prepared.later(h) is None:
+    if setting is None or prepared.run_deferred(h) is None:
         return "does not fit"
     solution = prepared(h)
-    taken = device_us(lambda: prepared.later(h), calls=5)
+    taken = device_us(lambda: prepared.run_deferred(h), calls=5)
     each = f"{taken:7.1f} us, {solution.steps} steps {taken / solution.steps:5.2f} us each, {solution.status.name}"
     shared = setting.shared_bytes(setting.deal(J.graph))
     return (

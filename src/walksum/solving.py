@@ -16,8 +16,8 @@ from walksum.ops import Function, edge_dot, fold_heads, spmm, transforms_active,
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
-from walksum.solvers.base import check_choice, check_h
-from walksum.solvers.late import LateSolution, books, capturing
+from walksum.solvers.base import Outcome, check_choice, check_h
+from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, capturing, open_logs
 from walksum.untraced import untraced
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
@@ -127,10 +127,10 @@ class _Call:
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
         prepared, h = self.prepared(diag, off, h.size(-1)), h.detach()
-        launched = prepared.later(h)
+        launched = prepared.run_deferred(h)
         if launched is not None:
-            self.report_later(prepared, *launched)
-            return launched[0]
+            self.report_deferred(prepared, launched)
+            return launched.value
         if h.is_cuda:
             self._refuse_capture(prepared, h)
         return self._told(prepared.name, prepared.outcome(h), self.direction)
@@ -138,41 +138,40 @@ class _Call:
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g, and the gradients of diag and off: the backward pass of this call."""
         prepared = self.prepared(diag, off, grad.size(-1))
-        launched = prepared.later(grad)
-        if launched is not None:  # the gradients too, before the host waits for the verdict
-            gradients = backends.backend(launched[0]).value_gradients(self.graph, launched[0], mu)
-            self.turned().report_later(prepared, *launched)
-            return launched[0], *gradients
+        launched = prepared.run_deferred(grad)
+        if launched is not None:  # the gradients too, before the host waits for the status
+            gradients = backends.backend(launched.value).value_gradients(self.graph, launched.value, mu)
+            self.turned().report_deferred(prepared, launched)
+            return launched.value, *gradients
         if grad.is_cuda:
             self._refuse_capture(prepared, grad)
         both = prepared.run_backward(grad, mu)
-        if both is None:
+        if both is None or both[0].status is Status.nonfinite:  # whose cause outcome() finds
             g = self._told(prepared.name, prepared.outcome(grad), "backward")
             return g, *backends.backend(g).value_gradients(self.graph, g, mu)
         return self._told(prepared.name, both[0], "backward"), both[1], both[2]
 
-    def _told(self, name: str, outcome: tuple[Tensor, Status, int, float], direction: str) -> Tensor:
+    def _told(self, name: str, outcome: Outcome, direction: str) -> Tensor:
         mu, status, steps, residual = outcome
         if self.observe is not None or status is not Status.converged:
             # detached: whoever keeps the report must not keep the autograd graph
             self.report(Solution(mu.detach(), status, steps, residual, name, direction))
         return mu
 
-    def report_later(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
-        """Wait for the verdict only where someone must be warned of it: not in a capture, not if it is ignored."""
-        recorded = capturing(mu)
-        if self.on_nonconverged == "ignore" or recorded:
-            late = LateSolution(
-                mu.detach(), solver=prepared.name, direction=self.direction, verdict=verdict, captured=recorded
-            )
+    def report_deferred(self, prepared: Prepared, outcome: DeferredOutcome) -> None:
+        """Wait for the status only where someone must be warned of it: not in a capture, not if it is ignored."""
+        mu = outcome.value
+        captured = capturing(mu)
+        if self.on_nonconverged == "ignore" or captured:
+            deferred = DeferredSolution(outcome, prepared.name, self.direction, captured)
             if self.observe is not None:
-                self.observe(late)
-            for book in books(mu.device):
-                book.entries.append((late, self.report))
+                self.observe(deferred)
+            for log in open_logs(mu.device):
+                log.entries.append((deferred, self.report))
             return
         if self.on_nonconverged == "raise":  # in time, before anything is made of a wrong mu: no replay can do that
             self._refuse(mu.device, "on_nonconverged='raise'")
-        status, steps, residual = verdict()
+        status, steps, residual = outcome.read()
         if self.observe is not None or status is not Status.converged:
             self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
 
@@ -186,13 +185,14 @@ class _Call:
 
     @staticmethod
     def _refuse(device: torch.device, reason: str) -> None:
-        for book in books(device):
-            book.refusals.append(reason)
+        for log in open_logs(device):
+            log.obstacles.append(reason)
 
     def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         latest = self.latest
-        if latest is not None and latest[0] is diag and latest[1] is off:
-            return latest[2]  # autograd refuses a backward pass through values that were changed since
+        # autograd refuses a backward pass through values changed since, but sees no change through numpy or .data
+        if latest is not None and latest[0] is diag and latest[1] is off and latest[2].is_current():
+            return latest[2]
         made = self._prepare(diag, off, columns)
         if not self.free:
             self.latest = (diag, off, made)
@@ -204,7 +204,9 @@ class _Call:
         solver = self._for_a_J_that_stays(diag, off, columns) if self.free else self.solver
         known = self.memo.get(solver) if self.memo else None
         if known is not None and _same(known[0], known[1], diag) and _same(known[2], known[3], off):
-            return known[4]
+            made = known[4]
+            if made.is_current():
+                return made
         if torch.is_grad_enabled():  # as it never is inside forward and backward
             diag, off = diag.detach(), off.detach()
         J = Precision.trusted(self.graph, diag, off)

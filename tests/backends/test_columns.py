@@ -12,15 +12,15 @@ import walksum as ws
 from walksum.backends.cuda.columns import row_layout, settings
 from walksum.backends.cuda.columns.row_layout import CHUNK, LEVELS, column_deal
 from walksum.backends.cuda.columns.settings import Device, choose
+from walksum.backends.cuda.states import EXHAUSTED, INDEFINITE, NONFINITE, STALLED, STATES, VERIFIED
 from walksum.solvers.cg.cuda_columns import FILES
-from walksum.solvers.verdict import INDEFINITE, NONFINITE, REPORT, STALLED
+from walksum.solvers.deferred import REPORT
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 HERE, KERNELS = Path(__file__).parent, Path(ws.__file__).parent / "backends/cuda/columns"
 THREADS = 64
 LONGEST = CHUNK * LEVELS
-VERIFIED, EXHAUSTED = 2, 5
 FORWARD, BACKWARD, SHUFFLED = 0, 1, 2  # in which the threads take their turns: see cuda_on_host.h
 WRAPPER = """
 extern "C" int solve(float *diag, float *off, float *h, float *out, float *report, int *order, unsigned short *index,
@@ -54,6 +54,7 @@ class Library:
             "LEVELS": LEVELS,
             "LEAN": 0,
             "KEEP": 0,
+            **STATES,
             **defined,
         }
         head = "".join(f"#define {key} {value}\n" for key, value in sizes.items())

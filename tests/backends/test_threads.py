@@ -67,6 +67,7 @@ def test_an_error_in_one_block_leaves_after_the_others_have_ended():
 
     def kernel(start, stop):
         if start == 0:
+            running.wait()
             raise ZeroDivisionError
         running.set()
         time.sleep(0.2)

@@ -19,13 +19,13 @@ from walksum.backends.cpu.products import prepare_dots
 from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
-from walksum.solvers.base import Status
+from walksum.solvers.base import NotCopied, Status
 
 WIDEST = 64  # columns a block: the indices of a sweep are read once for all of them
 FAILURE = {numeric.INDEFINITE: Status.not_positive_definite, numeric.NONFINITE: Status.nonfinite}
 
 
-class Factor:
+class Factor(NotCopied):
     """``J = L D L^T``, made in float64 and rounded to the dtype of J.
 
     Attributes:
@@ -38,7 +38,8 @@ class Factor:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
         self.graph, self._entries, self.book = J.graph, symbolic.entries, symbolic.book_address
-        self.diag, self.off = plain(diag), plain(off)
+        # aliases, which keep this memory even if the tensors are given other memory through .data
+        self.diag, self.off = plain(diag.detach()), plain(off.detach())
         self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
         self.where = (ZERO[diag.dtype], self.heads, symbolic.eliminated, *addresses)

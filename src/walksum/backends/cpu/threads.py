@@ -40,7 +40,8 @@ def over_columns(
     blocks = [(start, min(start + width, columns)) for start in range(0, columns, width)]
     if work < WORTH_A_THREAD or torch.get_num_threads() == 1:
         return [kernel(start, stop, *args) for start, stop in blocks]
-    threads, stopped = min(torch.get_num_threads(), len(blocks)), []
+    threads = min(torch.get_num_threads(), len(blocks))
+    stopped: list[bool] = []
 
     def share(k: int, _owners: tuple = owners) -> list[Any]:
         return [kernel(start, stop, *args) for start, stop in blocks[k::threads] if not stopped]
@@ -65,7 +66,7 @@ def _wait_for_all(futures: list[Future]) -> None:
                 future.cancel()
             wait(futures)
             waiting = False
-        except BaseException:  # noqa: B036 - of a signal handler; the first one is on its way to the caller
+        except BaseException:  # of a signal handler; the first one is on its way to the caller
             continue
 
 

@@ -33,8 +33,9 @@ class PreparedFusedGaBP(PreparedGaBP):
         valid = [pi.settle(max(SETTLING, self.solver.max_steps)) for pi in heads]
         return heads, all(valid)
 
-    def _settle(self) -> Tensor:
-        return torch.from_numpy(np.stack([pi.alpha for pi in self._settled[0]]))
+    def _precisions(self) -> tuple[Tensor, bool]:
+        heads, valid = self._settled
+        return torch.from_numpy(np.stack([pi.alpha for pi in heads])), valid and all(pi.converged for pi in heads)
 
     def _by_residual(self, h: Tensor) -> tuple[Tensor, Status, int]:
         heads, valid = self._settled

@@ -17,8 +17,9 @@ from walksum.backends.cuda.triton.messages import Precisions, Stepper, settle
 from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Status, judge
+from walksum.solvers.base import Outcome, Prepared, Status, status_of
 from walksum.solvers.cg.cuda_replay import SMALL, Replay
+from walksum.solvers.gabp.solver import check_precisions
 
 if TYPE_CHECKING:
     from walksum.solvers.gabp.solver import GaBP
@@ -31,38 +32,44 @@ BLOW_UP = 1e30  # messages beyond this never come back
 class PreparedCudaGaBP(Prepared):
     """The ``Prepared`` of :class:`walksum.GaBP` for a J on the GPU in float32."""
 
+    solver: GaBP
+
     def __init__(self, J: Precision, solver: GaBP):
-        super().__init__(J, solver.name)
-        self.solver = solver
+        super().__init__(J, solver)
         self.matrix = Matrix.of(J.graph, J.diag, J.off)
         self.J_norm = self.matrix.norm_inf()
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = bool((J.diag > 0).all())
         self._settled: Precisions | None = None
+        self._converged = False
 
     @property
     def settled(self) -> Precisions:
         """The fixed point of pi, or as near as max_steps brings it."""
         if self._settled is None:
             assert self.matrix.values is not None
-            self._settled = settle_precisions(self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
+            arguments = (self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
+            self._settled, self._converged = settle_precisions(*arguments)
         return self._settled
 
     @property
     def marginal_precision(self) -> Tensor:
-        """pi_i of every node, ``[H, N]``; exact on trees."""
-        return self.settled.alpha
+        """pi_i of every node, ``[H, N]``; exact on trees. :class:`SolveError` if messages do not converge."""
+        if not self.is_current():
+            return PreparedCudaGaBP(self.J, self.solver).marginal_precision
+        found = self.settled
+        return check_precisions(found.alpha, self._converged)
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if not self.finite or not bool(torch.isfinite(h).all()):
-            return torch.full_like(h, torch.nan), Status.nonfinite, 0, math.nan
+            return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
-            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, math.nan
+            return Outcome.failed(h, Status.not_positive_definite)
         loop = self._loop(h.contiguous())
         with loop.lock:
             loop.take(self, h)
-            mu, status, steps, residual = loop.solve()
-            return mu.clone() if loop.captured else mu, status, steps, residual
+            found = loop.solve()
+            return found._replace(value=found.value.clone()) if loop.captured else found
 
     def _loop(self, h: Tensor) -> Loop:
         kind = JointLoop if self.solver.stop == "messages" else Loop
@@ -71,15 +78,17 @@ class PreparedCudaGaBP(Prepared):
         return kind(self.J.graph, h.shape, self.solver, captured=False)
 
 
-def settle_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> Precisions:
+def settle_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> tuple[Precisions, bool]:
+    """pi as near to its fixed point as max_steps bring it, and whether it arrived with all precisions positive."""
     precisions = Precisions(graph, diag, coupling)
     for _ in range(0, solver.max_steps, ROUND):
         for _ in range(ROUND):
             precisions.step(float(solver.damping))
         change, size = torch.stack([precisions.change.max(), precisions.alpha.abs().max()]).tolist()
         if not change > 4 * torch.finfo(diag.dtype).eps * size:  # NaN ends it too
-            break
-    return precisions
+            positive = bool((precisions.pi <= 0).all()) and bool((precisions.alpha > 0).all())  # of positive cavities
+            return precisions, change == change and positive
+    return precisions, False
 
 
 class Loop:
@@ -142,18 +151,18 @@ class Loop:
     def _residual(self) -> float:
         return float(self.control.scalars[ERROR.value].max())
 
-    def solve(self) -> tuple[Tensor, Status, int, float]:
+    def solve(self) -> Outcome:
         outcome, steps, residual, ahead = Status.max_steps_reached, 0, math.inf, ROUND
         while steps < self.solver.max_steps:
             self.advance(ahead)
             before, residual, steps = residual, self._residual(), steps + ahead
             if not math.isfinite(residual):
-                return self.mu * self.scale, Status.diverged, steps, residual
+                return Outcome(self.mu * self.scale, Status.diverged, steps, residual)
             if residual <= self.solver.tol:
                 break
             if not self.captured:
                 ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
-        return self.mu * self.scale, judge(residual, self.solver.tol, outcome), steps, residual
+        return Outcome(self.mu * self.scale, status_of(residual, self.solver.tol, outcome), steps, residual)
 
 
 def steps_ahead(before: float, residual: float, tol: float, taken: int) -> int:
@@ -194,7 +203,7 @@ class JointLoop(Loop):
             settle(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
             a, b = b, a
 
-    def solve(self) -> tuple[Tensor, Status, int, float]:
+    def solve(self) -> Outcome:
         state = steps = 0
         for _ in range(0, self.solver.max_steps, ROUND):
             self.advance()
@@ -209,10 +218,10 @@ class JointLoop(Loop):
         self._measure()
         residual = self._residual()
         if state == 2 or not math.isfinite(residual):
-            return self.mu, Status.diverged, steps, residual
+            return Outcome(self.mu, Status.diverged, steps, residual)
         if not state:  # the rule was not met, whatever the residual
-            return self.mu, Status.max_steps_reached, steps, residual
-        return self.mu, judge(residual, self.solver.tol, Status.stalled), steps, residual
+            return Outcome(self.mu, Status.max_steps_reached, steps, residual)
+        return Outcome(self.mu, status_of(residual, self.solver.tol, Status.stalled), steps, residual)
 
 
 def _small_loop(graph: Graph, kind: type[Loop], shape: torch.Size, solver: GaBP) -> Loop:

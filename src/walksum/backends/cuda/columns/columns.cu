@@ -11,8 +11,8 @@
 //
 // Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, which but for the last all threads
 // have), LEVELS, LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory, and KEEP,
-// which slots are copied into shared memory (0: none; 1: all but those of the first level; 2: all); behind
-// columns_cluster.cu, columns_meeting.cu and columns_rows.cu.
+// which slots are copied into shared memory (0: none; 1: all but those of the first level; 2: all), and the states of a
+// column (states.py); behind columns_cluster.cu, columns_meeting.cu and columns_rows.cu.
 
 #define INFINITE __int_as_float(0x7f800000)
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
@@ -21,8 +21,6 @@
 #else
 #define RESIDUAL r[j]
 #endif
-
-enum { ACTIVE = 0, CLAIMED = 1, VERIFIED = 2, STALLED = 4, EXHAUSTED = 5, INDEFINITE = 6, NONFINITE = 7 };
 
 // |x| with NaN as infinity: a maximum drops NaN, and an error must never vanish that way
 __device__ float magnitude(float x) { return x == x ? fabsf(x) : INFINITE; }
