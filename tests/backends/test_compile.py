@@ -42,7 +42,8 @@ def package(tmp_path):
     folder.mkdir(parents=True)
     for each in (folder, *list(folder.parents)[:2]):
         (each / "__init__.py").write_text("")
-    shutil.copy(compiling.__file__, folder)
+    for name in ("compile.py", "numba_api.py"):
+        shutil.copy(Path(compiling.__file__).with_name(name), folder)
     for name, text in (("kernel", KERNEL), ("middle", MIDDLE), ("helper", HELPER)):
         (folder / f"{name}.py").write_text(text)
     return folder
@@ -81,3 +82,34 @@ def test_every_kernel_file_counts_its_own_helpers():
     named = {path.name for path in compiling._imported(root / "dic.py")}
     assert {"simd.py", "packing.py", "compile.py"} <= named
     assert "gabp.py" not in named
+
+
+WITHOUT = """
+import sys, warnings
+sys.modules["numba"] = None  # cannot be imported
+import torch, walksum as ws
+index = torch.arange(36).view(6, 6)
+graph = ws.Graph.from_edge_index(torch.cat([index[:, :-1].reshape(1, -1), index[:, 1:].reshape(1, -1)]))
+J = ws.Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges))
+h = torch.randn(graph.num_nodes, 3)
+exact = torch.linalg.solve(J.to_dense()[0], h)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for solver in ("auto", "cg", "gabp", "dense", "inverse", "chebyshev", ws.GaBP(schedule="sequential")):
+        assert torch.allclose(ws.solve(J, h, solver, on_nonconverged="raise"), exact, rtol=1e-4, atol=1e-5), solver
+    x = torch.randn(graph.num_nodes, 5, requires_grad=True)
+    ws.GLT(5, 8, 2, 3, dropout=0.5)(x, graph.edges).sum().backward()
+assert x.grad.isfinite().all()
+assert [str(w.message)[:23] for w in seen].count("kernels in plain torch,") == 1, [str(w.message) for w in seen]
+assert "without numba" in str(ws.explain_solver(J, h))
+try:
+    ws.solve(J, h, "direct")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_everything_but_elimination_works_without_numba():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "this solver needs numba" in done.stdout

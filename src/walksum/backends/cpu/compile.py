@@ -1,5 +1,4 @@
-"""``jit``: numba with the settings of every CPU kernel, machine code kept on disk, and one line on stderr when it has to
-compile.
+"""``jit``: numba with the settings of every CPU kernel, and with machine code kept on disk.
 
 Numba renews the code on disk when the file of a kernel changes, but not when a helper in another file does. So the code
 is kept in folders named after a hash of the kernel's file and of all files of this package that it imports.
@@ -17,7 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numba
+from walksum.backends.cpu.numba_api import numba
 
 HERE, PACKAGE = Path(__file__).parent, "walksum.backends.cpu"
 
@@ -45,7 +44,7 @@ def jit(function: Callable[..., Any]) -> Any:
 def _folder() -> Path | None:
     """The first of these that can be written to: what the user names, beside this file, the user's cache."""
     named = numba.config.CACHE_DIR
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     places = [Path(named)] if named else [HERE / "__pycache__" / "numba", Path(home) / "walksum" / "numba"]
     return next((place for place in places if _writable(place)), None)
 
