@@ -56,7 +56,7 @@ def patched(graph: ws.Graph, place: Any, **values: Any) -> Iterator[None]:
         _forget(graph)
 
 
-DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, row_layout._column_deal)
+DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, row_layout._layout_rows)
 
 
 def _forget(graph: ws.Graph) -> None:
@@ -188,7 +188,7 @@ def _tuned(J: ws.Precision, h: torch.Tensor) -> str:
     solution = prepared(h)
     taken = device_us(lambda: prepared.run_deferred(h), calls=5)
     each = f"{taken:7.1f} us, {solution.steps} steps {taken / solution.steps:5.2f} us each, {solution.status.name}"
-    shared = setting.shared_bytes(setting.deal(J.graph))
+    shared = setting.shared_bytes(setting.layout(J.graph))
     return (
         f"{each}, {setting.rows} rows a thread{', lean' * setting.lean}, keeps {setting.keep}, {shared / 1024:.0f} KB"
     )

@@ -35,7 +35,7 @@ KEPT = 0.02  # share of its preparation that a fixed J pays in each step
 
 STEPS, LEAST, MOST = 12, 5, 100  # of preconditioned conjugate gradients: typical of the six designs, and how they range
 START = 4  # steps' worth of time before the first and after the last
-STEPS_A_ROOT = 3.4  # steps for each unit of the root of the condition number, to an error of float32's rounding
+STEPS_PER_ROOT = 3.4  # steps for each unit of the root of the condition number, to an error of float32's rounding
 CORE = 0.75  # steps that the core takes for each of the whole graph's
 
 TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
@@ -100,4 +100,4 @@ def estimated_steps(J: Precision) -> float:
     radius = 2 * float(coupling.sum(1).max()) / J.num_nodes
     if not radius < 1:  # not walk-summable
         return MOST
-    return min(MOST, max(LEAST, STEPS_A_ROOT * math.sqrt((1 + radius) / (1 - radius))))
+    return min(MOST, max(LEAST, STEPS_PER_ROOT * math.sqrt((1 + radius) / (1 - radius))))

@@ -34,13 +34,13 @@ class PrecisionMessages:
         weight = self.pi.dtype.type(damping)
         return _pi_step(G.indptr, G.reverse, self.J, self.diag, old, self.pi, self.gain, weight)
 
-    def settle(self, max_steps: int) -> bool:
+    def converge(self, max_steps: int) -> bool:
         """Iterate to convergence, in float64; False if a cavity or marginal precision is not positive.
 
         That happens exactly if some computation tree of J is not positive definite: J is not walk-summable.
         """
         exact = np.zeros(self.J.size)
-        valid, self.converged = _pi_settle(self.rows.indptr, self.rows.reverse, self.J, self.diag, exact, max_steps)
+        valid, self.converged = _pi_converge(self.rows.indptr, self.rows.reverse, self.J, self.diag, exact, max_steps)
         _gains(self.rows.indptr, self.J, self.diag, exact, self.alpha, self.gain)
         return valid and bool((self.alpha > 0).all())
 
@@ -96,7 +96,7 @@ def _pi_step(indptr, reverse, J, diag, old, new, gain, damping):
 
 
 @jit
-def _pi_settle(indptr, reverse, J, diag, pi, max_steps):
+def _pi_converge(indptr, reverse, J, diag, pi, max_steps):
     """Whether all cavities stayed positive, and whether pi came to rest."""
     for _ in range(max_steps):
         moved = False

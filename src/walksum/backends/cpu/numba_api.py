@@ -35,8 +35,10 @@ except ImportError as error:
         """In place of a decorator with arguments."""
         return lambda decorated: decorated
 
-    numba = SimpleNamespace(config=SimpleNamespace(CACHE_DIR=""), njit=lambda function, **options: _unusable(function))  # type: ignore[assignment]
-    types = SimpleNamespace(Type=object, Float=float)
+    config = SimpleNamespace(CACHE_DIR="")
+    njit = lambda function, **options: _unusable(function)  # noqa: E731
+    numba = SimpleNamespace(config=config, njit=njit)
+    types = SimpleNamespace(Type=object, Float=float)  # type: ignore[assignment]
     models = SimpleNamespace(PrimitiveModel=object)
     ir = cgutils = signature = populate_array = None
     intrinsic, AbstractTemplate, TypingError = _unusable, object, TypeError  # type: ignore[misc, assignment]

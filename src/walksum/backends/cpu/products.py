@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walksum.backends.cpu.chebyshev import chebyshev as chebyshev
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see kernels.find
+from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see backends.find
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
 from walksum.backends.cpu.gabp import PrecisionMessages as PrecisionMessages
 from walksum.backends.cpu.pointers import ZERO, matrix, plain

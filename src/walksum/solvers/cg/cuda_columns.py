@@ -17,7 +17,7 @@ from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers.deferred import REPORT, DeferredOutcome
 
-FILES = ("columns_cluster.cu", "columns_meeting.cu", "columns_rows.cu", "columns.cu")
+FILES = ("columns_cluster.cu", "columns_reduce.cu", "columns_rows.cu", "columns.cu")
 COPIED = 256  # values a block of threads copies
 
 
@@ -59,24 +59,24 @@ class ColumnLaunch:
         tol: float,
         aim: float,
     ):
-        self.deal = deal = setting.deal(graph)
+        self.layout = layout = setting.layout(graph)
         heads, columns = shape
         self.heads, self.tol = heads, tol
-        tables = (deal.order, deal.index, deal.tail_start, deal.levels)
-        sizes = (graph.num_nodes, deal.places, columns, deal.tails, deal.num_slots)
+        tables = (layout.order, layout.index, layout.tail_start, layout.levels)
+        sizes = (graph.num_nodes, layout.places, columns, layout.tails, layout.num_slots)
         numbers = (*sizes, max_steps, float(tol), float(aim))
-        blocks, shared = (columns * setting.cluster, heads), setting.shared_bytes(deal)
+        blocks, shared = (columns * setting.cluster, heads), setting.shared_bytes(layout)
         kernels[0].allow_shared_memory(shared)
         self.solve = kernels[0].bound(blocks, setting.threads, shared, 5, *tables, *numbers)
-        copies = (-(-max(deal.num_slots, deal.places) // COPIED), heads)
-        lengths = (graph.num_nodes, graph.num_edges, deal.places, deal.num_slots)
-        self.lay_out = kernels[1].bound(copies, COPIED, 0, 4, deal.order, deal.edge, deal.ends, *lengths)
+        copies = (-(-max(layout.num_slots, layout.places) // COPIED), heads)
+        lengths = (graph.num_nodes, graph.num_edges, layout.places, layout.num_slots)
+        self.lay_out = kernels[1].bound(copies, COPIED, 0, 4, layout.order, layout.edge, layout.ends, *lengths)
 
     def start(self, J: Precision, h: Tensor) -> DeferredOutcome:
         """Launch; nothing is waited for. J's values are laid out anew each time, so they are always the live ones."""
         h, diag = h.contiguous(), J.diag.contiguous()
         mu, report = torch.empty_like(h), h.new_empty(REPORT, h.size(0), h.size(2))
-        values, root = diag.new_empty(self.heads, self.deal.num_slots), diag.new_empty(self.heads, self.deal.places)
+        values, root = diag.new_empty(self.heads, self.layout.num_slots), diag.new_empty(self.heads, self.layout.places)
         with on_device(h.device):
             stream = raw_stream(h.device.index)
             self.lay_out(stream, diag, J.off.contiguous(), values, root)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from walksum.backends.cuda.triton.matrix import Control, Matrix
-from walksum.backends.cuda.triton.messages import Precisions, Stepper, settle
+from walksum.backends.cuda.triton.messages import Precisions, Stepper, messages_rule
 from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision
@@ -40,24 +40,24 @@ class PreparedCudaGaBP(Prepared):
         self.J_norm = self.matrix.norm_inf()
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = bool((J.diag > 0).all())
-        self._settled: Precisions | None = None
+        self._fixed_point: Precisions | None = None
         self._converged = False
 
     @property
-    def settled(self) -> Precisions:
+    def fixed_point(self) -> Precisions:
         """The fixed point of pi, or as near as max_steps brings it."""
-        if self._settled is None:
+        if self._fixed_point is None:
             assert self.matrix.values is not None
             arguments = (self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
-            self._settled, self._converged = settle_precisions(*arguments)
-        return self._settled
+            self._fixed_point, self._converged = converge_precisions(*arguments)
+        return self._fixed_point
 
     @property
     def marginal_precision(self) -> Tensor:
         """pi_i of every node, ``[H, N]``; exact on trees. :class:`SolveError` if messages do not converge."""
         if not self.is_current():
             return PreparedCudaGaBP(self.J, self.solver).marginal_precision
-        found = self.settled
+        found = self.fixed_point
         return check_precisions(found.alpha, self._converged)
 
     def run(self, h: Tensor) -> Outcome:
@@ -78,7 +78,7 @@ class PreparedCudaGaBP(Prepared):
         return kind(self.J.graph, h.shape, self.solver, captured=False)
 
 
-def settle_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> tuple[Precisions, bool]:
+def converge_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> tuple[Precisions, bool]:
     """pi as near to its fixed point as max_steps bring it, and whether it arrived with all precisions positive."""
     precisions = Precisions(graph, diag, coupling)
     for _ in range(0, solver.max_steps, ROUND):
@@ -134,8 +134,8 @@ class Loop:
         return torch.where(size > 0, size, 1.0)
 
     def _take_precisions(self, prepared: PreparedCudaGaBP) -> None:
-        self.alpha.copy_(prepared.settled.alpha)
-        self.gain.copy_(prepared.settled.gain)
+        self.alpha.copy_(prepared.fixed_point.alpha)
+        self.gain.copy_(prepared.fixed_point.gain)
 
     def _round(self, steps: int = ROUND) -> None:
         a, b = self.eta, self.new_eta
@@ -200,7 +200,7 @@ class JointLoop(Loop):
         for _ in range(steps):
             self.precisions.step(self.damping, self.done)
             self.stepper.step(self.precisions.gain, self.h, a, b, self.damping, change=self.change, done=self.done)
-            settle(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
+            messages_rule(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
             a, b = b, a
 
     def solve(self) -> Outcome:

@@ -33,7 +33,7 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
         failure = self._failure()
         if failure is not None:
             return Outcome.failed(h, failure)
-        heads, G, own = self._settled[0], rows(self.J.graph), Own()
+        heads, G, own = self._fixed_point[0], rows(self.J.graph), Own()
         pattern, mu, H = (G.indptr, G.indices, G.edge, G.reverse), blank(h.contiguous()), view(h)
         off, diag, norm, X = view(self.J.off), view(self.J.diag), view(self.J_norm), mu.numpy()
         knobs = float(self.solver.damping), float(self.solver.tol), int(self.solver.max_steps)
@@ -54,7 +54,7 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
             return Status.nonfinite
         if not self.positive:
             return Status.not_positive_definite
-        return None if self._settled[1] else Status.diverged
+        return None if self._fixed_point[1] else Status.diverged
 
     def _outcome(self, mu: Tensor, status: Status, steps: int, residual: float) -> Outcome:
         if status in (Status.nonfinite, Status.diverged):

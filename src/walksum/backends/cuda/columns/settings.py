@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from walksum.backends.cuda.columns import row_layout
-from walksum.backends.cuda.columns.row_layout import CHUNK, WARP, ColumnDeal, column_deal, places_of
+from walksum.backends.cuda.columns.row_layout import CHUNK, WARP, RowLayout, layout_rows, places_of
 from walksum.graph import Graph
 
 CLUSTER: int | None = None  # blocks a column; None for what suits the graph
@@ -43,7 +43,7 @@ class Setting:
     cluster: int
     threads: int
     rows: int  # a thread, at most
-    levels: int  # see column_deal.py
+    levels: int  # see row_layout.py
     lean: bool  # the residual in shared memory
     keep: int = 0  # which slots are copied into shared memory: see columns.cu
 
@@ -56,15 +56,15 @@ class Setting:
     def spills(self) -> bool:
         return (2 if self.lean else 3) * self.rows + OWN > REGISTERS // self.threads
 
-    def deal(self, graph: Graph) -> ColumnDeal:
-        return column_deal(graph, self.cluster, self.levels)
+    def layout(self, graph: Graph) -> RowLayout:
+        return layout_rows(graph, self.cluster, self.levels)
 
-    def shared_bytes(self, deal: ColumnDeal) -> int:
+    def shared_bytes(self, layout: RowLayout) -> int:
         """As solve_columns divides them."""
-        residual = deal.places // self.cluster if self.lean else 0
-        desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 10
-        vectors = 16 * (self.levels + 2) + 4 * (deal.places + residual + deal.tails + desks + memory)
-        kept = (0, deal.rest, deal.most)[self.keep]
+        residual = layout.places // self.cluster if self.lean else 0
+        partials, memory = 2 * 3 * self.cluster * self.threads // WARP, 10
+        vectors = 16 * (self.levels + 2) + 4 * (layout.places + residual + layout.tails + partials + memory)
+        kept = (0, layout.rest, layout.most)[self.keep]
         return vectors + 12 + 6 * kept if kept else vectors  # which begin at a multiple of 16
 
 
@@ -110,4 +110,4 @@ def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
         return None
     setting = setting_for(graph, cluster)
     kept = [replace(setting, keep=keep) for keep in ((2, 1, 0) if KEEP is None else (KEEP,))]
-    return next((able for able in kept if able.shared_bytes(able.deal(graph)) <= device.shared), None)
+    return next((able for able in kept if able.shared_bytes(able.layout(graph)) <= device.shared), None)

@@ -158,11 +158,11 @@ def start(control: Control, h: Tensor, mu: Tensor, r: Tensor, p: Tensor, inverse
     count, turns = update_programs(num_nodes, F)
     grid, inside = (count, -(-F // tile.features), heads), count <= FEW * sum_block(tile)
     shape = {"ROWS": tile.rows, "WIDTH": tile.features, "BLOCK": sum_block(tile), "FINISH": inside}
-    room = (control.scalars, control.partial, control.counter, control.J_norm, num_nodes, F, turns, count)
-    launch(sizes_kernel, grid, h, h, *room, warps=tile.warps, **shape)
+    common = (control.scalars, control.partial, control.counter, control.J_norm, num_nodes, F, turns, count)
+    launch(sizes_kernel, grid, h, h, *common, warps=tile.warps, **shape)
     if not inside:
         control.finish(SIZES.value, count, tile.features)
-    launch(start_kernel, grid, h, h, mu, r, p, inverse, *room, warps=tile.warps, **shape)
+    launch(start_kernel, grid, h, h, mu, r, p, inverse, *common, warps=tile.warps, **shape)
     if not inside:
         control.finish(START.value, count, tile.features)
 

@@ -1,4 +1,4 @@
-"""How the rows of a graph are dealt to GPU programs: short rows in groups, long rows (hubs) in pieces."""
+"""How the rows of a graph are shared out to GPU programs: short rows in groups, long rows (hubs) in pieces."""
 
 from __future__ import annotations
 
