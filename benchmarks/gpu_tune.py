@@ -114,11 +114,10 @@ def cg_parts(graph: ws.Graph, device: str) -> Iterator[tuple[str, float, float]]
         0.0,
     )
     for name, K in (("F-Lap", J), ("F-DD", gpu_graphs.dominant(graph))):
-        for storage in (torch.float32, torch.bfloat16):
-            prepared = PreparedCudaCG(K, ws.CG(tol=1e-5), storage)
-            s = prepared(h)
-            about = f"{name} {str(storage)[6:]} {s.status.name} {s.steps} steps {s.residual:.1e}"
-            yield about, event_ms(lambda p=prepared: p(h), device, 3, 1), s.steps * gather
+        prepared = PreparedCudaCG(K, ws.CG(tol=1e-5))
+        s = prepared(h)
+        about = f"{name} {s.status.name} {s.steps} steps {s.residual:.1e}"
+        yield about, event_ms(lambda p=prepared: p(h), device, 3, 1), s.steps * gather
 
 
 def small(name: str, device: str) -> Iterator[tuple[str, float, float]]:
@@ -149,7 +148,7 @@ def both_passes(J: ws.Precision, h: torch.Tensor) -> None:
 
 def small_loop(J: ws.Precision, h: torch.Tensor, tile: Tile) -> cuda.SmallLoop:
     cuda.small_tile = lambda columns, num_rows: tile  # type: ignore[assignment]
-    loop = cuda.SmallLoop(J.graph, h.shape, torch.float32, 2e-6, cuda.AIM, 1000, True)
+    loop = cuda.SmallLoop(J.graph, h.shape, 2e-6, cuda.AIM, 1000, True)
     cuda.small_tile = small_tile
     for held, given in ((loop.h, h), (loop.diag, J.diag), (loop.off, J.off)):
         held.copy_(given)

@@ -31,7 +31,7 @@ DENSE_WITHOUT = 512  # and on a CPU without them
 OFTEN = 6  # solves with one J on a GPU after which it is inverted: a learned J sees two, forward and backward
 INVERT = 4096  # nodes up to which that pays for any width
 INVERT_WIDE = (24_000, 512)  # nodes and columns: further up, in half precision, if the product is wide enough
-ROOM = 6 * 8  # bytes an entry that inverting takes at its peak
+ROOM = 6 * 8  # bytes per entry that inverting takes at its peak
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Choice:
 
 
 def choose(J: Precision, columns: int) -> Choice:
-    """The solver for this J and so many columns a head."""
+    """The solver for this J and so many columns per head."""
     diag = J.diag
     if not diag.is_cpu:
         return J.graph.derived(_on_gpu, backends.uses_triton(diag))

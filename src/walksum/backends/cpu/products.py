@@ -20,7 +20,7 @@ from walksum.backends.cpu.threads import over_columns
 from walksum.backends.cpu.tiling import AHEAD, for_blocks, padded, rows, view
 from walksum.graph import Graph
 
-ROWS = 1 << 13  # nodes a task of edge_dot
+ROWS = 1 << 13  # nodes per task of edge_dot
 
 
 def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Conjugate gradients with one cluster of blocks of threads a column: the quickest way on a GPU where a column fits."""
+"""Conjugate gradients with one cluster of thread blocks per column: the quickest way on a GPU where a column fits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from walksum.precision import Precision
 from walksum.solvers.deferred import REPORT, DeferredOutcome
 
 FILES = ("columns_cluster.cu", "columns_reduce.cu", "columns_rows.cu", "columns.cu")
-COPIED = 256  # values a block of threads copies
+COPIED = 256  # values per block of threads that copies
 
 
 def columns_fit(graph: Graph) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-SMALL = 1e8  # products an iteration; below, the GPU would wait for the host, and buffers are kept with the graph
+SMALL = 1e8  # products per iteration; below, the GPU would wait for the host, and buffers are kept with the graph
 
 
 class Replay:

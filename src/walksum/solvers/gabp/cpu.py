@@ -1,4 +1,4 @@
-"""GaBP on a CPU: one fused pass over the messages a step, blocks of columns on their own."""
+"""GaBP on a CPU: one fused pass over the messages per step, blocks of columns on their own."""
 
 from __future__ import annotations
 

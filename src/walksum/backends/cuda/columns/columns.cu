@@ -1,4 +1,4 @@
-// Conjugate gradients with one cluster of blocks of threads a column, start to verdict: nothing leaves them on the way.
+// Conjugate gradients with one cluster of blocks of threads per column, start to verdict: nothing leaves them on the way.
 //
 // J is scaled to a unit diagonal, which is what Jacobi's preconditioner amounts to: A = S J S with S = diag(J)^-1/2,
 // so the iteration solves A y = S h and mu = S y. The direction p of all rows lies in the shared memory of every block,

@@ -56,7 +56,7 @@ class Block:
 
 
 def layout_rows(graph: Graph, cluster: int = 1, levels: int = LEVELS) -> RowLayout:
-    """The tables of a graph for so many blocks a column, made once."""
+    """The tables of a graph for so many blocks per column, made once."""
     return graph.derived(_layout_rows, cluster, levels)
 
 

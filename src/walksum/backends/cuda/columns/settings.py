@@ -10,12 +10,13 @@ from walksum.backends.cuda.columns import row_layout
 from walksum.backends.cuda.columns.row_layout import CHUNK, WARP, RowLayout, layout_rows, places_of
 from walksum.graph import Graph
 
-CLUSTER: int | None = None  # blocks a column; None for what suits the graph
-THREADS: int | None = None  # of a block, likewise
-KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
-LEVELS: int | None = None  # for as few as leave each warp one tail at most
-SPLIT = 8192  # nodes from which two blocks a column are faster, even where all processors are busy
-SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
+# None: what suits the graph. Set only by tests and benchmarks/gpu_small.py, to compare settings on a GPU.
+CLUSTER: int | None = None  # blocks per column
+THREADS: int | None = None  # threads per block
+KEEP: int | None = None  # which slots are copied into shared memory (see columns.cu): as many as fit
+LEVELS: int | None = None  # chunks of a row before its tail: as few as leave each warp one tail at most
+SPLIT = 8192  # nodes from which two blocks per column are faster, even where all processors are busy
+SMALL, LARGE = 1024, 512  # threads of a block; many rows per thread need its registers
 REGISTERS = 65536  # of a block
 OWN = 34  # of them a thread needs beside its rows
 PLACES = 2**16  # what two bytes can number
@@ -26,7 +27,7 @@ HOPPER = 9  # the compute capability from which blocks can write to each other
 class Device:
     """What a kernel can have."""
 
-    shared: int  # bytes a block
+    shared: int  # bytes per block
     clusters: bool
 
     @staticmethod
@@ -69,7 +70,7 @@ class Setting:
 
 
 def setting_for(graph: Graph, cluster: int) -> Setting:
-    """With so many blocks a column; two rows a thread at least, in whole warps."""
+    """With so many blocks per column; two rows per thread at least, in whole warps."""
     share = places_of(graph.num_nodes, cluster) // cluster
     small = 3 * -(-share // SMALL) + OWN <= REGISTERS // SMALL
     threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
@@ -96,7 +97,7 @@ def choose(graph: Graph, device: Device) -> Setting | None:
 
 
 def sizes(num_nodes: int, device: Device) -> list[int]:
-    """Numbers of blocks a column, best first."""
+    """Numbers of blocks per column, best first."""
     if CLUSTER is not None:
         return [CLUSTER]
     if not device.clusters:

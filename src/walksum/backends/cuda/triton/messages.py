@@ -20,7 +20,7 @@ NUMBERS = 64  # of them a thread holds
 FEWEST, MOST = (
     1024,
     32768,
-)  # numbers a program holds: short rows share one, the columns of long rows are shared out to several
+)  # numbers per program holds: short rows share one, the columns of long rows are shared out to several
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 

@@ -54,7 +54,7 @@ def small_tile(num_features: int, num_rows: int) -> Tile:
 
 
 def sum_block(tile: Tile) -> int:
-    """Partial sums that a program adds at a time: sixteen numbers a thread."""
+    """Partial sums that a program adds at a time: sixteen numbers per thread."""
     return max(1, min(1024, 16 * 32 * tile.warps // tile.features))
 
 
