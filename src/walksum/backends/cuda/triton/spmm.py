@@ -104,7 +104,7 @@ def spmm_rows(
     Vectors ``[H, N, F]``: ``x``; ``out`` the product or residual; ``h``; ``direction`` and ``old``, CG's new and last
     direction; ``inverse [H, N]``, the preconditioner. Workspace: ``control`` (scalars.py), ``partial`` sums of each
     program, ``counter`` of programs that are done. ``order``: rows by length, where ORDERED.
-    Numbers: ``num_rows`` of this launch, ``num_nodes``, ``num_slots`` = 2E, ``F`` columns, ``hub`` (longer rows are left
+    Numbers: ``num_rows`` of this launch, ``num_nodes``, ``num_slots`` = 2E, ``F`` columns, ``hub`` (longer rows go
     to spmm_pieces), ``turns`` row groups per program, ``count`` of partial sums, ``tol``, ``max_steps``.
     Constants: EDGES, ROWS and WIDTH of a tile; BLOCK partial sums added at a time; WEIGHTED: values, not one constant;
     POLICY: of the cache for values read once; MODE: see scalars.py; FUSED: multiply the new direction, made on the way;
