@@ -1,4 +1,4 @@
-"""Small graphs on a GPU: one launch beside replayed launches, host time beside device time, training steps.
+"""Small graphs on a GPU: one launch beside step after step, host time beside device time, training steps.
 
 python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune [--columns 64]] [--no-steps] [--calling-thread]
 
@@ -87,7 +87,7 @@ def device_us(run: Callable[[], object], calls: int = 20) -> float:
 
 def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     print(f"\n== {name}: {graph}")
-    print("design heads | auto: us, steps, error | by columns: device us, a step, with a look | replayed | yardstick")
+    print("design heads | auto: us, steps, error | by columns: device us, a step, with a look | in steps | yardstick")
     for design, heads in LAYOUTS:
         problem = problems.make(name, graph, x, design, heads, 64 // heads)
         truth = Truth(problem)
@@ -107,12 +107,12 @@ def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
         )
         reading = median_us(lambda p=launched, h=problem.h: p.run(h))
         with patched(graph, cuda_cg, column_launch=lambda *about: None):
-            replayed = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
+            in_steps = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
         theirs = 1e6 * timing.seconds(yardstick, "cuda")
         theirs = min(theirs, 1e6 * timing.seconds(yardstick, "cuda"))
         print(
             f"{design:6} {heads} | {taken:7.0f} ({outcome.status} {outcome.steps} {max(errors):.1e}) | "
-            f"{once:6.0f} {once / max(1, outcome.steps[0]):5.1f} {reading:6.0f} | {replayed:7.0f} | "
+            f"{once:6.0f} {once / max(1, outcome.steps[0]):5.1f} {reading:6.0f} | {in_steps:7.0f} | "
             f"{theirs:8.0f} = {theirs / taken:6.1f}x",
             flush=True,
         )

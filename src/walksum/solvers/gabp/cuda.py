@@ -6,7 +6,6 @@ The paper's stop rule (stop="messages") counts steps in which pi and eta move to
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +17,6 @@ from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers.base import Outcome, Prepared, Status, status_of
-from walksum.solvers.cg.cuda_replay import SMALL, Replay
 from walksum.solvers.gabp.solver import check_precisions
 
 if TYPE_CHECKING:
@@ -65,17 +63,10 @@ class PreparedCudaGaBP(Prepared):
             return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
             return Outcome.failed(h, Status.not_positive_definite)
-        loop = self._loop(h.contiguous())
-        with loop.lock:
-            loop.take(self, h)
-            found = loop.solve()
-            return found._replace(value=found.value.clone()) if loop.captured else found
-
-    def _loop(self, h: Tensor) -> Loop:
         kind = JointLoop if self.solver.stop == "messages" else Loop
-        if 2 * self.J.graph.num_edges * h.size(0) * h.size(2) <= SMALL:
-            return self.J.graph.derived(_small_loop, kind, h.shape, self.solver)
-        return kind(self.J.graph, h.shape, self.solver, captured=False)
+        loop = kind(self.J.graph, h.shape, self.solver)
+        loop.take(self, h.contiguous())
+        return loop.solve()
 
 
 def converge_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> tuple[Precisions, bool]:
@@ -94,10 +85,9 @@ def converge_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: Ga
 class Loop:
     """The iteration of eta for one shape of h, with pi at its fixed point; stops by the true residual."""
 
-    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP, captured: bool):
+    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP):
         heads, num_nodes, columns = shape
-        self.lock = threading.Lock()
-        self.graph, self.solver, self.captured = graph, solver, captured
+        self.graph, self.solver = graph, solver
         self.damping = float(solver.damping)  # "adaptive" is served elsewhere
         self.stepper = Stepper(graph, heads, columns)
         new = torch.empty(0, device=graph.device).new_empty
@@ -106,14 +96,6 @@ class Loop:
         self.alpha, self.gain = new(heads, num_nodes), new(heads, 2 * graph.num_edges)
         self.matrix = Matrix(graph, new(heads, num_nodes), new(heads, 2 * graph.num_edges))
         self.control = Control.for_shape(shape, self.matrix.programs(columns), new(heads), solver.tol, solver.max_steps)
-        self.replay = Replay(self._round, graph.device) if captured else None
-
-    def advance(self, steps: int = ROUND) -> None:
-        """Steps, an even number, and a look; a captured round has always as many."""
-        if self.replay is None:
-            self._round(steps)
-        else:
-            self.replay()
 
     def take(self, prepared: PreparedCudaGaBP, h: Tensor) -> None:
         """Copy J and h in; columns of h are scaled to one, so that no size of h overflows or underflows."""
@@ -137,7 +119,8 @@ class Loop:
         self.alpha.copy_(prepared.fixed_point.alpha)
         self.gain.copy_(prepared.fixed_point.gain)
 
-    def _round(self, steps: int = ROUND) -> None:
+    def advance(self, steps: int = ROUND) -> None:
+        """Steps, an even number, and the residual."""
         a, b = self.eta, self.new_eta
         for _ in range(steps - 1):
             self.stepper.step(self.gain, self.h, a, b, self.damping)
@@ -160,8 +143,7 @@ class Loop:
                 return Outcome(self.mu * self.scale, Status.diverged, steps, residual)
             if residual <= self.solver.tol:
                 break
-            if not self.captured:
-                ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
+            ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
         return Outcome(self.mu * self.scale, status_of(residual, self.solver.tol, outcome), steps, residual)
 
 
@@ -180,8 +162,8 @@ def even(steps: float) -> int:
 class JointLoop(Loop):
     """pi and eta together, until no message changes by more than tol: the paper's rule, and its count of steps."""
 
-    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP, captured: bool):
-        super().__init__(graph, shape, solver, captured)
+    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP):
+        super().__init__(graph, shape, solver)
         assert self.matrix.values is not None
         self.precisions = Precisions(graph, self.matrix.diag, self.matrix.values)
         self.pi = (self.precisions.pi, self.precisions.new_pi)
@@ -195,7 +177,8 @@ class JointLoop(Loop):
         self.precisions.reset()
         self.done.zero_()
 
-    def _round(self, steps: int = ROUND) -> None:
+    def advance(self, steps: int = ROUND) -> None:
+        """Steps, an even number."""
         a, b = self.eta, self.new_eta
         for _ in range(steps):
             self.precisions.step(self.damping, self.done)
@@ -222,7 +205,3 @@ class JointLoop(Loop):
         if not state:  # the rule was not met, whatever the residual
             return Outcome(self.mu, Status.max_steps_reached, steps, residual)
         return Outcome(self.mu, status_of(residual, self.solver.tol, Status.stalled), steps, residual)
-
-
-def _small_loop(graph: Graph, kind: type[Loop], shape: torch.Size, solver: GaBP) -> Loop:
-    return kind(graph, shape, solver, captured=True)
