@@ -1,4 +1,4 @@
-"""Small graphs on a GPU: one launch beside replayed launches, host time beside device time, training steps.
+"""Small graphs on a GPU: one launch beside step after step, host time beside device time, training steps.
 
 python -m benchmarks.gpu_small [--graphs cora pubmed] [--tune [--columns 64]] [--no-steps] [--calling-thread]
 
@@ -56,7 +56,7 @@ def patched(graph: ws.Graph, place: Any, **values: Any) -> Iterator[None]:
         _forget(graph)
 
 
-DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, row_layout._column_deal)
+DERIVED = (cuda_columns.column_launch, cuda_columns._lay_out, row_layout._layout_rows)
 
 
 def _forget(graph: ws.Graph) -> None:
@@ -87,7 +87,7 @@ def device_us(run: Callable[[], object], calls: int = 20) -> float:
 
 def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     print(f"\n== {name}: {graph}")
-    print("design heads | auto: us, steps, error | by columns: device us, a step, with a look | replayed | yardstick")
+    print("design heads | auto: us, steps, error | by columns: device us, a step, with a look | in steps | yardstick")
     for design, heads in LAYOUTS:
         problem = problems.make(name, graph, x, design, heads, 64 // heads)
         truth = Truth(problem)
@@ -100,15 +100,19 @@ def solves(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
         errors = truth.errors(outcome.mu, outcome.g)
         taken = median_us(auto)
         launched = PreparedCudaCG(ws.Precision(graph, problem.diag, problem.off), ws.CG())
-        once = device_us(lambda p=launched, h=problem.h: p.later(h)) if launched.later(problem.h) else float("nan")
+        once = (
+            device_us(lambda p=launched, h=problem.h: p.run_deferred(h))
+            if launched.run_deferred(problem.h)
+            else float("nan")
+        )
         reading = median_us(lambda p=launched, h=problem.h: p.run(h))
         with patched(graph, cuda_cg, column_launch=lambda *about: None):
-            replayed = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
+            in_steps = median_us(contestants.ours("cg")(problem), rounds=5, calls=5)
         theirs = 1e6 * timing.seconds(yardstick, "cuda")
         theirs = min(theirs, 1e6 * timing.seconds(yardstick, "cuda"))
         print(
             f"{design:6} {heads} | {taken:7.0f} ({outcome.status} {outcome.steps} {max(errors):.1e}) | "
-            f"{once:6.0f} {once / max(1, outcome.steps[0]):5.1f} {reading:6.0f} | {replayed:7.0f} | "
+            f"{once:6.0f} {once / max(1, outcome.steps[0]):5.1f} {reading:6.0f} | {in_steps:7.0f} | "
             f"{theirs:8.0f} = {theirs / taken:6.1f}x",
             flush=True,
         )
@@ -119,14 +123,14 @@ def hosts(name: str, graph: ws.Graph, x: torch.Tensor) -> None:
     run = contestants.ours("auto")(problem)
     J = ws.Precision(graph, problem.diag, problem.off)
     launched = PreparedCudaCG(J, ws.CG())
-    g, verdict = torch.randn_like(problem.h), launched.later(problem.h)[1]
+    g, deferred = torch.randn_like(problem.h), launched.run_deferred(problem.h)
     from walksum.backends.cuda.triton.edges import value_gradients
 
     parts = {
-        "launch of a solve": lambda: launched.later(problem.h),
+        "launch of a solve": lambda: launched.run_deferred(problem.h),
         "launch of the gradients": lambda: value_gradients(graph, g, problem.h),
         "ws.solve, no grad": lambda: ws.solve(J, problem.h, on_nonconverged="ignore"),
-        "verdict": lambda: verdict(),
+        "reading the status": deferred.read,
         "empty": lambda: problem.h.new_empty(1000),
     }
     print(f"\n== host us on {name}: " + ", ".join(f"{key} {host_us(part):.1f}" for key, part in parts.items()))
@@ -179,12 +183,12 @@ def tune(name: str, graph: ws.Graph, x: torch.Tensor, columns: int) -> None:
 
 def _tuned(J: ws.Precision, h: torch.Tensor) -> str:
     setting, prepared = cuda_columns._setting(J.graph), PreparedCudaCG(J, ws.CG())
-    if setting is None or prepared.later(h) is None:
+    if setting is None or prepared.run_deferred(h) is None:
         return "does not fit"
     solution = prepared(h)
-    taken = device_us(lambda: prepared.later(h), calls=5)
+    taken = device_us(lambda: prepared.run_deferred(h), calls=5)
     each = f"{taken:7.1f} us, {solution.steps} steps {taken / solution.steps:5.2f} us each, {solution.status.name}"
-    shared = setting.shared_bytes(setting.deal(J.graph))
+    shared = setting.shared_bytes(setting.layout(J.graph))
     return (
         f"{each}, {setting.rows} rows a thread{', lean' * setting.lean}, keeps {setting.keep}, {shared / 1024:.0f} KB"
     )

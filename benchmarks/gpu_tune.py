@@ -21,12 +21,12 @@ import torch
 
 import walksum as ws
 from benchmarks import floors, gpu_graphs, problems
-from benchmarks.gpu_timing import event_ms, floor_ms, replay_ms, wall_ms
+from benchmarks.gpu_timing import event_ms, floor_ms, wall_ms
 from walksum.backends.cuda.triton import cg as gpu_cg
 from walksum.backends.cuda.triton import edges as gpu_edges
 from walksum.backends.cuda.triton.matrix import Matrix
 from walksum.backends.cuda.triton.messages import GROUPS, Stepper
-from walksum.backends.cuda.triton.plan import Tile, small_tile, spmm_tile
+from walksum.backends.cuda.triton.plan import Tile, spmm_tile
 from walksum.backends.cuda.triton.scalars import CURVATURE
 from walksum.solvers.cg import cuda
 from walksum.solvers.cg.cuda import PreparedCudaCG
@@ -34,7 +34,6 @@ from walksum.solvers.cg.cuda import PreparedCudaCG
 # edges, rows, warps, late; the width follows from the columns
 WIDE = [(16, 1, 1, False), (8, 1, 1, False), (32, 1, 1, False), (16, 1, 1, True), (32, 1, 2, True)]
 NARROW = [(16, 4, 1, False), (16, 2, 1, False), (32, 2, 1, False), (32, 1, 1, False), (8, 8, 1, False)]
-SMALL = [(16, 1, 1, False), (8, 1, 1, False), (32, 1, 1, False), (32, 1, 2, True), (64, 1, 4, True), (16, 4, 1, False)]
 SHAPES = [(1, 1), (1, 8), (1, 16), (1, 32), (1, 40), (1, 64), (1, 128), (1, 512), (8, 8)]  # heads, columns
 MESSAGES = [
     {},
@@ -114,30 +113,20 @@ def cg_parts(graph: ws.Graph, device: str) -> Iterator[tuple[str, float, float]]
         0.0,
     )
     for name, K in (("F-Lap", J), ("F-DD", gpu_graphs.dominant(graph))):
-        for storage in (torch.float32, torch.bfloat16):
-            prepared = PreparedCudaCG(K, ws.CG(tol=1e-5), storage)
-            s = prepared(h)
-            about = f"{name} {str(storage)[6:]} {s.status.name} {s.steps} steps {s.residual:.1e}"
-            yield about, event_ms(lambda p=prepared: p(h), device, 3, 1), s.steps * gather
+        prepared = PreparedCudaCG(K, ws.CG(tol=1e-5))
+        s = prepared(h)
+        about = f"{name} {s.status.name} {s.steps} steps {s.residual:.1e}"
+        yield about, event_ms(lambda p=prepared: p(h), device, 3, 1), s.steps * gather
 
 
 def small(name: str, device: str) -> Iterator[tuple[str, float, float]]:
-    """A captured step by tile, and where the time of a solve goes; milliseconds."""
+    """Whole solves on small graphs; milliseconds."""
     graph = small_graph(name, device)
     for heads, columns in ((1, 64), (8, 8)) if name != "tiny" else ((1, 3),):
         J = gpu_graphs.dominant(graph)
         J = ws.Precision(graph, J.diag.expand(heads, -1).contiguous(), J.off.expand(heads, -1).contiguous())
         h = torch.randn(heads, graph.num_nodes, columns, device=device)
-        default, where = small_tile(columns, heads * graph.num_nodes), f"{name} {heads} x {columns}"
-        for edges, rows, warps, late in SMALL[: None if name != "tiny" else 1]:
-            tile = Tile(edges, rows, default.features, warps, late=late)
-            ms = step_ms(small_loop(J, h, tile), cuda.SmallLoop._step, device)
-            yield f"{where} step, {label(tile)}{' *' if tile == default else ''}", ms, 0.0
-        loop = small_loop(J, h, default)
-        yield f"{where} step with a launch for the direction", step_ms(loop, cuda.Loop._step, device), 0.0
-        for part in ("_start_with_J", "start", "advance"):
-            yield f"{where} replay of {part}", replay_ms(getattr(loop, part), device, 1), 0.0
-        prepared = PreparedCudaCG(J, ws.CG())
+        prepared, where = PreparedCudaCG(J, ws.CG()), f"{name} {heads} x {columns}"
         yield f"{where} solve ({prepared(h).steps} steps)", wall_ms(lambda p=prepared, b=h: p(b), device), 0.0
         yield f"{where} forward and backward", wall_ms(lambda K=J, b=h: both_passes(K, b), device), 0.0
 
@@ -145,28 +134,6 @@ def small(name: str, device: str) -> Iterator[tuple[str, float, float]]:
 def both_passes(J: ws.Precision, h: torch.Tensor) -> None:
     diag, off, b = (t.detach().requires_grad_() for t in (J.diag, J.off, h))
     ws.solve(ws.Precision(J.graph, diag, off), b).backward(h)
-
-
-def small_loop(J: ws.Precision, h: torch.Tensor, tile: Tile) -> cuda.SmallLoop:
-    cuda.small_tile = lambda columns, num_rows: tile  # type: ignore[assignment]
-    loop = cuda.SmallLoop(J.graph, h.shape, torch.float32, 2e-6, cuda.AIM, 1000, True)
-    cuda.small_tile = small_tile
-    for held, given in ((loop.h, h), (loop.diag, J.diag), (loop.off, J.off)):
-        held.copy_(given)
-    loop._start_with_J()
-    return loop
-
-
-def step_ms(loop: cuda.SmallLoop, step: Callable[[cuda.SmallLoop], None], device: str) -> float:
-    """With r . z set to 0 nothing moves, but all the work of a step is done."""
-    loop.start()
-
-    def two_steps() -> None:
-        for _ in range(2):
-            loop.control.scalars[:2].zero_()
-            step(loop)
-
-    return replay_ms(two_steps, device, 10) / 2
 
 
 def dense(device: str, sizes: tuple[int, ...]) -> Iterator[tuple[str, float, float]]:

@@ -58,12 +58,12 @@ def captured(p: Problem) -> Run:
     seen.clear()
     with torch.cuda.graph(graph, stream=stream):
         mu, g = both()
-        verdicts = [solution.__dict__["verdict"] for solution in seen]
-        reports = torch.stack([verdict.report for verdict in verdicts])
+        outcomes = [solution.outcome for solution in seen]
+        reports = torch.stack([outcome.report for outcome in outcomes])
 
     def run() -> Outcome:
         graph.replay()
-        found = [verdict.of(known) for verdict, known in zip(verdicts, reports.cpu().numpy(), strict=True)]
+        found = [outcome.ending(known) for outcome, known in zip(outcomes, reports.cpu().numpy(), strict=True)]
         worst = max((status for status, _, _ in found), key=lambda status: status is not ws.Status.converged)
         return Outcome(mu, g, tuple(steps for _, steps, _ in found), f"{seen[0].solver}: {worst.name}")
 

@@ -18,8 +18,8 @@ from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
-from walksum.solvers.base import check_h
-from walksum.solvers.late import LateSolution, books, capturing
+from walksum.solvers.base import Outcome, check_h
+from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, capturing, open_logs
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
 HALF = (torch.float16, torch.bfloat16)
@@ -124,10 +124,10 @@ class _Call:
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
         prepared, h = self.preparations.get(diag, off, h.size(-1)), h.detach()
-        launched = prepared.later(h)
+        launched = prepared.run_deferred(h)
         if launched is not None:
-            self.reports.deferred(prepared, *launched)
-            return launched[0]
+            self.reports.deferred(prepared, launched)
+            return launched.value
         if h.is_cuda:
             _refuse_capture(prepared, h)
         return self.reports.finished(prepared, prepared.outcome(h))
@@ -135,15 +135,15 @@ class _Call:
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g, and the gradients of diag and off: the backward pass of this call."""
         prepared, reports = self.preparations.get(diag, off, grad.size(-1)), self.reports.for_backward()
-        launched = prepared.later(grad)
+        launched = prepared.run_deferred(grad)
         if launched is not None:  # the gradients too, before the host waits for the status
-            gradients = backends.backend(launched[0]).value_gradients(self.graph, launched[0], mu)
-            reports.deferred(prepared, *launched)
-            return launched[0], *gradients
+            gradients = backends.backend(launched.value).value_gradients(self.graph, launched.value, mu)
+            reports.deferred(prepared, launched)
+            return launched.value, *gradients
         if grad.is_cuda:
             _refuse_capture(prepared, grad)
         both = prepared.run_backward(grad, mu)
-        if both is None:
+        if both is None or both[0].status is Status.nonfinite:  # whose cause outcome() finds
             g = reports.finished(prepared, prepared.outcome(grad))
             return g, *backends.backend(g).value_gradients(self.graph, g, mu)
         return reports.finished(prepared, both[0]), both[1], both[2]
@@ -167,8 +167,9 @@ class _Preparations:
 
     def get(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         latest = self.latest
-        if latest is not None and latest[0] is diag and latest[1] is off:
-            return latest[2]  # autograd refuses a backward pass through values that were changed since
+        # autograd refuses a backward pass through values changed since, but sees no change through numpy or .data
+        if latest is not None and latest[0] is diag and latest[1] is off and latest[2].is_current():
+            return latest[2]
         made = self._prepare(diag, off, columns)
         if not self.may_replace:
             self.latest = (diag, off, made)
@@ -180,7 +181,9 @@ class _Preparations:
         solver = self._after_many_solves(diag, off, columns) if self.may_replace else self.solver
         known = self.kept.get(solver) if self.kept else None
         if known is not None and _same(known[0], known[1], diag) and _same(known[2], known[3], off):
-            return known[4]
+            made = known[4]
+            if made.is_current():
+                return made
         if torch.is_grad_enabled():  # as it never is inside forward and backward
             diag, off = diag.detach(), off.detach()
         J = Precision.trusted(self.graph, diag, off)
@@ -210,7 +213,7 @@ class _Reports:
     def for_backward(self) -> _Reports:
         return _Reports(self.observe, self.on_nonconverged, "backward")
 
-    def finished(self, prepared: Prepared, outcome: tuple[Tensor, Status, int, float]) -> Tensor:
+    def finished(self, prepared: Prepared, outcome: Outcome) -> Tensor:
         """mu of a solve whose end is known; a Solution is only made where someone reads it."""
         mu, status, steps, residual = outcome
         if self.observe is not None or status is not Status.converged:
@@ -218,21 +221,20 @@ class _Reports:
             self.send(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
         return mu
 
-    def deferred(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
+    def deferred(self, prepared: Prepared, outcome: DeferredOutcome) -> None:
         """A solve that was only launched: wait for its status only where someone must be warned of it."""
+        mu = outcome.value
         captured = capturing(mu)
         if self.on_nonconverged == "ignore" or captured:
-            late = LateSolution(
-                mu.detach(), solver=prepared.name, direction=self.direction, verdict=verdict, captured=captured
-            )
+            solution = DeferredSolution(outcome, prepared.name, self.direction, captured)
             if self.observe is not None:
-                self.observe(late)
-            for book in books(mu.device):
-                book.entries.append((late, self.send))
+                self.observe(solution)
+            for log in open_logs(mu.device):
+                log.entries.append((solution, self.send))
             return
         if self.on_nonconverged == "raise":  # before anything is made of a wrong mu, which no replay can do
             _refuse(mu.device, "on_nonconverged='raise'")
-        self.finished(prepared, (mu, *verdict()))
+        self.finished(prepared, Outcome(mu, *outcome.read()))
 
     def send(self, solution: Solution) -> None:
         if self.observe is not None:
@@ -254,8 +256,8 @@ def _refuse_capture(prepared: Prepared, h: Tensor) -> None:
 
 
 def _refuse(device: torch.device, reason: str) -> None:
-    for book in books(device):
-        book.refusals.append(reason)
+    for log in open_logs(device):
+        log.obstacles.append(reason)
 
 
 def _same(kept: Tensor, version: int, t: Tensor) -> bool:

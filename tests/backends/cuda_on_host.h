@@ -42,7 +42,7 @@ struct Barrier {
 static std::vector<ucontext_t> fibers;
 static std::vector<Barrier> warps, blocks;  // those of a cluster
 static Barrier cluster;
-static ucontext_t crew;
+static ucontext_t scheduler;
 static unsigned running;  // which fiber
 static unsigned long moves;
 
@@ -53,10 +53,10 @@ static void wait_at(Barrier &barrier) {
         barrier.arrived = 0;
         ++barrier.round;
     }
-    while (barrier.round == round) swapcontext(&fibers[me], &crew);
+    while (barrier.round == round) swapcontext(&fibers[me], &scheduler);
 }
 static void __syncthreads() { wait_at(blocks[running / blockDim.x]); }
-static void everyone() { wait_at(cluster); }
+static void sync_cluster() { wait_at(cluster); }
 static int block() { return blockIdx.x; }
 static void __syncwarp() { wait_at(warps[running / 32]); }
 
@@ -67,45 +67,45 @@ static unsigned at_block(const void *mine, int rank) {
 static void *at_address(unsigned there) { return (char *)rooms[there >> 24] + (there & 0xffffff); }
 
 // Rings when all warps have come and all bytes that they expect are there.
-struct Bell {
+struct MBarrier {
     short missing, size;
     int bytes : 31;
     unsigned parity : 1;
 };
-static void ring(Bell *bell) {
+static void complete(MBarrier *barrier) {
     ++moves;
-    if (bell->missing || bell->bytes) return;
-    bell->missing = bell->size;
-    bell->parity ^= 1;
+    if (barrier->missing || barrier->bytes) return;
+    barrier->missing = barrier->size;
+    barrier->parity ^= 1;
 }
-static void hang(Bell *bell, int warps) { *bell = {(short)warps, (short)warps, 0, 0}; }
-static void arrive(Bell *bell, int bytes) {
-    bell->bytes += bytes;
-    --bell->missing;
-    ring(bell);
+static void init_barrier(MBarrier *barrier, int warps) { *barrier = {(short)warps, (short)warps, 0, 0}; }
+static void arrive(MBarrier *barrier, int bytes) {
+    barrier->bytes += bytes;
+    --barrier->missing;
+    complete(barrier);
 }
-static void wait(Bell *bell, unsigned parity) {
+static void wait(MBarrier *barrier, unsigned parity) {
     const unsigned me = running;
-    while (bell->parity == parity) swapcontext(&fibers[me], &crew);
+    while (barrier->parity == parity) swapcontext(&fibers[me], &scheduler);
 }
 
 // Messages are under way for a while: not at all, as long as may be, or by chance.
 struct Message {
     unsigned there;
     float x;
-    unsigned bell;
+    unsigned barrier;
 };
 static std::vector<Message> post;
 static void deliver(size_t which) {
     const Message message = post[which];
     post.erase(post.begin() + which);
     *(float *)at_address(message.there) = message.x;
-    Bell *bell = (Bell *)at_address(message.bell);
-    bell->bytes -= 4;
-    ring(bell);
+    MBarrier *barrier = (MBarrier *)at_address(message.barrier);
+    barrier->bytes -= 4;
+    complete(barrier);
 }
-static void send(unsigned there, float x, unsigned bell) {
-    post.push_back({there, x, bell});
+static void send(unsigned there, float x, unsigned barrier) {
+    post.push_back({there, x, barrier});
     if (turns == FORWARD) deliver(post.size() - 1);
 }
 static float __int_as_float(int bits) {
@@ -147,7 +147,7 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
     static std::vector<std::vector<char>> stacks;
     const unsigned size = together ? CLUSTER : 1, all = size * threads;
     stacks.resize(std::max<size_t>(stacks.size(), all), std::vector<char>(1 << 16));
-    body = [](void *given) { (*static_cast<Body *>(given))(); };
+    body = [](void *inputs) { (*static_cast<Body *>(inputs))(); };
     about = &what;
     blockDim = {threads, 1, 1}, gridDim = {columns * size, heads, 1};
     std::mt19937 random(7);
@@ -166,7 +166,7 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
             getcontext(&fibers[t]);
             fibers[t].uc_stack.ss_sp = stacks[t].data();
             fibers[t].uc_stack.ss_size = stacks[t].size();
-            fibers[t].uc_link = &crew;
+            fibers[t].uc_link = &scheduler;
             makecontext(&fibers[t], fiber, 0);
         }
         for (finished = 0; finished < all;) {
@@ -179,7 +179,7 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
                     running = t;
                     threadIdx = {t % threads, 0, 0};
                     blockIdx = {first.x + t / threads, first.y, 0};
-                    swapcontext(&crew, &fibers[t]);
+                    swapcontext(&scheduler, &fibers[t]);
                     done[t] = finished != before;
                 }
             if (moves == so_far && post.empty()) return false;

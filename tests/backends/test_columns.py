@@ -10,17 +10,17 @@ import torch
 
 import walksum as ws
 from walksum.backends.cuda.columns import row_layout, settings
-from walksum.backends.cuda.columns.row_layout import CHUNK, LEVELS, column_deal
+from walksum.backends.cuda.columns.row_layout import CHUNK, LEVELS, layout_rows
 from walksum.backends.cuda.columns.settings import Device, choose
+from walksum.backends.cuda.states import EXHAUSTED, INDEFINITE, NONFINITE, STALLED, STATES, VERIFIED
 from walksum.solvers.cg.cuda_columns import FILES
-from walksum.solvers.verdict import INDEFINITE, NONFINITE, REPORT, STALLED
+from walksum.solvers.deferred import REPORT
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 HERE, KERNELS = Path(__file__).parent, Path(ws.__file__).parent / "backends/cuda/columns"
 THREADS = 64
 LONGEST = CHUNK * LEVELS
-VERIFIED, EXHAUSTED = 2, 5
 FORWARD, BACKWARD, SHUFFLED = 0, 1, 2  # in which the threads take their turns: see cuda_on_host.h
 WRAPPER = """
 extern "C" int solve(float *diag, float *off, float *h, float *out, float *report, int *order, unsigned short *index,
@@ -54,6 +54,7 @@ class Library:
             "LEVELS": LEVELS,
             "LEAN": 0,
             "KEEP": 0,
+            **STATES,
             **defined,
         }
         head = "".join(f"#define {key} {value}\n" for key, value in sizes.items())
@@ -101,15 +102,15 @@ def solve(library, J, h, tol=2e-6, aim=2**-28, max_steps=500, turns=FORWARD):
 
 
 def attempt(library, J, h, tol=2e-6, aim=2**-28, max_steps=500, turns=FORWARD):
-    deal = column_deal(J.graph, library.cluster)
+    layout = layout_rows(J.graph, library.cluster)
     mu, report = torch.zeros_like(h), torch.zeros(REPORT, h.size(0), h.size(2))
-    values, root = torch.zeros(J.heads, deal.num_slots), torch.zeros(J.heads, deal.places)
-    sizes = (J.num_nodes, deal.places, h.size(2), deal.tails, deal.num_slots, max_steps)
+    values, root = torch.zeros(J.heads, layout.num_slots), torch.zeros(J.heads, layout.places)
+    sizes = (J.num_nodes, layout.places, h.size(2), layout.tails, layout.num_slots, max_steps)
     numbers, limits = torch.tensor(sizes, dtype=torch.int32), torch.tensor([tol, aim])
-    tables = (deal.order, deal.index, deal.tail_start, deal.levels, deal.edge, deal.ends)
+    tables = (layout.order, layout.index, layout.tail_start, layout.levels, layout.edge, layout.ends)
     tensors = (J.diag, J.off, h, mu, report, *tables, values, root, numbers, limits)
     places = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
-    return mu, report, library(deal.places).solve(*places, J.heads, J.graph.num_edges, turns)
+    return mu, report, library(layout.places).solve(*places, J.heads, J.graph.num_edges, turns)
 
 
 def problem(nodes=90, edges=150, heads=2, columns=2, seed=0, hub=True):
@@ -232,8 +233,8 @@ def test_the_order_of_threads_and_messages_does_not_matter(built, cluster):
 @pytest.mark.parametrize(
     ("cluster", "barrier"),
     [
-        (1, "who meets"),
-        (2, "who meets"),
+        (1, "the wait"),
+        (2, "the wait"),
         (2, "p is there for all"),
         (2, "the tails are there"),
         (2, "all blocks run"),
@@ -262,10 +263,10 @@ def test_other_ways_to_keep_and_to_add_up(built, cluster, about):
 def test_every_slot_has_its_place(cluster, nodes, edges):
     """The tables give back the matrix, entry by entry."""
     J, _ = problem(nodes, edges, hub=edges > 0)
-    deal = column_deal(J.graph, cluster)
-    order, index, edge = deal.order.long(), deal.index.view(torch.uint16).long(), deal.edge.long()
-    found, share = torch.zeros(nodes, nodes), deal.places // cluster
-    for block, (table, tails) in enumerate(zip(deal.levels.tolist(), deal.tail_start.tolist(), strict=True)):
+    layout = layout_rows(J.graph, cluster)
+    order, index, edge = layout.order.long(), layout.index.view(torch.uint16).long(), layout.edge.long()
+    found, share = torch.zeros(nodes, nodes), layout.places // cluster
+    for block, (table, tails) in enumerate(zip(layout.levels.tolist(), layout.tail_start.tolist(), strict=True)):
         start, rest, count, _ = table[-1]
         assert start % CHUNK == rest % CHUNK == count % CHUNK == 0
         for place in range(share):
@@ -276,7 +277,7 @@ def test_every_slot_has_its_place(cluster, nodes, edges):
                     found[row, order[index[start + slot]]] += J.off[0, edge[start + slot]]
     assert torch.equal(found, J.to_dense()[0] - torch.diag(J.diag[0]))
     assert order[order >= 0].sort().values.tolist() == list(range(nodes))
-    padding = int((deal.edge < 0).sum())
+    padding = int((layout.edge < 0).sum())
     threes = int(((J.graph.degree % CHUNK == 3) & (J.graph.degree < LONGEST)).sum())
     assert padding <= threes + (LEVELS + 1) * cluster * (CHUNK - 1)
 
@@ -297,27 +298,27 @@ def row_slots(table, tails, place):
 @pytest.mark.parametrize("cluster", [2, 4])
 def test_blocks_have_as_much_to_do(cluster):
     J, _ = problem(401, 1500)
-    deal = column_deal(J.graph, cluster)
+    layout = layout_rows(J.graph, cluster)
     degree = torch.cat([J.graph.degree, torch.zeros(1, dtype=torch.long)])
-    load = degree[deal.order.long()].view(cluster, -1).sum(1)
+    load = degree[layout.order.long()].view(cluster, -1).sum(1)
     assert load.max() - load.min() <= J.graph.degree.max()
-    assert deal.places % (32 * cluster) == 0
+    assert layout.places % (32 * cluster) == 0
 
 
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_threads_seldom_ask_one_bank_at_once(monkeypatch, cluster):
     edges = problem(1000, 4000, heads=1, hub=False)[0].graph.edges
-    spread = waits(column_deal(ws.Graph(edges, 1000), cluster))
+    spread = waits(layout_rows(ws.Graph(edges, 1000), cluster))
     monkeypatch.setattr(row_layout, "SPREAD", ())
-    assert spread < 0.8 * waits(column_deal(ws.Graph(edges, 1000), cluster))
+    assert spread < 0.8 * waits(layout_rows(ws.Graph(edges, 1000), cluster))
 
 
-def waits(deal):
+def waits(layout):
     """How often a warp looks up neighbours: once for each that shares its bank with others."""
-    index, count = deal.index.view(torch.uint16).long(), 0
-    for block in range(deal.cluster):
-        table, tails = deal.levels[block].tolist(), deal.tail_start[block].tolist()
-        rows = [row_slots(table, tails, place) for place in range(deal.places // deal.cluster)]
+    index, count = layout.index.view(torch.uint16).long(), 0
+    for block in range(layout.cluster):
+        table, tails = layout.levels[block].tolist(), layout.tail_start[block].tolist()
+        rows = [row_slots(table, tails, place) for place in range(layout.places // layout.cluster)]
         for warp in range(0, len(rows), 32):
             for turn in range(max(map(len, rows[warp : warp + 32]))):
                 asked = {int(index[table[-1][0] + row[turn]]) for row in rows[warp : warp + 32] if turn < len(row)}

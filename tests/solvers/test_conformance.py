@@ -93,12 +93,24 @@ ALL = {**TIGHT, "gabp": ws.GaBP(), "gabp sequential": ws.GaBP(schedule="sequenti
 def test_a_mu_beyond_the_range_of_its_dtype_is_not_converged(solver):
     J, h = problem(GALLERY["grid"], "fixed diagonally dominant", 1)
     J, h = J.to(torch.float32), h.float()
-    for of_J, of_h, status in ((1e-30, 1e20, ws.Status.nonfinite), (1e30, 1e-20, ws.Status.stalled)):
+    for of_J, of_h, status in ((1e-30, 1e20, ws.Status.overflow), (1e30, 1e-20, ws.Status.stalled)):
         seen = []
         K = ws.Precision(J.graph, J.diag * of_J, J.off * of_J)
         ws.solve(K, h * of_h, ALL[solver], observe=seen.append, on_nonconverged="ignore")
         assert seen[0].status is status
         assert not seen[0].residual < 0.5
+        assert ("NaN" in seen[0].describe()) is False
+
+
+@pytest.mark.parametrize("solver", ALL)
+@pytest.mark.parametrize("columns", [0, 2])
+def test_a_graph_without_nodes(solver, columns):
+    J = ws.Precision(ws.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 0), torch.ones(0), torch.ones(0))
+    values = [J.diag.clone().requires_grad_(), J.off.clone().requires_grad_()]
+    mu = ws.solve(ws.Precision(J.graph, *values), torch.ones(0, columns), ALL[solver], on_nonconverged="raise")
+    assert mu.shape == (0, columns)
+    mu.sum().backward()
+    assert values[0].grad.shape == (1, 0)
 
 
 @pytest.mark.parametrize("solver", ALL)

@@ -38,7 +38,6 @@ def device(request, monkeypatch):
         monkeypatch.setattr(cuda_cg, "STEPS_AHEAD", 4)
         monkeypatch.setattr(cuda_gabp, "ROUND", 4)
         monkeypatch.setattr(matrix, "spmm_tile", many_rows)  # the interpreter takes its time for every program
-        monkeypatch.setattr(cuda_cg, "small_tile", many_rows)
     return request.param
 
 
@@ -81,9 +80,7 @@ def assert_solves(solution, J, h, tol):
 
 
 def in_pieces(monkeypatch):
-    """Treat the small graphs of these tests as large ones: no capturing, hubs split, sums in kernels of their own."""
-    monkeypatch.setattr(cuda_cg, "SMALL", -1)
-    monkeypatch.setattr(cuda_gabp, "SMALL", -1)
+    """Treat the small graphs of these tests as large ones: hubs split, sums in kernels of their own."""
     monkeypatch.setattr(matrix, "FEW", 0)
     monkeypatch.setattr(cg, "FEW", 0)
     monkeypatch.setattr(matrix, "MANY", 2)
@@ -93,7 +90,7 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
 
 
-@pytest.fixture(params=["by columns", "captured", "captured with hubs", "in pieces"])
+@pytest.fixture(params=["by columns", "in steps", "in steps with hubs", "in pieces"])
 def way(request, monkeypatch, device):
     if request.param != "by columns":
         monkeypatch.setattr(cuda_cg, "column_launch", lambda *about: None)
@@ -101,16 +98,15 @@ def way(request, monkeypatch, device):
         pytest.skip("tests/backends/test_columns.py does without a GPU")
     if request.param == "in pieces":
         in_pieces(monkeypatch)
-    if request.param == "captured with hubs":
+    if request.param == "in steps with hubs":
         monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5, False, None))
     return request.param
 
 
-@pytest.mark.parametrize("storage", [torch.float32, torch.bfloat16])
-def test_cg(device, way, storage):
+def test_cg(device, way):
     J = dominant(device)
     h = columns(J, 5)
-    assert_solves(PreparedCudaCG(J, CG(tol=1e-5), storage)(h), J, h, 1e-5)
+    assert_solves(PreparedCudaCG(J, CG(tol=1e-5))(h), J, h, 1e-5)
 
 
 def test_cg_without_preconditioner(device):
@@ -143,7 +139,7 @@ def test_buffers_are_shared_by_different_J_but_never_mixed_up(device):
     J = dominant(device)
     other = Precision(J.graph, J.diag + 1, -0.5 * J.off)
     first, second = PreparedCudaCG(J, CG()), PreparedCudaCG(other, CG())
-    for seed in range(3 if device == "cuda" else 1):  # on a GPU the third is a replay
+    for seed in range(3 if device == "cuda" else 1):
         h = columns(J, 4, seed)
         one, two = first(h), second(h)
         assert_solves(one, J, h, 2e-6)
@@ -274,7 +270,7 @@ def test_cg_gives_the_same_bits_every_time():
     J = dominant("cuda", 2000, 9000)
     h = columns(J, 16)
     first = PreparedCudaCG(J, CG())(h).value
-    for _ in range(3):  # launched, captured, replayed
+    for _ in range(3):
         assert torch.equal(PreparedCudaCG(J, CG())(h).value, first)
 
 
@@ -309,9 +305,9 @@ def test_blocks_that_share_a_column(monkeypatch, cluster, keep):
         first, *others = (PreparedCudaCG(J, CG())(h).value for _ in range(5))
         assert all(torch.equal(first, other) for other in others)
     h[1, 3, 4] = torch.nan
-    mu, verdict = PreparedCudaCG(J, CG()).later(h)
-    assert verdict()[0] is Status.nonfinite
-    assert mu.isnan().sum() == J.num_nodes  # of that column alone
+    outcome = PreparedCudaCG(J, CG()).run_deferred(h)
+    assert outcome.read().status is Status.nonfinite
+    assert outcome.value.isnan().sum() == J.num_nodes  # of that column alone
 
 
 @pytest.mark.gpu
@@ -334,8 +330,8 @@ def test_solves_on_two_streams_at_once_are_not_mixed_up():
     for _ in range(20):
         for stream, h in zip(streams, rights, strict=True):
             with torch.cuda.stream(stream):
-                found.append(PreparedCudaCG(J, CG()).later(h))
+                found.append(PreparedCudaCG(J, CG()).run_deferred(h))
     torch.cuda.synchronize()
-    for k, (mu, verdict) in enumerate(found):
-        assert verdict()[0] is Status.converged  # read from another stream than its own
-        assert torch.equal(mu, expected[k % 2])
+    for k, outcome in enumerate(found):
+        assert outcome.read().status is Status.converged  # from another stream than its own
+        assert torch.equal(outcome.value, expected[k % 2])

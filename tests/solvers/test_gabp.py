@@ -230,8 +230,21 @@ def test_a_singular_matrix_is_said_to_diverge(settings):
 
 
 @pytest.mark.parametrize("stop", ["residual", "messages"])
-def test_a_mean_that_overflows_is_not_finite(stop):
+def test_a_mean_that_overflows_is_told(stop):
     J = problems.dominant(problems.path(), 1, torch.float32)
     J = ws.Precision(J.graph, J.diag * 1e-37, J.off * 1e-37)
     solution = ws.GaBP(damping=1.0, stop=stop, max_steps=50).prepare(J)(1e20 * problems.normal(J, 3))
-    assert solution.status is ws.Status.nonfinite
+    assert solution.status is ws.Status.overflow
+
+
+@pytest.mark.parametrize("kind", ["cpu", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_marginals_without_a_fixed_point_are_an_error(kind, dtype):
+    J = problems.frustrated(4, 0.6).to(dtype)  # positive definite; the variance of every node is 1.96
+    prepared = ws.GaBP().prepare(J) if kind == "cpu" else PreparedGaBP(J, ws.GaBP())
+    with pytest.raises(ws.SolveError, match=r"not walk-summable.*Direct\(\)\.prepare\(J\)\.marginal_variance"):
+        _ = prepared.marginal_precision
+    exact = torch.linalg.inv(J.to_dense()).diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(ws.Direct().prepare(J).marginal_variance, exact)
+    with pytest.raises(ws.SolveError, match="raise max_steps"):
+        _ = PreparedGaBP(problems.dominant(problems.path(40)), ws.GaBP(max_steps=2)).marginal_precision

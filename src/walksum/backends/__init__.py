@@ -1,4 +1,4 @@
-"""The inner loops: one module a backend, the same functions in each.
+"""The inner loops: one module per backend, the same functions in each.
 
 ``reference`` is plain torch and runs everywhere. :func:`backend` names the module for a tensor; code above
 this package never asks where a tensor lives.
@@ -7,6 +7,7 @@ this package never asks where a tensor lives.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from types import ModuleType
@@ -38,9 +39,22 @@ def find(tensor: Tensor, name: str) -> Callable[..., Any] | None:
 
 @lru_cache
 def _numba() -> ModuleType:
+    if not has_numba():
+        from walksum.backends.cpu.numba_api import MISSING
+
+        warnings.warn(f"kernels in plain torch, many times slower: {MISSING}", RuntimeWarning, stacklevel=3)
+        return reference
     from walksum.backends.cpu import products as cpu  # numba takes a second to import: only where it is used
 
     return cpu
+
+
+@lru_cache
+def has_numba() -> bool:
+    """Whether the compiled CPU kernels can be used."""
+    from walksum.backends.cpu.numba_api import MISSING
+
+    return MISSING is None
 
 
 def uses_triton(tensor: Tensor) -> bool:

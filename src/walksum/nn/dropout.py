@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from walksum._torch import Function
+from walksum.backends import has_numba
 
 LANES = 65536
 
@@ -19,7 +20,7 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        fast = input.device.type == "cpu" and input.dtype in (torch.float32, torch.float64)
+        fast = input.is_cpu and input.dtype in (torch.float32, torch.float64) and has_numba()
         if not self.training or self.p in (0, 1) or not fast or self.inplace or torch.compiler.is_compiling():
             return super().forward(input)
         seed = torch.randint(2**62, (1,))

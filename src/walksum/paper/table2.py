@@ -26,7 +26,7 @@ from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_so
 from walksum.paper.systems import System, recorded
 from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
-from walksum.solvers.base import backward_error, judge, norm_inf, worst
+from walksum.solvers.base import backward_error, norm_inf, status_of, worst
 from walksum.solvers.gabp.solver import GaBP, Messages
 from walksum.training import Data, Recipe, fit
 from walksum.training.history import Epoch
@@ -174,7 +174,7 @@ def by_residual(J: Precision, h: Tensor, tol: float = PAPER.tol, longest: int = 
         messages.step(PAPER.damping)
         step += 1
         residual = worst(backward_error(J, messages.mean(), h, J_norm))
-    status = judge(residual, tol, Status.max_steps_reached)
+    status = status_of(residual, tol, Status.max_steps_reached)
     return Solution(messages.mean(), status, step, residual, "GaBP"), residual <= tol
 
 

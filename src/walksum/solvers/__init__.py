@@ -1,4 +1,4 @@
-"""Solvers of J mu = h, one algorithm a file."""
+"""Solvers of J mu = h, one algorithm per file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def resolve_name(solver: Solver | str) -> Solver | str:
 
 
 def resolve(solver: Solver | str, J: Precision, columns: int) -> Solver:
-    """A solver object from an object or a name; "auto" chooses for so many columns a head."""
+    """A solver object from an object or a name; "auto" chooses for so many columns per head."""
     if solver == "auto":
         return choose(J, columns).solver
     solver = resolve_name(solver)

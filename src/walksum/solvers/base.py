@@ -6,7 +6,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class Status(enum.Enum):
         "check the design that made J, or enlarge its diagonal"
     )
     nonfinite = "met NaN or infinity in J or h; check the features, the weights and the learning rate"
+    overflow = "found a mu beyond the range of its dtype, for finite J and h; use float64, or scale h down or J up"
 
 
 class SolveError(RuntimeError):
@@ -89,35 +90,78 @@ class Solution:
         return self
 
 
-class Prepared(ABC):
+class Outcome(NamedTuple):
+    """What one run of a solver gives; see :class:`Solution` for its fields."""
+
+    value: Tensor
+    status: Status
+    steps: int
+    residual: float
+
+    @classmethod
+    def failed(cls, h: Tensor, status: Status, steps: int = 0) -> Outcome:
+        """No mu at all: NaN of the shape of h."""
+        return cls(torch.full_like(h, torch.nan), status, steps, math.nan)
+
+
+class NotCopied:
+    """Refuses to be copied or pickled: it holds addresses of memory that a copy would not own."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled, as it holds addresses of memory of this process; "
+            "copy or pickle J and prepare it again with solver.prepare(J)"
+        )
+
+
+class Prepared(NotCopied, ABC):
     """A solver that has done for J what depends on J alone. Forward and backward share it."""
 
-    def __init__(self, J: Precision, name: str):
-        self.J = J
-        self.name = name
+    keeps_values = True  # whether anything made of J's values outlives a run
+
+    def __init__(self, J: Precision, solver: Solver):
+        self.J, self.solver, self.name = J, solver, solver.name
+        self._values = (J.diag.detach().clone(), J.off.detach().clone()) if self.keeps_values else None
 
     def __call__(self, h: Tensor, direction: str = "forward") -> Solution:
         if h.dim() == 2 and self.J.heads == 1:
             solution = self(h.unsqueeze(0), direction)
             return replace(solution, value=solution.value.squeeze(0))
         check_h(self.J, h)
-        return Solution(*self.outcome(h), self.name, direction)
+        current = self if self.is_current() else self.solver.prepare(self.J)
+        return Solution(*current.outcome(h), self.name, direction)
 
-    def outcome(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
-        """As :meth:`run`, also for an h without elements."""
-        return self.run(h) if h.numel() else (torch.empty_like(h), Status.converged, 0, 0.0)
+    def is_current(self) -> bool:
+        """Whether J still has the values that were prepared.
 
-    def later(self, h: Tensor) -> tuple[Tensor, Any] | None:
-        """mu, launched but not waited for, and its verdict (see late.py); None for a solver that looks on its way."""
+        Compared number by number, since changes through numpy or ``.data`` leave no trace in a tensor's version.
+        """
+        if self._values is None:
+            return True
+        diag, off = self._values
+        return torch.equal(diag, self.J.diag) and torch.equal(off, self.J.off)
+
+    def outcome(self, h: Tensor) -> Outcome:
+        """As :meth:`run`, also for an h without elements; tells overflow from numbers that were never finite."""
+        if not h.numel():
+            return Outcome(torch.empty_like(h), Status.converged, 0, 0.0)
+        found = self.run(h)
+        if found.status is Status.nonfinite and all(bool(t.isfinite().all()) for t in (self.J.diag, self.J.off, h)):
+            return found._replace(status=Status.overflow)
+        return found
+
+    def run_deferred(self, h: Tensor) -> Any:
+        """A :class:`walksum.solvers.deferred.DeferredOutcome`, launched but not waited for; None where a solver has to
+        look at numbers on its way."""
         return None
 
-    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[tuple[Tensor, Status, int, float], Tensor, Tensor] | None:
-        """What :meth:`run` gives for ``grad``, with the gradients of diag and off, where both are quicker at once."""
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
+        """What :meth:`run` gives for ``grad``, with the gradients of diag and off, where one call is quicker."""
         return None
 
     @abstractmethod
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
-        """Value, status, steps and residual for ``h [H, N, F]`` with at least one element."""
+    def run(self, h: Tensor) -> Outcome:
+        """mu and how the solve ended, for ``h [H, N, F]`` with at least one element."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +192,13 @@ def check_h(J: Precision, h: Tensor) -> None:
 
 
 def default_tol(tol: float | None, dtype: torch.dtype) -> float:
-    """A tolerance a backward error can reach in this dtype."""
+    """A tolerance that the backward error of an iteration can reach in this dtype."""
     return tol if tol is not None else DEFAULT_TOL.get(dtype) or 16 * torch.finfo(dtype).eps
+
+
+def exact_tol(tol: float | None, J: Precision) -> float:
+    """The same for elimination, whose rounding errors add up like a random walk: they grow with the root of N."""
+    return tol if tol is not None else max(default_tol(None, J.dtype), torch.finfo(J.dtype).eps * J.num_nodes**0.5)
 
 
 def norm_inf(J: Precision) -> Tensor:
@@ -173,8 +222,8 @@ def worst(errors: Tensor) -> float:
     return float(errors.max()) if errors.numel() else 0.0
 
 
-def judge(residual: float, tol: float, otherwise: Status) -> Status:
-    """Never 'converged' with a residual above tol."""
+def status_of(residual: float, tol: float, otherwise: Status) -> Status:
+    """``converged`` if and only if the residual is at most tol; else ``otherwise``, or what the residual tells."""
     if residual <= tol:
         return Status.converged
     if not math.isfinite(residual):

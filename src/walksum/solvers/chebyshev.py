@@ -11,7 +11,18 @@ from torch import Tensor
 from walksum import backends
 from walksum._checks import check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, backward_error, default_tol, judge, norm_inf, unit_of, worst
+from walksum.solvers.base import (
+    Outcome,
+    Prepared,
+    Solver,
+    Status,
+    backward_error,
+    default_tol,
+    norm_inf,
+    status_of,
+    unit_of,
+    worst,
+)
 
 BLOW_UP = 1e6  # a backward error is at most about one while the bounds hold
 SMOOTHINGS = 4
@@ -50,6 +61,8 @@ def coupling_bound(J: Precision) -> float:
     For any positive v it is at most max_i (|R| v)_i / v_i. Tried: what makes diagonal dominance and degree
     normalisation exact, smoothed a little; the eigensolver only where these do not prove walk-summability.
     """
+    if not J.num_nodes:
+        return 0.0
     nothing, off = torch.zeros_like(J.diag), J.off.abs()
     degree = J.graph.degree.clamp(min=1).to(J.dtype)
     v = torch.stack([torch.ones_like(degree), degree.sqrt()], -1).expand(J.heads, -1, -1).contiguous()
@@ -63,9 +76,10 @@ def coupling_bound(J: Precision) -> float:
 
 
 class PreparedChebyshev(Prepared):
+    solver: Chebyshev
+
     def __init__(self, J: Precision, solver: Chebyshev):
-        super().__init__(J, solver.name)
-        self.solver = solver
+        super().__init__(J, solver)
         self.tol = default_tol(solver.tol, J.dtype)
         if solver.tol is None and J.dtype == torch.float32 and J.device.type == "cpu":
             self.tol = 2 * torch.finfo(J.dtype).eps  # residuals are summed in float64 there
@@ -83,18 +97,18 @@ class PreparedChebyshev(Prepared):
         r = min(coupling_bound(self.J), 0.9999)
         return 1 - r, 1 + r
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if not self.finite or not bool(torch.isfinite(h).all()):
-            return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
+            return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
-            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
+            return Outcome.failed(h, Status.not_positive_definite)
         scale = unit_of(h)
         mu, outcome, steps = self._iterate(h / scale)
         mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))  # of what is returned: scaling back may overflow
         if outcome is not Status.diverged:
-            outcome = judge(residual, self.tol, outcome)
-        return mu, outcome, steps, residual
+            outcome = status_of(residual, self.tol, outcome)
+        return Outcome(mu, outcome, steps, residual)
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         steps, omega, best, strikes = 0, 1.0, math.inf, 0

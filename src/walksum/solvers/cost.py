@@ -22,12 +22,12 @@ from walksum.solvers.cg.solver import CG
 from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
-FACTORISING = 1.5e9  # multiply-adds a second of sparse elimination, for each head,
+FACTORISING = 1.5e9  # multiply-adds per second of sparse elimination, for each head,
 FULL = 14e9  # and of the dense block at its end
 TRYING = 3e9  # of both together, before the pattern is known
 SWEEPING = 6e9  # of triangular sweeps, over all columns,
 HALFWAY = 2.5e9  # and of those that stop at the core and go through memory
-EDGE, NODE = 0.07e-9, 0.5e-9  # seconds a step of conjugate gradients takes for a column of an edge's end, of a node
+EDGE, NODE = 0.07e-9, 0.5e-9  # seconds per step of conjugate gradients takes for a column of an edge's end, of a node
 CACHE, BEYOND = 32e6, 2.0  # bytes of six vectors of 32 columns that a cache still holds; how much slower it is beyond
 CALL = 1e-4  # seconds around each block of 32 columns of a conjugate-gradient solve
 NARROW = 16  # columns of one head below which lanes stay empty
@@ -35,7 +35,7 @@ KEPT = 0.02  # share of its preparation that a fixed J pays in each step
 
 STEPS, LEAST, MOST = 12, 5, 100  # of preconditioned conjugate gradients: typical of the six designs, and how they range
 START = 4  # steps' worth of time before the first and after the last
-STEPS_A_ROOT = 3.4  # steps for each unit of the root of the condition number, to an error of float32's rounding
+STEPS_PER_ROOT = 3.4  # steps for each unit of the root of the condition number, to an error of float32's rounding
 CORE = 0.75  # steps that the core takes for each of the whole graph's
 
 TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
@@ -46,7 +46,7 @@ TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial eliminatio
 class Cost(NamedTuple):
     solver: Solver
     once: float  # seconds whatever the number of steps
-    step: float  # seconds a step, forward and backward
+    step: float  # seconds per step, forward and backward
 
     def seconds(self, steps: float) -> float:
         return self.once + self.step * steps
@@ -100,4 +100,4 @@ def estimated_steps(J: Precision) -> float:
     radius = 2 * float(coupling.sum(1).max()) / J.num_nodes
     if not radius < 1:  # not walk-summable
         return MOST
-    return min(MOST, max(LEAST, STEPS_A_ROOT * math.sqrt((1 + radius) / (1 - radius))))
+    return min(MOST, max(LEAST, STEPS_PER_ROOT * math.sqrt((1 + radius) / (1 - radius))))

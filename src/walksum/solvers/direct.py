@@ -11,7 +11,7 @@ from walksum._checks import check_positive
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.backends.cpu.ldl.numeric import FINE
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
+from walksum.solvers.base import Outcome, Prepared, Solver, Status, exact_tol, status_of
 from walksum.solvers.factor import FAILURE, Factor
 
 
@@ -25,7 +25,8 @@ class Direct(Solver):
 
     Args:
         refine: rounds of iterative refinement, each with a residual in float64.
-        tol: the backward error up to which a solve counts as converged; by default 16 machine epsilons.
+        tol: the backward error up to which a solve counts as converged; by default 16 machine epsilons, or the
+            root of N of them where that is more.
         max_operations: refuse graphs whose factorisation takes more multiply-adds than this.
     """
 
@@ -50,24 +51,25 @@ class Direct(Solver):
 
 class PreparedDirect(Prepared):
     def __init__(self, J: Precision, solver: Direct, factor: Factor):
-        super().__init__(J, solver.name)
+        super().__init__(J, solver)
         self.factor = factor
         self.refine = solver.refine
-        self.tol = default_tol(solver.tol, J.dtype)
+        self.tol = exact_tol(solver.tol, J)
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         mu, residual = self.factor.solve(h)
         if self.factor.outcome != FINE:
-            return torch.full_like(h, torch.nan), FAILURE[self.factor.outcome], 0, torch.nan
+            return Outcome.failed(h, FAILURE[self.factor.outcome])
         if self.refine:
             mu, residual = self._refined(h, mu)
-        return (mu if h.is_cpu else mu.to(h.device)), judge(residual, self.tol, Status.stalled), 0, residual
+        mu = mu if h.is_cpu else mu.to(h.device)
+        return Outcome(mu, status_of(residual, self.tol, Status.stalled), 0, residual)
 
-    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[tuple[Tensor, Status, int, float], Tensor, Tensor] | None:
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
         if self.refine or not grad.is_cpu or not self.factor.can_dot(grad):
             return None
         g, residual, d_diag, d_off = self.factor.solve_and_dot(grad, mu)
-        return (g, judge(residual, self.tol, Status.stalled), 0, residual), d_diag, d_off
+        return Outcome(g, status_of(residual, self.tol, Status.stalled), 0, residual), d_diag, d_off
 
     def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
         total = mu.double()

@@ -19,13 +19,13 @@ from walksum.backends.cpu.products import prepare_dots
 from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
-from walksum.solvers.base import Status
+from walksum.solvers.base import NotCopied, Status
 
 WIDEST = 64  # columns a block: the indices of a sweep are read once for all of them
 FAILURE = {numeric.INDEFINITE: Status.not_positive_definite, numeric.NONFINITE: Status.nonfinite}
 
 
-class Factor:
+class Factor(NotCopied):
     """``J = L D L^T``, made in float64 and rounded to the dtype of J.
 
     Attributes:
@@ -38,7 +38,8 @@ class Factor:
             raise ValueError(f"J is {J.dtype}; elimination takes float32 or float64, use J.to(torch.float32)")
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, diag.size(0)
         self.graph, self._entries, self.book = J.graph, symbolic.entries, symbolic.book_address
-        self.diag, self.off = plain(diag), plain(off)
+        # aliases, which keep this memory even if the tensors are given other memory through .data
+        self.diag, self.off = plain(diag.detach()), plain(off.detach())
         self.numbers = symbolic.room(self.heads, diag.dtype)
         addresses = self.diag.data_ptr(), self.off.data_ptr(), self.numbers.data_ptr()
         self.where = (ZERO[diag.dtype], self.heads, symbolic.eliminated, *addresses)
@@ -60,7 +61,7 @@ class Factor:
     def _factorise(self) -> int:
         work, groups = self.heads * self.symbolic.operations, self.groups
         kernel = numeric8.factorise_groups if groups else numeric.factorise
-        done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where)
+        done = in_groups(kernel, groups or self.heads, work, self.symbolic.tail, self.plan, self.where, owners=(self,))
         return max(done, default=numeric.FINE)
 
     @property
@@ -186,13 +187,13 @@ class Factor:
             what = (lanes, self.plan, self.where, columns)  # type: ignore[assignment]
         if work < WORTH_A_THREAD or threads == 1:
             return kernel(0, units, *what, *addresses)
-        errors = in_groups(kernel, units, work, *what, *addresses)
+        errors = in_groups(kernel, units, work, *what, *addresses, owners=(self, h, *others))
         return errors[0] if len(errors) == 1 or errors[0] is None else float(np.max(errors))
 
 
-def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any) -> list[Any]:
+def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number."""
     threads = torch.get_num_threads()
     if work < WORTH_A_THREAD or threads == 1:
         return [kernel(0, units, *args)]
-    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)))
+    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)), owners=owners)

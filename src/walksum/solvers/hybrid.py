@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from walksum._checks import check_count, check_positive
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
+from walksum.solvers.base import Outcome, Prepared, Solver, Status, default_tol, status_of
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.factor import Factor
 
@@ -76,7 +75,7 @@ class Hybrid(Solver):
 
 class PreparedHybrid(Prepared):
     def __init__(self, J: Precision, solver: Hybrid):
-        super().__init__(J, solver.name)
+        super().__init__(J, solver)
         inner = solver.core_solver()
         self.tol = default_tol(getattr(inner, "tol", solver.tol), J.dtype)
         self.factor = Factor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
@@ -96,9 +95,9 @@ class PreparedHybrid(Prepared):
         graph = J.graph.derived(elimination.core_graph, max_degree)
         return Precision(graph, diag.contiguous(), off.contiguous())
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if self.factor.failure is not None:
-            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+            return Outcome.failed(h, self.factor.failure)
         mu, status, steps, residual = self._solve(h)
         for _ in range(ROUNDS):
             if status is not Status.converged or not residual > self.tol:
@@ -108,14 +107,14 @@ class PreparedHybrid(Prepared):
             mu, steps = (total + correction).to(mu.dtype), steps + more
             residual = self.factor.measure(h, mu)
         if status is Status.converged or math.isfinite(residual):  # else the core's solver knows why there is no mu
-            status = judge(residual, self.tol, status)
-        return mu.to(h.device), status, steps, residual
+            status = status_of(residual, self.tol, status)
+        return Outcome(mu.to(h.device), status, steps, residual)
 
-    def _solve(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def _solve(self, h: Tensor) -> Outcome:
         if self.core is None:
             mu, residual = self.factor.solve(h)
-            return mu, Status.converged, 0, residual
+            return Outcome(mu, Status.converged, 0, residual)
         eliminated = self.factor.eliminate(h)
-        inner = self.core(eliminated[:, self.factor.symbolic.eliminated :])
+        inner = self.core.outcome(eliminated[:, self.factor.symbolic.eliminated :])
         mu, residual = self.factor.substitute(h, eliminated, inner.value)
-        return mu, inner.status, inner.steps, residual
+        return Outcome(mu, inner.status, inner.steps, residual)

@@ -11,7 +11,17 @@ from torch.nn.functional import pad
 from walksum import backends
 from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, backward_error, default_tol, judge, norm_inf, worst
+from walksum.solvers.base import (
+    Outcome,
+    Prepared,
+    Solver,
+    Status,
+    backward_error,
+    exact_tol,
+    norm_inf,
+    status_of,
+    worst,
+)
 
 STORAGES = ("full", "half")
 
@@ -43,30 +53,30 @@ class Inverse(Solver):
 
 
 class PreparedInverse(Prepared):
+    solver: Inverse
+
     def __init__(self, J: Precision, solver: Inverse):
-        super().__init__(J, solver.name)
+        super().__init__(J, solver)
         self.J_norm = norm_inf(J)
-        self.max_steps = solver.max_steps
-        self.tol = default_tol(solver.tol, J.dtype)
+        self.tol = exact_tol(solver.tol, J)
         self.aim = self.tol if solver.tol is not None else torch.finfo(J.dtype).eps
         factor, info = torch.linalg.cholesky_ex(J.to_dense().double())
         self.failed = bool((info != 0).any())
         self.finite = bool(torch.isfinite(self.J_norm).all())
         inverse = torch.cholesky_inverse(factor) if not self.failed else factor
         # entries of at most 1 times columns of at most 1: a product of half precision cannot overflow
-        self.size = inverse.abs().amax((1, 2), keepdim=True).to(J.dtype)
+        self.size = inverse.abs().flatten(1).amax(1).view(-1, 1, 1).to(J.dtype) if J.num_nodes else inverse.new_ones(1)
         self.half = solver.storage == "half"
         # tensor cores want rows that begin at multiples of 16 bytes; an odd N is four times slower
         self.padding = -J.num_nodes % 8 if self.half else 0
         self.inverse = pad((inverse / self.size).to(torch.float16 if self.half else J.dtype), (0, self.padding))
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if self.failed:
-            status = Status.not_positive_definite if self.finite else Status.nonfinite
-            return torch.full_like(h, torch.nan), status, 0, torch.nan
+            return Outcome.failed(h, Status.not_positive_definite if self.finite else Status.nonfinite)
         mu = self._product(h)
         residual, steps = self._error(mu, h), 1
-        while residual > self.aim and steps < self.max_steps:
+        while residual > self.aim and steps < self.solver.max_steps:
             better = mu + self._product(h - backends.backend(h).spmm(self.J.graph, self.J.diag, self.J.off, mu))
             error, steps = self._error(better, h), steps + 1
             if not error < residual:
@@ -75,7 +85,7 @@ class PreparedInverse(Prepared):
             mu, residual = better, error
             if stuck and residual <= self.tol:  # rounding is all that is left
                 break
-        return mu, judge(residual, self.tol, Status.stalled), steps, residual
+        return Outcome(mu, status_of(residual, self.tol, Status.stalled), steps, residual)
 
     def _product(self, r: Tensor) -> Tensor:
         if not self.half:

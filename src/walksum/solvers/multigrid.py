@@ -46,7 +46,7 @@ class PreparedMultigrid(PreparedCG):
     def __init__(self, J: Precision, solver: Multigrid):
         pyamg = _pyamg()
         super().__init__(J, CG(solver.tol, solver.max_steps, "jacobi"))
-        self.name = solver.name
+        self.solver, self.name = solver, solver.name  # type: ignore[assignment]
         build = {"smoothed": _smoothed, "classical": _classical}[solver.coarsening]
         heads = range(J.heads) if self.positive else ()
         self.cycles: list[VCycle] = []

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from walksum._checks import check_count, check_positive
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, backward_error, judge, norm_inf, worst
+from walksum.solvers.base import (
+    Outcome,
+    Prepared,
+    Solver,
+    Status,
+    backward_error,
+    norm_inf,
+    status_of,
+    worst,
+)
 from walksum.solvers.gabp.solver import Messages
 
 
@@ -42,11 +51,13 @@ class Unrolled(Solver):
 
 
 class PreparedUnrolled(Prepared):
-    def __init__(self, J: Precision, solver: Unrolled):
-        super().__init__(J, solver.name)
-        self.solver = solver
+    solver: Unrolled
+    keeps_values = False
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def __init__(self, J: Precision, solver: Unrolled):
+        super().__init__(J, solver)
+
+    def run(self, h: Tensor) -> Outcome:
         knobs, messages = self.solver, Messages(self.J, h)
         recorded = knobs.steps if knobs.last is None else knobs.last
         with torch.no_grad():
@@ -58,4 +69,5 @@ class PreparedUnrolled(Prepared):
         with torch.no_grad():
             J = self.J.detach()
             residual = worst(backward_error(J, mu, h, norm_inf(J)))
-        return mu, judge(residual, knobs.tol, Status.max_steps_reached), knobs.steps, residual
+        status = status_of(residual, knobs.tol, Status.max_steps_reached)
+        return Outcome(mu, status, knobs.steps, residual)

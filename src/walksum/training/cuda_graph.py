@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from walksum.solvers.late import Book
+from walksum.solvers.deferred import CaptureLog
 from walksum.training.optimiser import descend
 
 EAGER = 3  # steps taken as they are before one is captured: kernels compile, the optimiser makes its state
@@ -18,7 +18,7 @@ class TrainingStep:
     """``step() -> loss``: zero the gradients, compute the loss, go backward, let the optimiser step.
 
     On a CUDA device the fourth call captures all of that and every later one replays it, with a single look of the
-    host at the end: at the loss and at the verdict of every solve, which is reported as if it had just been made.
+    host at the end: at the loss and at the status of every solve, which is reported as if it had just been made.
     What cannot be captured (solvers that look at numbers on their way, ``on_nonconverged="raise"``, an optimiser that
     is not ``capturable``) goes on as it is; ``captured`` and ``reason`` tell.
 
@@ -52,13 +52,13 @@ class TrainingStep:
         """A step on the stream that will be captured; solves that stand in the way make themselves known."""
         if self.stream is None:
             self.stream = torch.cuda.Stream(_device(self.optimiser))
-        book = Book(self.stream)
+        log = CaptureLog(self.stream)
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
-        with torch.cuda.stream(self.stream), book.opened():
+        with torch.cuda.stream(self.stream), log.opened():
             loss = self._step().item()
         torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
-        if book.refusals:
-            self.reason = f"{book.refusals[0]} cannot be captured"
+        if log.obstacles:
+            self.reason = f"{log.obstacles[0]} cannot be captured"
         return loss
 
     def _first_replay(self) -> float:
@@ -74,18 +74,18 @@ class TrainingStep:
     def _capture(self) -> None:
         assert self.stream is not None
         self.optimiser.zero_grad()  # gradients of the graph come from its own memory
-        graph, self.book = torch.cuda.CUDAGraph(), Book(self.stream)
+        graph, self.log = torch.cuda.CUDAGraph(), CaptureLog(self.stream)
         # other threads (data loaders) may go on using the device meanwhile
-        with self.book.opened(), torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+        with self.log.opened(), torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
             loss = self._step()
-            self.found = torch.cat([loss.reshape(1).float(), *(report.reshape(-1) for report in self.book.reports)])
+            self.found = torch.cat([loss.reshape(1).float(), *(report.reshape(-1) for report in self.log.reports)])
         self.graph = graph
 
     def _replay(self) -> float:
         assert self.graph is not None
         self.graph.replay()
         known = self.found.cpu().numpy()
-        self.book.settle(known[1:])
+        self.log.read(known[1:])
         return float(known[0])
 
 

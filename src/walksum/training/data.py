@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from walksum._checks import check_choice
 from walksum.data.splits import Split
 from walksum.graph import Graph
-from walksum._checks import check_choice
 from walksum.training.metrics import accuracy, r_squared
 
 

@@ -1,42 +1,114 @@
-"""``jit``: numba with the settings of every CPU kernel, and one line on stderr when it has to compile."""
+"""``jit``: numba with the settings of every CPU kernel, and with machine code kept on disk.
+
+Numba renews the code on disk when the file of a kernel changes, but not when a helper in another file does. So the code
+is kept in folders named after a hash of the kernel's file and of all files of this package that it imports.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import event
+from walksum.backends.cpu.numba_api import numba
+
+HERE, PACKAGE = Path(__file__).parent, "walksum.backends.cpu"
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile on first use and keep the machine code on disk.
+    """Compile on first use and keep the machine code on disk, where there is a folder to write to.
 
     ``nogil`` lets blocks of columns run in threads, ``error_model="numpy"`` makes a division by zero an infinity
-    instead of a branch. The code on disk is renewed when the file of ``function`` changes; a change of a
-    helper in another file is not seen, so delete ``__pycache__/*.nb?`` after editing one.
+    instead of a branch.
     """
     options = {"nogil": True, "error_model": "numpy"}
+    folder, before = _folder(), numba.config.CACHE_DIR
+    if folder is None:
+        return numba.njit(function, **options)
+    numba.config.CACHE_DIR = str(folder / _hash(Path(function.__code__.co_filename)))
     try:
         return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # no folder numba may write to: compile in every process
+    except RuntimeError:  # numba finds no place to write to: compile in every process
         return numba.njit(function, **options)
+    finally:
+        numba.config.CACHE_DIR = before
 
 
-class _Announce(event.Listener):
-    """Says once a process why the first call takes seconds. A warm cache triggers no compile event."""
-
-    said = False
-
-    def on_start(self, event: Any) -> None:
-        module = event.data["dispatcher"].py_func.__module__
-        if not self.said and module.startswith("walksum."):
-            self.said = True
-            print("walksum: compiling kernels, once, about 10 s", file=sys.stderr, flush=True)
-
-    def on_end(self, event: Any) -> None:
-        pass
+@lru_cache(maxsize=1)
+def _folder() -> Path | None:
+    """The first of these that can be written to: what the user names, beside this file, the user's cache."""
+    named = numba.config.CACHE_DIR
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    places = [Path(named)] if named else [HERE / "__pycache__" / "numba", Path(home) / "walksum" / "numba"]
+    return next((place for place in places if _writable(place)), None)
 
 
-event.register("numba:compile", _Announce())
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+@cache
+def _hash(file: Path) -> str:
+    """Of a file and all files of this package that it imports, directly or through others."""
+    found, left = set(), [file]
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += _imported(path)
+    parts = (f"{path.name}\0".encode() + path.read_bytes() for path in sorted(found))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+@cache
+def _imported(file: Path) -> tuple[Path, ...]:
+    """The files of this package that a file names in its imports."""
+    return tuple(path for name in _names(file) if (path := _file_of(name)).exists())
+
+
+def _names(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))  # type: ignore[misc]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith(PACKAGE))
+
+
+def _file_of(module: str) -> Path:
+    return HERE.joinpath(*module.removeprefix(PACKAGE).split(".")).with_suffix(".py")
+
+
+def _announce() -> None:
+    """Say once per process why the first call takes seconds. A warm cache triggers no compile event."""
+    try:
+        from numba.core import event  # private: without it compiling is silent
+    except ImportError:
+        return
+
+    class Announce(event.Listener):
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            module = event.data["dispatcher"].py_func.__module__
+            if not self.said and module.startswith("walksum."):
+                self.said = True
+                print("walksum: compiling kernels, once, about 10 s", file=sys.stderr, flush=True)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Announce())
+
+
+_announce()

@@ -76,6 +76,13 @@ def _factor(diag, ptr, idx, val, d):
 
 @jit
 def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx, uval, diag, d, norm, tol, max_steps):
+    """mu of the columns ``start:stop`` of one head: outcome, steps and the largest backward error.
+
+    lanes: the width of the block, see simd.py. work: ``[6, N, width]``, workspace. h, out: ``[N, F]`` of the head.
+    start, stop: the columns. order: the nodes in the order of the sweeps. lptr, lidx, lval: the couplings with nodes
+    before, row by row. uptr, uidx, uval: those with nodes after, last row first. diag, d: the diagonals of J and of its
+    factor, in the order of the sweeps. norm: ``|J|_inf``. tol, max_steps: when to stop.
+    """
     w, (b, x, y, p, t, s) = width(lanes), (work[0], work[1], work[2], work[3], work[4], work[5])
     x[:], p[:] = 0, 0
     inverse, rest = 1 / d, diag - 2 * d

@@ -11,7 +11,7 @@ from walksum.backends.cpu.compile import jit
 def dropout(x, out, seed, threshold, scale):
     """``out = x * scale`` where 16 hashed bits reach ``threshold``, else ``x * 0`` (NaN stays); x and out flat."""
     n, nothing, least = x.size, x.dtype.type(0), np.uint64(threshold)
-    # four elements a hash, written out: so LLVM makes vectors of the hashes
+    # four elements per hash, written out: so LLVM makes vectors of the hashes
     for block in range(n // 4):
         z, first = _hash(seed, block), 4 * block
         out[first] = x[first] * (scale if _bits(z, 0) >= least else nothing)

@@ -25,7 +25,7 @@ class PrecisionMessages:
         self.rows = rows(graph)
         self.diag, self.J = view(diag), view(off)[self.rows.edge]
         self.pi, self.gain = np.zeros_like(self.J), np.zeros_like(self.J)
-        self.alpha = self.diag.copy()
+        self.alpha, self.converged = self.diag.copy(), False
 
     def step(self, damping: float) -> float:
         """One synchronous update; the largest undamped change. The gains are those from before it."""
@@ -34,13 +34,13 @@ class PrecisionMessages:
         weight = self.pi.dtype.type(damping)
         return _pi_step(G.indptr, G.reverse, self.J, self.diag, old, self.pi, self.gain, weight)
 
-    def settle(self, max_steps: int) -> bool:
-        """Iterate to convergence, in place and in float64; False if a cavity or marginal precision is not positive.
+    def converge(self, max_steps: int) -> bool:
+        """Iterate to convergence, in float64; False if a cavity or marginal precision is not positive.
 
         That happens exactly if some computation tree of J is not positive definite: J is not walk-summable.
         """
         exact = np.zeros(self.J.size)
-        valid = _pi_settle(self.rows.indptr, self.rows.reverse, self.J, self.diag, exact, max_steps)
+        valid, self.converged = _pi_converge(self.rows.indptr, self.rows.reverse, self.J, self.diag, exact, max_steps)
         _gains(self.rows.indptr, self.J, self.diag, exact, self.alpha, self.gain)
         return valid and bool((self.alpha > 0).all())
 
@@ -96,7 +96,8 @@ def _pi_step(indptr, reverse, J, diag, old, new, gain, damping):
 
 
 @jit
-def _pi_settle(indptr, reverse, J, diag, pi, max_steps):
+def _pi_converge(indptr, reverse, J, diag, pi, max_steps):
+    """Whether all cavities stayed positive, and whether pi came to rest."""
     for _ in range(max_steps):
         moved = False
         for i in range(diag.size):
@@ -106,13 +107,13 @@ def _pi_settle(indptr, reverse, J, diag, pi, max_steps):
             for e in range(indptr[i], indptr[i + 1]):
                 cavity = alpha - pi[e]
                 if not cavity > 0:
-                    return False
+                    return False, False
                 fresh = -np.float64(J[e]) * J[e] / cavity
                 moved = moved or abs(fresh - pi[reverse[e]]) > -SETTLED * fresh
                 pi[reverse[e]] = fresh
         if not moved:
-            break
-    return True
+            return True, True
+    return True, False
 
 
 @jit

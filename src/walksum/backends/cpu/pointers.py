@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba.core import types
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 from torch import Tensor
 
 from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.numba_api import intrinsic, populate_array, types
 
 # tells a kernel the dtype of what it is given
 ZERO: dict[Any, Any] = {torch.float32: np.float32(0), torch.float64: np.float64(0)}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walksum.backends.cpu.chebyshev import chebyshev as chebyshev
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see kernels.find
+from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see backends.find
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
 from walksum.backends.cpu.gabp import PrecisionMessages as PrecisionMessages
 from walksum.backends.cpu.pointers import ZERO, matrix, plain
@@ -20,7 +20,7 @@ from walksum.backends.cpu.threads import over_columns
 from walksum.backends.cpu.tiling import AHEAD, for_blocks, padded, rows, view
 from walksum.graph import Graph
 
-ROWS = 1 << 13  # nodes a task of edge_dot
+ROWS = 1 << 13  # nodes per task of edge_dot
 
 
 def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     if nodes <= ROWS:
         _dot_rows(0, nodes, *args)
     else:
-        over_columns(_dot_rows, nodes, work, *args, width=ROWS)
+        over_columns(_dot_rows, nodes, work, *args, width=ROWS, owners=(a, b, diag, off))
     return diag, off
 
 

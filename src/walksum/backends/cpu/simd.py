@@ -14,11 +14,20 @@ import operator
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.errors import TypingError
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from walksum.backends.cpu.numba_api import (
+    AbstractTemplate,
+    TypingError,
+    cgutils,
+    infer_global,
+    intrinsic,
+    ir,
+    lower_builtin,
+    models,
+    register_model,
+    signature,
+    types,
+)
 
 WIDTHS = {8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
 

@@ -1,24 +1,24 @@
-"""Conjugate gradients with one cluster of blocks of threads a column: the quickest way on a GPU where a column fits."""
+"""Conjugate gradients with one cluster of thread blocks per column: the quickest way on a GPU where a column fits."""
 
 from __future__ import annotations
 
 import warnings
-import weakref
 
 import torch
 from torch import Tensor
 
+from walksum._torch import raw_stream
 from walksum.backends.cuda.columns.compile import CudaError, Kernel, compiled
 from walksum.backends.cuda.columns.row_layout import WARP
 from walksum.backends.cuda.columns.settings import PLACES, Device, Setting, choose
+from walksum.backends.cuda.states import STATES
 from walksum.backends.cuda.triton.launch import on_device
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.late import capturing
-from walksum.solvers.verdict import REPORT, Verdict, current_stream
+from walksum.solvers.deferred import REPORT, DeferredOutcome
 
-FILES = ("columns_cluster.cu", "columns_meeting.cu", "columns_rows.cu", "columns.cu")
-COPIED = 256  # values a block of threads copies
+FILES = ("columns_cluster.cu", "columns_reduce.cu", "columns_rows.cu", "columns.cu")
+COPIED = 256  # values per block of threads that copies
 
 
 def columns_fit(graph: Graph) -> bool:
@@ -40,7 +40,7 @@ def _lay_out(graph: Graph) -> Kernel | None:
 
 def _compiled(graph: Graph, name: str, setting: Setting) -> Kernel | None:
     try:
-        return compiled(FILES, name, graph.device.index or 0, **setting.defined)
+        return compiled(FILES, name, graph.device.index or 0, **STATES, **setting.defined)
     except CudaError as error:
         warnings.warn(f"conjugate gradients take a slower way: {error}", RuntimeWarning, stacklevel=2)
         return None
@@ -59,46 +59,29 @@ class ColumnLaunch:
         tol: float,
         aim: float,
     ):
-        self.deal = deal = setting.deal(graph)
+        self.layout = layout = setting.layout(graph)
         heads, columns = shape
         self.heads, self.tol = heads, tol
-        tables = (deal.order, deal.index, deal.tail_start, deal.levels)
-        sizes = (graph.num_nodes, deal.places, columns, deal.tails, deal.num_slots)
+        tables = (layout.order, layout.index, layout.tail_start, layout.levels)
+        sizes = (graph.num_nodes, layout.places, columns, layout.tails, layout.num_slots)
         numbers = (*sizes, max_steps, float(tol), float(aim))
-        blocks, shared = (columns * setting.cluster, heads), setting.shared_bytes(deal)
+        blocks, shared = (columns * setting.cluster, heads), setting.shared_bytes(layout)
         kernels[0].allow_shared_memory(shared)
         self.solve = kernels[0].bound(blocks, setting.threads, shared, 5, *tables, *numbers)
-        copies = (-(-max(deal.num_slots, deal.places) // COPIED), heads)
-        lengths = (graph.num_nodes, graph.num_edges, deal.places, deal.num_slots)
-        self.lay_out = kernels[1].bound(copies, COPIED, 0, 4, deal.order, deal.edge, deal.ends, *lengths)
-        self.last: tuple[weakref.ref[Precision], int, tuple[Tensor, Tensor]] | None = None
+        copies = (-(-max(layout.num_slots, layout.places) // COPIED), heads)
+        lengths = (graph.num_nodes, graph.num_edges, layout.places, layout.num_slots)
+        self.lay_out = kernels[1].bound(copies, COPIED, 0, 4, layout.order, layout.edge, layout.ends, *lengths)
 
-    def start(self, J: Precision, h: Tensor) -> tuple[Tensor, Verdict]:
-        """Launch; nothing is waited for."""
-        h = h.contiguous()
+    def start(self, J: Precision, h: Tensor) -> DeferredOutcome:
+        """Launch; nothing is waited for. J's values are laid out anew each time, so they are always the live ones."""
+        h, diag = h.contiguous(), J.diag.contiguous()
         mu, report = torch.empty_like(h), h.new_empty(REPORT, h.size(0), h.size(2))
-        stream = current_stream(h)
+        values, root = diag.new_empty(self.heads, self.layout.num_slots), diag.new_empty(self.heads, self.layout.places)
         with on_device(h.device):
-            self.solve(stream, *self._values(J, stream), h, mu, report)
-        return mu, Verdict(report, self.tol)
-
-    def _values(self, J: Precision, stream: int) -> tuple[Tensor, Tensor]:
-        """The values of J as the kernel wants them; those of the last J, which the backward pass asks for again, are
-        kept, but not into or out of a CUDA graph, whose memory is its own."""
-        if capturing(J.diag):
-            return self._laid_out(J, stream)
-        last = self.last
-        if last is not None and last[0]() is J and last[1] == stream:
-            return last[2]
-        found = self._laid_out(J, stream)
-        self.last = (weakref.ref(J), stream, found)
-        return found
-
-    def _laid_out(self, J: Precision, stream: int) -> tuple[Tensor, Tensor]:
-        diag = J.diag.contiguous()
-        values, root = diag.new_empty(self.heads, self.deal.num_slots), diag.new_empty(self.heads, self.deal.places)
-        self.lay_out(stream, diag, J.off.contiguous(), values, root)
-        return values, root
+            stream = raw_stream(h.device.index)
+            self.lay_out(stream, diag, J.off.contiguous(), values, root)
+            self.solve(stream, values, root, h, mu, report)
+        return DeferredOutcome(mu, report, self.tol)
 
 
 def column_launch(graph: Graph, heads: int, columns: int, *knobs: object) -> ColumnLaunch | None:

@@ -11,7 +11,18 @@ from torch import Tensor
 from walksum import backends
 from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, backward_error, default_tol, judge, norm_inf, unit_of, worst
+from walksum.solvers.base import (
+    Outcome,
+    Prepared,
+    Solver,
+    Status,
+    backward_error,
+    default_tol,
+    norm_inf,
+    status_of,
+    unit_of,
+    worst,
+)
 
 RECHECK = 10  # steps between looks at the true residual: CG's own recursion drifts from it
 
@@ -51,9 +62,10 @@ class CG(Solver):
 
 
 class PreparedCG(Prepared):
+    solver: CG
+
     def __init__(self, J: Precision, solver: CG):
-        super().__init__(J, solver.name)
-        self.solver = solver
+        super().__init__(J, solver)
         self.J_norm = norm_inf(J)
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = self.finite and bool((J.diag > 0).all())
@@ -70,24 +82,24 @@ class PreparedCG(Prepared):
         factor = None if DIC is None else DIC(self.J.graph, self.J.diag, self.J.off)
         return factor if factor is not None and factor.positive else None
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if self.finite and self.dic is not None:
             mu, outcome, steps, residual = self.dic.solve(h, self.J_norm, self.aim, self.solver.max_steps)
             if OUTCOMES[outcome] is not Status.nonfinite:
-                return mu, judge(residual, self.tol, OUTCOMES[outcome]), steps, residual
+                return Outcome(mu, status_of(residual, self.tol, OUTCOMES[outcome]), steps, residual)
         if not self.finite or not bool(torch.isfinite(h).all()):
-            return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
+            return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
-            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
+            return Outcome.failed(h, Status.not_positive_definite)
         return self._plain(h)
 
-    def _plain(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def _plain(self, h: Tensor) -> Outcome:
         # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
         scale = unit_of(h)
         mu, outcome, steps = self._iterate(h / scale)
         mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))
-        return mu, judge(residual, self.tol, outcome), steps, residual
+        return Outcome(mu, status_of(residual, self.tol, outcome), steps, residual)
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf

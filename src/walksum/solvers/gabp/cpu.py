@@ -1,4 +1,4 @@
-"""GaBP on a CPU: one fused pass over the messages a step, blocks of columns on their own."""
+"""GaBP on a CPU: one fused pass over the messages per step, blocks of columns on their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from walksum.solvers.gabp.solver import BLOW_UP, Damping, PreparedGaBP
 
 IDLE = 2  # looks without progress after which messages are at rest,
 PAUSE = 16  # with so many steps between them
-SETTLING = 1000  # sweeps that pi may take in any case: max_steps counts those of eta
+PI_SWEEPS = 1000  # sweeps that pi may take in any case: max_steps counts those of eta
 LONGEST = 32  # steps at most between two looks at the change of the messages
 
 
@@ -27,17 +27,18 @@ class PreparedFusedGaBP(PreparedGaBP):
         return [PrecisionMessages(self.J.graph, *values) for values in zip(self.J.diag, self.J.off, strict=True)]
 
     @cached_property
-    def _settled(self) -> tuple[list[PrecisionMessages], bool]:
-        """pi of every head, settled once; False if J is not walk-summable."""
+    def _fixed_point(self) -> tuple[list[PrecisionMessages], bool]:
+        """pi of every head, iterated once to its fixed point; False if J is not walk-summable."""
         heads = self._start()
-        valid = [pi.settle(max(SETTLING, self.solver.max_steps)) for pi in heads]
+        valid = [pi.converge(max(PI_SWEEPS, self.solver.max_steps)) for pi in heads]
         return heads, all(valid)
 
-    def _settle(self) -> Tensor:
-        return torch.from_numpy(np.stack([pi.alpha for pi in self._settled[0]]))
+    def _precisions(self) -> tuple[Tensor, bool]:
+        heads, valid = self._fixed_point
+        return torch.from_numpy(np.stack([pi.alpha for pi in heads])), valid and all(pi.converged for pi in heads)
 
     def _by_residual(self, h: Tensor) -> tuple[Tensor, Status, int]:
-        heads, valid = self._settled
+        heads, valid = self._fixed_point
         if not valid:
             return torch.full_like(h, torch.nan), Status.diverged, 0
         mu, H = torch.empty(h.shape, dtype=h.dtype), view(h)

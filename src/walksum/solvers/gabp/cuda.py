@@ -6,19 +6,18 @@ The paper's stop rule (stop="messages") counts steps in which pi and eta move to
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from walksum.backends.cuda.triton.matrix import Control, Matrix
-from walksum.backends.cuda.triton.messages import Precisions, Stepper, settle
+from walksum.backends.cuda.triton.messages import Precisions, Stepper, messages_rule
 from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Status, judge
-from walksum.solvers.cg.cuda_replay import SMALL, Replay
+from walksum.solvers.base import Outcome, Prepared, Status, status_of
+from walksum.solvers.gabp.solver import check_precisions
 
 if TYPE_CHECKING:
     from walksum.solvers.gabp.solver import GaBP
@@ -31,64 +30,64 @@ BLOW_UP = 1e30  # messages beyond this never come back
 class PreparedCudaGaBP(Prepared):
     """The ``Prepared`` of :class:`walksum.GaBP` for a J on the GPU in float32."""
 
+    solver: GaBP
+
     def __init__(self, J: Precision, solver: GaBP):
-        super().__init__(J, solver.name)
-        self.solver = solver
+        super().__init__(J, solver)
         self.matrix = Matrix.of(J.graph, J.diag, J.off)
         self.J_norm = self.matrix.norm_inf()
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = bool((J.diag > 0).all())
-        self._settled: Precisions | None = None
+        self._fixed_point: Precisions | None = None
+        self._converged = False
 
     @property
-    def settled(self) -> Precisions:
+    def fixed_point(self) -> Precisions:
         """The fixed point of pi, or as near as max_steps brings it."""
-        if self._settled is None:
+        if self._fixed_point is None:
             assert self.matrix.values is not None
-            self._settled = settle_precisions(self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
-        return self._settled
+            arguments = (self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
+            self._fixed_point, self._converged = converge_precisions(*arguments)
+        return self._fixed_point
 
     @property
     def marginal_precision(self) -> Tensor:
-        """pi_i of every node, ``[H, N]``; exact on trees."""
-        return self.settled.alpha
+        """pi_i of every node, ``[H, N]``; exact on trees. :class:`SolveError` if messages do not converge."""
+        if not self.is_current():
+            return PreparedCudaGaBP(self.J, self.solver).marginal_precision
+        found = self.fixed_point
+        return check_precisions(found.alpha, self._converged)
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if not self.finite or not bool(torch.isfinite(h).all()):
-            return torch.full_like(h, torch.nan), Status.nonfinite, 0, math.nan
+            return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
-            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, math.nan
-        loop = self._loop(h.contiguous())
-        with loop.lock:
-            loop.take(self, h)
-            mu, status, steps, residual = loop.solve()
-            return mu.clone() if loop.captured else mu, status, steps, residual
-
-    def _loop(self, h: Tensor) -> Loop:
+            return Outcome.failed(h, Status.not_positive_definite)
         kind = JointLoop if self.solver.stop == "messages" else Loop
-        if 2 * self.J.graph.num_edges * h.size(0) * h.size(2) <= SMALL:
-            return self.J.graph.derived(_small_loop, kind, h.shape, self.solver)
-        return kind(self.J.graph, h.shape, self.solver, captured=False)
+        loop = kind(self.J.graph, h.shape, self.solver)
+        loop.take(self, h.contiguous())
+        return loop.solve()
 
 
-def settle_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> Precisions:
+def converge_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> tuple[Precisions, bool]:
+    """pi as near to its fixed point as max_steps bring it, and whether it arrived with all precisions positive."""
     precisions = Precisions(graph, diag, coupling)
     for _ in range(0, solver.max_steps, ROUND):
         for _ in range(ROUND):
             precisions.step(float(solver.damping))
         change, size = torch.stack([precisions.change.max(), precisions.alpha.abs().max()]).tolist()
         if not change > 4 * torch.finfo(diag.dtype).eps * size:  # NaN ends it too
-            break
-    return precisions
+            positive = bool((precisions.pi <= 0).all()) and bool((precisions.alpha > 0).all())  # of positive cavities
+            return precisions, change == change and positive
+    return precisions, False
 
 
 class Loop:
     """The iteration of eta for one shape of h, with pi at its fixed point; stops by the true residual."""
 
-    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP, captured: bool):
+    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP):
         heads, num_nodes, columns = shape
-        self.lock = threading.Lock()
-        self.graph, self.solver, self.captured = graph, solver, captured
+        self.graph, self.solver = graph, solver
         self.damping = float(solver.damping)  # "adaptive" is served elsewhere
         self.stepper = Stepper(graph, heads, columns)
         new = torch.empty(0, device=graph.device).new_empty
@@ -97,14 +96,6 @@ class Loop:
         self.alpha, self.gain = new(heads, num_nodes), new(heads, 2 * graph.num_edges)
         self.matrix = Matrix(graph, new(heads, num_nodes), new(heads, 2 * graph.num_edges))
         self.control = Control.for_shape(shape, self.matrix.programs(columns), new(heads), solver.tol, solver.max_steps)
-        self.replay = Replay(self._round, graph.device) if captured else None
-
-    def advance(self, steps: int = ROUND) -> None:
-        """Steps, an even number, and a look; a captured round has always as many."""
-        if self.replay is None:
-            self._round(steps)
-        else:
-            self.replay()
 
     def take(self, prepared: PreparedCudaGaBP, h: Tensor) -> None:
         """Copy J and h in; columns of h are scaled to one, so that no size of h overflows or underflows."""
@@ -125,10 +116,11 @@ class Loop:
         return torch.where(size > 0, size, 1.0)
 
     def _take_precisions(self, prepared: PreparedCudaGaBP) -> None:
-        self.alpha.copy_(prepared.settled.alpha)
-        self.gain.copy_(prepared.settled.gain)
+        self.alpha.copy_(prepared.fixed_point.alpha)
+        self.gain.copy_(prepared.fixed_point.gain)
 
-    def _round(self, steps: int = ROUND) -> None:
+    def advance(self, steps: int = ROUND) -> None:
+        """Steps, an even number, and the residual."""
         a, b = self.eta, self.new_eta
         for _ in range(steps - 1):
             self.stepper.step(self.gain, self.h, a, b, self.damping)
@@ -142,18 +134,17 @@ class Loop:
     def _residual(self) -> float:
         return float(self.control.scalars[ERROR.value].max())
 
-    def solve(self) -> tuple[Tensor, Status, int, float]:
+    def solve(self) -> Outcome:
         outcome, steps, residual, ahead = Status.max_steps_reached, 0, math.inf, ROUND
         while steps < self.solver.max_steps:
             self.advance(ahead)
             before, residual, steps = residual, self._residual(), steps + ahead
             if not math.isfinite(residual):
-                return self.mu * self.scale, Status.diverged, steps, residual
+                return Outcome(self.mu * self.scale, Status.diverged, steps, residual)
             if residual <= self.solver.tol:
                 break
-            if not self.captured:
-                ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
-        return self.mu * self.scale, judge(residual, self.solver.tol, outcome), steps, residual
+            ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
+        return Outcome(self.mu * self.scale, status_of(residual, self.solver.tol, outcome), steps, residual)
 
 
 def steps_ahead(before: float, residual: float, tol: float, taken: int) -> int:
@@ -171,8 +162,8 @@ def even(steps: float) -> int:
 class JointLoop(Loop):
     """pi and eta together, until no message changes by more than tol: the paper's rule, and its count of steps."""
 
-    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP, captured: bool):
-        super().__init__(graph, shape, solver, captured)
+    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP):
+        super().__init__(graph, shape, solver)
         assert self.matrix.values is not None
         self.precisions = Precisions(graph, self.matrix.diag, self.matrix.values)
         self.pi = (self.precisions.pi, self.precisions.new_pi)
@@ -186,15 +177,16 @@ class JointLoop(Loop):
         self.precisions.reset()
         self.done.zero_()
 
-    def _round(self, steps: int = ROUND) -> None:
+    def advance(self, steps: int = ROUND) -> None:
+        """Steps, an even number."""
         a, b = self.eta, self.new_eta
         for _ in range(steps):
             self.precisions.step(self.damping, self.done)
             self.stepper.step(self.precisions.gain, self.h, a, b, self.damping, change=self.change, done=self.done)
-            settle(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
+            messages_rule(self.precisions.change, self.change, self.done, self.solver.tol, BLOW_UP)
             a, b = b, a
 
-    def solve(self) -> tuple[Tensor, Status, int, float]:
+    def solve(self) -> Outcome:
         state = steps = 0
         for _ in range(0, self.solver.max_steps, ROUND):
             self.advance()
@@ -209,11 +201,7 @@ class JointLoop(Loop):
         self._measure()
         residual = self._residual()
         if state == 2 or not math.isfinite(residual):
-            return self.mu, Status.diverged, steps, residual
+            return Outcome(self.mu, Status.diverged, steps, residual)
         if not state:  # the rule was not met, whatever the residual
-            return self.mu, Status.max_steps_reached, steps, residual
-        return self.mu, judge(residual, self.solver.tol, Status.stalled), steps, residual
-
-
-def _small_loop(graph: Graph, kind: type[Loop], shape: torch.Size, solver: GaBP) -> Loop:
-    return kind(graph, shape, solver, captured=True)
+            return Outcome(self.mu, Status.max_steps_reached, steps, residual)
+        return Outcome(self.mu, status_of(residual, self.solver.tol, Status.stalled), steps, residual)

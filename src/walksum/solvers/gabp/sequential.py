@@ -12,7 +12,7 @@ from walksum.backends.cpu.gabp_sequential import CONVERGED, DIVERGED, MAX_STEPS,
 from walksum.backends.cpu.pointers import blank
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.tiling import Own, fitting, for_blocks, rows, view
-from walksum.solvers.base import Status, judge
+from walksum.solvers.base import Outcome, Status, status_of
 from walksum.solvers.gabp.cpu import PreparedFusedGaBP
 
 OUTCOMES = {
@@ -29,11 +29,11 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
     def _order(self) -> np.ndarray:
         return self.J.graph.derived(_natural_order)
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         failure = self._failure()
         if failure is not None:
-            return torch.full_like(h, torch.nan), failure, 0, torch.nan
-        heads, G, own = self._settled[0], rows(self.J.graph), Own()
+            return Outcome.failed(h, failure)
+        heads, G, own = self._fixed_point[0], rows(self.J.graph), Own()
         pattern, mu, H = (G.indptr, G.indices, G.edge, G.reverse), blank(h.contiguous()), view(h)
         off, diag, norm, X = view(self.J.off), view(self.J.diag), view(self.J_norm), mu.numpy()
         knobs = float(self.solver.damping), float(self.solver.tol), int(self.solver.max_steps)
@@ -47,20 +47,20 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
         width = fitting(2 * self.J.graph.num_edges * h.element_size())
         done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges), width)
         codes, steps, errors = zip(*done, strict=True)
-        return self._judged(mu, OUTCOMES[max(codes)], max(steps), float(np.max(errors)))
+        return self._outcome(mu, OUTCOMES[max(codes)], max(steps), float(np.max(errors)))
 
     def _failure(self) -> Status | None:
         if not self.finite:
             return Status.nonfinite
         if not self.positive:
             return Status.not_positive_definite
-        return None if self._settled[1] else Status.diverged
+        return None if self._fixed_point[1] else Status.diverged
 
-    def _judged(self, mu: Tensor, status: Status, steps: int, residual: float) -> tuple[Tensor, Status, int, float]:
+    def _outcome(self, mu: Tensor, status: Status, steps: int, residual: float) -> Outcome:
         if status in (Status.nonfinite, Status.diverged):
             value = mu if status is Status.diverged else torch.full_like(mu, torch.nan)
-            return value, status, steps, residual
-        return mu, judge(residual, self.solver.tol, status), steps, residual
+            return Outcome(value, status, steps, residual)
+        return Outcome(mu, status_of(residual, self.solver.tol, status), steps, residual)
 
 
 def _natural_order(graph) -> np.ndarray:

@@ -13,7 +13,18 @@ from walksum import backends
 from walksum._checks import check_choice, check_count, check_positive
 from walksum.backends import reference
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, backward_error, judge, norm_inf, unit_of, worst
+from walksum.solvers.base import (
+    Outcome,
+    Prepared,
+    SolveError,
+    Solver,
+    Status,
+    backward_error,
+    norm_inf,
+    status_of,
+    unit_of,
+    worst,
+)
 
 BLOW_UP = 1e30  # messages that grew by this factor never come back
 GENTLEST = 0.1  # adaptive damping goes no further down
@@ -148,9 +159,10 @@ class Messages:
 class PreparedGaBP(Prepared):
     """Algorithm 1 in torch, for every device and dtype."""
 
+    solver: GaBP
+
     def __init__(self, J: Precision, solver: GaBP):
-        super().__init__(J, solver.name)
-        self.solver = solver
+        super().__init__(J, solver)
         self.J_norm = norm_inf(J)
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = bool((J.diag > 0).all())
@@ -158,21 +170,24 @@ class PreparedGaBP(Prepared):
 
     @property
     def marginal_precision(self) -> Tensor:
-        """pi_i of every node, ``[H, N]``; exact on trees."""
+        """pi_i of every node, ``[H, N]``; exact on trees. :class:`SolveError` if messages do not converge."""
+        if not self.is_current():
+            return self.solver.prepare(self.J).marginal_precision  # type: ignore[attr-defined]
         if self._marginal is None:
-            self._marginal = self._settle()
+            self._marginal = check_precisions(*self._precisions())
         return self._marginal
 
-    def _settle(self) -> Tensor:
+    def _precisions(self) -> tuple[Tensor, bool]:
+        """pi_i of every node, and whether the messages converged."""
         messages = Messages(self.J, torch.zeros_like(self.J.diag).unsqueeze(-1))
-        self._messages_rule(messages, 4 * torch.finfo(self.J.dtype).eps * _size(self.J.diag))
-        return messages.beliefs()[0]
+        met = self._messages_rule(messages, 4 * torch.finfo(self.J.dtype).eps * _size(self.J.diag))[0] is Status.stalled
+        return messages.beliefs()[0], met and bool((messages.pi <= 0).all())  # as from positive cavities
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if not self.finite or not bool(torch.isfinite(h).all()):
-            return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
+            return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
-            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
+            return Outcome.failed(h, Status.not_positive_definite)
         if self.solver.stop == "messages":
             mu, outcome, steps = self._by_messages(h)
         else:
@@ -182,8 +197,8 @@ class PreparedGaBP(Prepared):
         residual = worst(backward_error(self.J, mu, h, self.J_norm))
         rule_unmet = self.solver.stop == "messages" and outcome is Status.max_steps_reached and math.isfinite(residual)
         if outcome is not Status.diverged and not rule_unmet:
-            outcome = judge(residual, self.solver.tol, outcome)
-        return mu, outcome, steps, residual
+            outcome = status_of(residual, self.solver.tol, outcome)
+        return Outcome(mu, outcome, steps, residual)
 
     def _by_messages(self, h: Tensor) -> tuple[Tensor, Status, int]:
         messages = Messages(self.J, h)
@@ -214,6 +229,17 @@ class PreparedGaBP(Prepared):
                 return messages.mean(), Status.converged, step
             damping.watch(change_pi + change_eta, math.inf)
         return messages.mean(), Status.max_steps_reached, knobs.max_steps
+
+
+def check_precisions(alpha: Tensor, converged: bool) -> Tensor:
+    """alpha, where its messages converged to a Gaussian; else :class:`SolveError`."""
+    if converged and bool((alpha > 0).all()):
+        return alpha
+    raise SolveError(
+        "GaBP's precisions have no valid fixed point, or did not reach it in the allowed steps: J is probably not "
+        "walk-summable (see J.walk_summability()). If J is positive definite, Direct().prepare(J).marginal_variance is "
+        "exact; if it is walk-summable, raise max_steps"
+    )
 
 
 def _size(values: Tensor) -> float:

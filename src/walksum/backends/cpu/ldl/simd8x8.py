@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
-
+from walksum.backends.cpu.numba_api import intrinsic, ir, types
 from walksum.backends.cpu.simd import WIDTHS, Lanes, _row_pointer
 
 HEADS = COLUMNS = 8

@@ -1,18 +1,18 @@
-// Conjugate gradients with one cluster of blocks of threads a column, start to verdict: nothing leaves them on the way.
+// Conjugate gradients with one cluster of blocks of threads per column, start to verdict: nothing leaves them on the way.
 //
 // J is scaled to a unit diagonal, which is what Jacobi's preconditioner amounts to: A = S J S with S = diag(J)^-1/2,
 // so the iteration solves A y = S h and mu = S y. The direction p of all rows lies in the shared memory of every block,
 // where neighbours are looked up; each of the CLUSTER blocks (often one) owns a share of the rows and writes their p to
 // the others. A thread owns the rows at places threadIdx.x, threadIdx.x + THREADS, ... of its block's share; their y,
-// product and residual stay in its registers. Places number the rows longest first (see column_deal.py). Neighbours
+// product and residual stay in its registers. Places number the rows longest first (see row_layout.py). Neighbours
 // come in chunks of four: level k holds the k-th chunk of every row that has one, which are the first places, so that
 // threads read side by side and share all levels alike; a row's last chunk may be one of two or one. What a row has
 // beyond LEVELS chunks, its tail, a warp adds up.
 //
 // Compiled at run time with these defined: CLUSTER, THREADS, ROWS (a thread's rows, which but for the last all threads
 // have), LEVELS, LEAN, 1 where registers do not suffice for the residual, which then lies in shared memory, and KEEP,
-// which slots are copied into shared memory (0: none; 1: all but those of the first level; 2: all); behind
-// columns_cluster.cu, columns_meeting.cu and columns_rows.cu.
+// which slots are copied into shared memory (0: none; 1: all but those of the first level; 2: all), and the states of a
+// column (states.py); behind columns_cluster.cu, columns_reduce.cu and columns_rows.cu.
 
 #define INFINITE __int_as_float(0x7f800000)
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
@@ -22,13 +22,11 @@
 #define RESIDUAL r[j]
 #endif
 
-enum { ACTIVE = 0, CLAIMED = 1, VERIFIED = 2, STALLED = 4, EXHAUSTED = 5, INDEFINITE = 6, NONFINITE = 7 };
-
 // |x| with NaN as infinity: a maximum drops NaN, and an error must never vanish that way
 __device__ float magnitude(float x) { return x == x ? fabsf(x) : INFINITE; }
 
 // What is read once or twice in a solve: found anew each time, as addresses would take registers all the while.
-struct Given {
+struct Inputs {
     const float *root, *h;
     const int *order;
     int num_nodes, places, F;
@@ -48,7 +46,7 @@ struct Memory {
     int claim;
 };
 
-// Nobody writes to another block after the last meeting, so a block may leave when it likes.
+// Nobody writes to another block after the last reduction, so a block may leave when it likes.
 extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS, 1)
 solve_columns(const float *__restrict__ values, const float *__restrict__ root, const float *__restrict__ h,
               float *__restrict__ out, float *__restrict__ report, const int *__restrict__ order,
@@ -61,12 +59,12 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     int4 *level_table = reinterpret_cast<int4 *>(shared);
     float *p = reinterpret_cast<float *>(level_table + LEVELS + 2), *mine = p + rank * share;
     float *r_room = p + places, *tail = r_room + (LEAN ? share : 0);
-    float *desks = tail + tails;
-    Memory &memory = *reinterpret_cast<Memory *>(desks + 2 * 3 * CREW);
+    float *partials = tail + tails;
+    Memory &memory = *reinterpret_cast<Memory *>(partials + 2 * 3 * COLUMN_WARPS);
 #if CLUSTER > 1
-    Meeting meeting = {desks, reinterpret_cast<Bell *>(level_table + LEVELS + 1), 0};
+    Reduction reduction = {partials, reinterpret_cast<MBarrier *>(level_table + LEVELS + 1), 0};
 #else
-    Meeting meeting = {desks, 0};
+    Reduction reduction = {partials, 0};
 #endif
     levels += rank * (LEVELS + 2);
     const int4 about = levels[LEVELS + 1];  // of the block's slots: the first; how many are not of level 0, and all
@@ -81,7 +79,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
 #endif
     const Table A = {KEEP == 2 ? near : slots, near, tail_start + rank * (tails + 1), level_table, share, tails};
     if (threadIdx.x <= LEVELS) level_table[threadIdx.x] = levels[threadIdx.x];
-    const Given given = {root, h, order, num_nodes, places, F};
+    const Inputs inputs = {root, h, order, num_nodes, places, F};
     float y[ROWS], q[ROWS];
 #if LEAN
     float *r = r_room;
@@ -96,16 +94,16 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         const float own = root[head * places + place];
         p[place] = own < 0.0f ? 1.0f : own;
     }
-    meeting.begin();
+    reduction.begin();
 #pragma unroll 1
     for (int place = threadIdx.x; place < share; place += THREADS) {
         const float own = mine[place], others = around_absolute(A, p, place);
-        largest = fmaxf(largest, magnitude(given.of_h(place)));
+        largest = fmaxf(largest, magnitude(inputs.of_h(place)));
         norm = fmaxf(norm, magnitude(own * (own + others)));
         sums = fmaxf(sums, magnitude(1.0f + others / own));  // of a row of |A|, about
-        refuted += given.of_root(place) < 0.0f ? 1.0f : 0.0f;
+        refuted += inputs.of_root(place) < 0.0f ? 1.0f : 0.0f;
     }
-    together(meeting, refuted, largest, norm);
+    all_reduce(reduction, refuted, largest, norm);
     const bool broken = !(largest < INFINITE) || !(norm < INFINITE);
     int state = broken ? NONFINITE : refuted > 0.0f ? INDEFINITE : ACTIVE;
     // in units of h's size: the squares in dot products of float32 overflow from 1e19 on
@@ -113,16 +111,16 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     float rho = 0.0f, size_of_b = 0.0f;
     memory = {scale, norm, size_of_h, size_of_h, size_of_h, aim};  // and no steps
     ONE_BY_ONE {  // y = 0, whose residual needs no product
-        const float rest = given.of_h(place) / scale / mine[place];
+        const float rest = inputs.of_h(place) / scale / mine[place];
         size_of_b = fmaxf(size_of_b, magnitude(rest));
         rho += rest * rest;
         RESIDUAL = rest;
         y[j] = 0.0f;
     }
-    together(meeting, rho, size_of_b, sums);
-    const Copies first(mine, meeting);
+    all_reduce(reduction, rho, size_of_b, sums);
+    const Copies first(mine, reduction);
     EACH_ROW first.put(place, RESIDUAL);
-    meeting.end_of_rows(share);  // p is there for all
+    reduction.end_of_rows(share);  // p is there for all
     memory.sums = sums;
     memory.size_of_b = size_of_b;
     if (state == ACTIVE && size_of_h <= tol) state = VERIFIED;
@@ -135,7 +133,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 q[j] += mine[place];
                 curvature += mine[place] * q[j];
             }
-            together(meeting, curvature);  // also: the tails are there
+            all_reduce(reduction, curvature);  // also: the tails are there
             if (!(curvature > 0.0f) && rho != 0.0f) {  // also NaN
                 state = INDEFINITE;
                 break;
@@ -151,7 +149,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
                 x_max = fmaxf(x_max, fabsf(y[j]));
             }
             if (threadIdx.x == 0) memory.steps += 1.0f;
-            together(meeting, rho_new, r_max, x_max);
+            all_reduce(reduction, rho_new, r_max, x_max);
             if (!(rho_new < INFINITE)) r_max = INFINITE;  // a maximum drops NaN, a sum does not
             beta = rho > 0.0f ? rho_new / rho : 0.0f;
             // a little below aim: the recursion is a shade too optimistic, and a refused claim costs a product
@@ -162,14 +160,14 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
             __syncthreads();  // the tails are there
             add_tails(q, tail, tails);
             ONE_BY_ONE {
-                const float own = given.of_root(place), b = given.of_h(place) / memory.scale / own;
+                const float own = inputs.of_root(place), b = inputs.of_h(place) / memory.scale / own;
                 const float rest = b - (q[j] + y[j]);
                 RESIDUAL = rest;
                 rho_new += rest * rest;
                 r_max = fmaxf(r_max, magnitude(rest * own));
                 x_max = fmaxf(x_max, magnitude(y[j] / own));
             }
-            together(meeting, rho_new, r_max, x_max);
+            all_reduce(reduction, rho_new, r_max, x_max);
             const float size = memory.norm * x_max + memory.size_of_h, best = memory.best, aim = memory.aim;
             const float error = r_max == 0.0f ? 0.0f : r_max / (size == 0.0f ? 1.0f : size);
             state = memory.claim == EXHAUSTED ? EXHAUSTED : error > 0.9f * best ? STALLED : ACTIVE;
@@ -183,7 +181,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
             looking = false;
         }
         rho = rho_new;
-        const Copies next(mine, meeting);
+        const Copies next(mine, reduction);
         if (looking) {
             EACH_ROW next.put(place, y[j]);
         } else if (beta != 0.0f) {
@@ -191,12 +189,12 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         } else {
             EACH_ROW next.put(place, RESIDUAL);
         }
-        meeting.end_of_rows(share);  // p is there for all
+        reduction.end_of_rows(share);  // p is there for all
     }
 
     const bool lost = state == INDEFINITE || state == NONFINITE;
-    ONE_BY_ONE if (given.node(place) >= 0)
-        out[given.entry(place)] = lost ? NOT_A_NUMBER : y[j] / given.of_root(place) * memory.scale;
+    ONE_BY_ONE if (inputs.node(place) >= 0)
+        out[inputs.entry(place)] = lost ? NOT_A_NUMBER : y[j] / inputs.of_root(place) * memory.scale;
     if (rank == 0 && threadIdx.x == 0) {
         const long long row = (long long)gridDim.y * F;
         report += head * F + block() / CLUSTER;

@@ -34,37 +34,37 @@ __device__ unsigned at_block(const void *mine, int rank) {
 }
 
 // All threads of all blocks of the cluster are here, and what they wrote is seen.
-__device__ void everyone() {
+__device__ void sync_cluster() {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // Rings when all warps of its block have come, and all messages that they expect.
-typedef unsigned long long Bell;
+typedef unsigned long long MBarrier;
 
-__device__ void hang(Bell *bell, int warps) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bell)), "r"(warps) : "memory");
+__device__ void init_barrier(MBarrier *barrier, int warps) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(warps) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ void send(unsigned there, float x, unsigned bell) {
+__device__ void send(unsigned there, float x, unsigned barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there), "f"(x),
-                 "r"(bell)
+                 "r"(barrier)
                  : "memory");
 }
 
-__device__ void arrive(Bell *bell, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bell)), "r"(bytes)
+__device__ void arrive(MBarrier *barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
 
-__device__ void wait(Bell *bell, int parity) {
+__device__ void wait(MBarrier *barrier, int parity) {
     int rung;
     do {
         asm volatile("{\n\t.reg .pred rung;\n\tmbarrier.try_wait.parity.shared::cta.b64 rung, [%1], %2;\n\t"
                      "selp.b32 %0, 1, 0, rung;\n\t}"
                      : "=r"(rung)
-                     : "r"(shared_address(bell)), "r"(parity)
+                     : "r"(shared_address(barrier)), "r"(parity)
                      : "memory");
     } while (!rung);
 }

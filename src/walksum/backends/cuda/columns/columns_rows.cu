@@ -1,4 +1,4 @@
-// The product of columns.cu: rows lie longest first, their neighbours in chunks of four (see column_deal.py).
+// The product of columns.cu: rows lie longest first, their neighbours in chunks of four (see row_layout.py).
 
 #define SPARE (65536 / THREADS - (LEAN ? 2 : 3) * ROWS)  // registers of a thread that its rows do not take
 #define GROUP (SPARE >= 64 ? 4 : SPARE >= 40 ? 2 : 1)    // rows whose first chunks it then waits for at once

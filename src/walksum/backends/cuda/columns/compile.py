@@ -23,7 +23,7 @@ class Kernel:
     def __init__(self, function: ctypes.c_void_p, keep: object):
         self.function = function
         self._keep = keep  # the module it lives in
-        self.allowed = 0  # bytes of shared memory a block
+        self.allowed = 0  # bytes of shared memory per block
 
     def allow_shared_memory(self, size: int) -> None:
         if size > self.allowed:  # never less: others launch it too

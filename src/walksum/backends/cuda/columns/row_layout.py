@@ -1,6 +1,6 @@
 """How the rows of a small graph lie for columns.cu: longest first, their neighbours in chunks of four.
 
-Rows are dealt in turn to the blocks of threads that share a column. Places number them as the kernel holds them: those
+Rows are taken in turn to the blocks of threads that share a column. Places number them as the kernel holds them: those
 of the first block, then those of the second. Level k holds the k-th chunk of every row of a block that has one: first
 those of four (or three, and nothing), then those of two, then those of one. A slot is one neighbour. A block's slots
 are its levels but the first, the tails of rows with more than LEVELS chunks, and last its first level.
@@ -24,7 +24,7 @@ TAKEN = 1000
 
 
 @dataclass(frozen=True)
-class ColumnDeal:
+class RowLayout:
     """Tables on the device of the graph; -1 where there is nothing."""
 
     order: Tensor  # [places] int32: the node at each place
@@ -55,9 +55,9 @@ class Block:
         return np.concatenate([self.levels, [[0, 0, 0, 0], [start, self.rest, len(self.slots), 0]]])
 
 
-def column_deal(graph: Graph, cluster: int = 1, levels: int = LEVELS) -> ColumnDeal:
-    """The tables of a graph for so many blocks a column, made once."""
-    return graph.derived(_column_deal, cluster, levels)
+def layout_rows(graph: Graph, cluster: int = 1, levels: int = LEVELS) -> RowLayout:
+    """The tables of a graph for so many blocks per column, made once."""
+    return graph.derived(_layout_rows, cluster, levels)
 
 
 def places_of(num_nodes: int, cluster: int) -> int:
@@ -65,11 +65,11 @@ def places_of(num_nodes: int, cluster: int) -> int:
     return cluster * WARP * -(-num_nodes // (cluster * WARP))
 
 
-def _column_deal(graph: Graph, cluster: int, levels: int) -> ColumnDeal:
+def _layout_rows(graph: Graph, cluster: int, levels: int) -> RowLayout:
     csr = graph.csr
     indptr, indices, edges = (t.cpu().numpy().astype(np.int64) for t in (csr.indptr, csr.indices, csr.edge))
     places = places_of(len(indptr) - 1, cluster)
-    order, place_of = _seats(np.argsort(-np.diff(indptr), kind="stable"), places, cluster)
+    order, place_of = _places(np.argsort(-np.diff(indptr), kind="stable"), places, cluster)
     turn = _turns(order, indptr, place_of[indices] % WARP)
     indices, edges = indices[turn], edges[turn]
     blocks = [_block(own[own >= 0], indptr, levels) for own in order.reshape(cluster, -1)]
@@ -88,13 +88,13 @@ def _column_deal(graph: Graph, cluster: int, levels: int) -> ColumnDeal:
     ends = graph.edges.to(torch.int32).contiguous()
     tables = (put(order), put(index, np.uint16).view(torch.int16), put(edge), ends, put(tail_start), put(table))
     longest = max(block.rest for block in blocks), max(len(block.slots) for block in blocks)
-    return ColumnDeal(*tables, cluster, places, tails, len(slot), *longest)
+    return RowLayout(*tables, cluster, places, tails, len(slot), *longest)
 
 
-def _seats(nodes: np.ndarray, places: int, cluster: int) -> tuple[np.ndarray, np.ndarray]:
-    """The node at each place, -1 where there is none, and the place of each node: dealt in turn."""
-    dealt = np.concatenate([nodes, np.full(places - len(nodes), -1)])
-    order = dealt.reshape(-1, cluster).T.reshape(-1)
+def _places(nodes: np.ndarray, places: int, cluster: int) -> tuple[np.ndarray, np.ndarray]:
+    """The node at each place, -1 where there is none, and the place of each node: taken in turn."""
+    padded = np.concatenate([nodes, np.full(places - len(nodes), -1)])
+    order = padded.reshape(-1, cluster).T.reshape(-1)
     place_of = np.empty(len(nodes), np.int64)
     place_of[order[order >= 0]] = np.flatnonzero(order >= 0)
     return order, place_of

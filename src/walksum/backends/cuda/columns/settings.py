@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 import torch
 
 from walksum.backends.cuda.columns import row_layout
-from walksum.backends.cuda.columns.row_layout import CHUNK, WARP, ColumnDeal, column_deal, places_of
+from walksum.backends.cuda.columns.row_layout import CHUNK, WARP, RowLayout, layout_rows, places_of
 from walksum.graph import Graph
 
-CLUSTER: int | None = None  # blocks a column; None for what suits the graph
-THREADS: int | None = None  # of a block, likewise
-KEEP: int | None = None  # which slots are copied into shared memory: see columns.cu; None for as many as fit
-LEVELS: int | None = None  # for as few as leave each warp one tail at most
-SPLIT = 8192  # nodes from which two blocks a column are faster, even where all processors are busy
-SMALL, LARGE = 1024, 512  # threads of a block; many rows a thread need its registers
+# None: what suits the graph. Set only by tests and benchmarks/gpu_small.py, to compare settings on a GPU.
+CLUSTER: int | None = None  # blocks per column
+THREADS: int | None = None  # threads per block
+KEEP: int | None = None  # which slots are copied into shared memory (see columns.cu): as many as fit
+LEVELS: int | None = None  # chunks of a row before its tail: as few as leave each warp one tail at most
+SPLIT = 8192  # nodes from which two blocks per column are faster, even where all processors are busy
+SMALL, LARGE = 1024, 512  # threads of a block; many rows per thread need its registers
 REGISTERS = 65536  # of a block
 OWN = 34  # of them a thread needs beside its rows
 PLACES = 2**16  # what two bytes can number
@@ -26,7 +27,7 @@ HOPPER = 9  # the compute capability from which blocks can write to each other
 class Device:
     """What a kernel can have."""
 
-    shared: int  # bytes a block
+    shared: int  # bytes per block
     clusters: bool
 
     @staticmethod
@@ -43,7 +44,7 @@ class Setting:
     cluster: int
     threads: int
     rows: int  # a thread, at most
-    levels: int  # see column_deal.py
+    levels: int  # see row_layout.py
     lean: bool  # the residual in shared memory
     keep: int = 0  # which slots are copied into shared memory: see columns.cu
 
@@ -56,20 +57,20 @@ class Setting:
     def spills(self) -> bool:
         return (2 if self.lean else 3) * self.rows + OWN > REGISTERS // self.threads
 
-    def deal(self, graph: Graph) -> ColumnDeal:
-        return column_deal(graph, self.cluster, self.levels)
+    def layout(self, graph: Graph) -> RowLayout:
+        return layout_rows(graph, self.cluster, self.levels)
 
-    def shared_bytes(self, deal: ColumnDeal) -> int:
+    def shared_bytes(self, layout: RowLayout) -> int:
         """As solve_columns divides them."""
-        residual = deal.places // self.cluster if self.lean else 0
-        desks, memory = 2 * 3 * self.cluster * self.threads // WARP, 10
-        vectors = 16 * (self.levels + 2) + 4 * (deal.places + residual + deal.tails + desks + memory)
-        kept = (0, deal.rest, deal.most)[self.keep]
+        residual = layout.places // self.cluster if self.lean else 0
+        partials, memory = 2 * 3 * self.cluster * self.threads // WARP, 10
+        vectors = 16 * (self.levels + 2) + 4 * (layout.places + residual + layout.tails + partials + memory)
+        kept = (0, layout.rest, layout.most)[self.keep]
         return vectors + 12 + 6 * kept if kept else vectors  # which begin at a multiple of 16
 
 
 def setting_for(graph: Graph, cluster: int) -> Setting:
-    """With so many blocks a column; two rows a thread at least, in whole warps."""
+    """With so many blocks per column; two rows per thread at least, in whole warps."""
     share = places_of(graph.num_nodes, cluster) // cluster
     small = 3 * -(-share // SMALL) + OWN <= REGISTERS // SMALL
     threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
@@ -96,7 +97,7 @@ def choose(graph: Graph, device: Device) -> Setting | None:
 
 
 def sizes(num_nodes: int, device: Device) -> list[int]:
-    """Numbers of blocks a column, best first."""
+    """Numbers of blocks per column, best first."""
     if CLUSTER is not None:
         return [CLUSTER]
     if not device.clusters:
@@ -110,4 +111,4 @@ def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
         return None
     setting = setting_for(graph, cluster)
     kept = [replace(setting, keep=keep) for keep in ((2, 1, 0) if KEEP is None else (KEEP,))]
-    return next((able for able in kept if able.shared_bytes(able.deal(graph)) <= device.shared), None)
+    return next((able for able in kept if able.shared_bytes(able.layout(graph)) <= device.shared), None)

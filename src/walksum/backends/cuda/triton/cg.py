@@ -1,7 +1,6 @@
-"""The vector work of conjugate gradients on the GPU, fused: 9 passes over N x F numbers a step beside the product.
+"""The vector work of conjugate gradients on the GPU, fused: 9 passes over N x F numbers per step beside the product.
 
-z = D^-1 r is never stored; it costs less to compute again. The direction p may be held in bfloat16: the residual
-is updated with the product of that very p, so its accuracy does not suffer, only the rate may.
+z = D^-1 r is never stored; it costs less to compute again.
 """
 
 from __future__ import annotations
@@ -158,11 +157,11 @@ def start(control: Control, h: Tensor, mu: Tensor, r: Tensor, p: Tensor, inverse
     count, turns = update_programs(num_nodes, F)
     grid, inside = (count, -(-F // tile.features), heads), count <= FEW * sum_block(tile)
     shape = {"ROWS": tile.rows, "WIDTH": tile.features, "BLOCK": sum_block(tile), "FINISH": inside}
-    room = (control.scalars, control.partial, control.counter, control.J_norm, num_nodes, F, turns, count)
-    launch(sizes_kernel, grid, h, h, *room, warps=tile.warps, **shape)
+    common = (control.scalars, control.partial, control.counter, control.J_norm, num_nodes, F, turns, count)
+    launch(sizes_kernel, grid, h, h, *common, warps=tile.warps, **shape)
     if not inside:
         control.finish(SIZES.value, count, tile.features)
-    launch(start_kernel, grid, h, h, mu, r, p, inverse, *room, warps=tile.warps, **shape)
+    launch(start_kernel, grid, h, h, mu, r, p, inverse, *common, warps=tile.warps, **shape)
     if not inside:
         control.finish(START.value, count, tile.features)
 
@@ -179,4 +178,4 @@ def direction(control: Control, p: Tensor, r: Tensor, inverse: Tensor) -> None:
 
 def _tile(columns: int) -> Tile:
     width = feature_width(columns)
-    return Tile(edges=1, rows=min(256, max(1, 2048 // width)), features=width, warps=8)  # eight numbers a thread
+    return Tile(edges=1, rows=min(256, max(1, 2048 // width)), features=width, warps=8)  # eight numbers per thread

@@ -209,7 +209,7 @@ def precisions_kernel(
 
 
 @triton.jit(do_not_specialize=["num_pi", "num_eta"])
-def settle_kernel(change_pi, change_eta, done, num_pi, num_eta, tol, blow_up, BLOCK: tl.constexpr):
+def messages_rule_kernel(change_pi, change_eta, done, num_pi, num_eta, tol, blow_up, BLOCK: tl.constexpr):
     """The paper's stop rule: done[0] becomes 1 when no message changes by more than tol, 2 when one blows up.
 
     done[1] counts the steps.

@@ -20,7 +20,7 @@ SUMS = 128  # programs that add up partial sums
 
 @dataclass
 class Control:
-    """The scalars of a solve on the device (see gpu_finish) and the room for partial sums."""
+    """The scalars of a solve on the device (see scalars.py) and the workspace for partial sums."""
 
     scalars: Tensor  # [FIELDS, H, F]
     partial: Tensor  # [3, H, programs, F]

@@ -1,4 +1,4 @@
-"""One step of belief propagation on the GPU, dealt to kernels by row length."""
+"""One step of belief propagation on the GPU, one kernel per range of row lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from walksum.graph import Graph
 GROUPS = (16, 32, 64, 128, 256, 512)  # row lengths that share a tile shape
 HELD = 1024  # the longest row whose messages fit into the registers of one program
 NUMBERS = 64  # of them a thread holds
-FEWEST, MOST = 1024, 32768  # numbers a program holds: short rows share one, long rows are dealt to several by columns
+FEWEST, MOST = (
+    1024,
+    32768,
+)  # numbers per program holds: short rows share one, the columns of long rows are shared out to several
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 
@@ -162,9 +165,9 @@ class Precisions:
         self.pi, self.new_pi = self.new_pi, self.pi
 
 
-def settle(change_pi: Tensor, change_eta: Tensor, done: Tensor, tol: float, blow_up: float) -> None:
+def messages_rule(change_pi: Tensor, change_eta: Tensor, done: Tensor, tol: float, blow_up: float) -> None:
     """Apply the stop rule on messages to ``done = [state, steps]``."""
     launch(
-        gabp.settle_kernel, (1, 1, 1), done, change_pi, change_eta, done, change_pi.numel(), change_eta.numel(),
+        gabp.messages_rule_kernel, (1, 1, 1), done, change_pi, change_eta, done, change_pi.numel(), change_eta.numel(),
         tol, blow_up, warps=8, BLOCK=2048,
     )  # fmt: skip

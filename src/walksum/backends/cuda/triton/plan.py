@@ -1,4 +1,4 @@
-"""How the rows of a graph are dealt to GPU programs: short rows in groups, long rows (hubs) in pieces."""
+"""How the rows of a graph are shared out to GPU programs: short rows in groups, long rows (hubs) in pieces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def small_tile(num_features: int, num_rows: int) -> Tile:
 
 
 def sum_block(tile: Tile) -> int:
-    """Partial sums that a program adds at a time: sixteen numbers a thread."""
+    """Partial sums that a program adds at a time: sixteen numbers per thread."""
     return max(1, min(1024, 16 * 32 * tile.warps // tile.features))
 
 

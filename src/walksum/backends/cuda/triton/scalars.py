@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from walksum.backends.cuda import states
+
 # fields of control
 STATE = tl.constexpr(0)
 RHO = tl.constexpr(1)  # r . z
@@ -26,12 +28,12 @@ LOWEST = tl.constexpr(11)
 FIELDS = 12
 
 # states
-ACTIVE = tl.constexpr(0)
-CLAIMED = tl.constexpr(1)  # by CG's own recursion; waits for the true residual
-VERIFIED = tl.constexpr(2)
-INDEFINITE = tl.constexpr(3)
-STALLED = tl.constexpr(4)
-EXHAUSTED = tl.constexpr(5)
+ACTIVE = tl.constexpr(states.ACTIVE)
+CLAIMED = tl.constexpr(states.CLAIMED)
+VERIFIED = tl.constexpr(states.VERIFIED)
+STALLED = tl.constexpr(states.STALLED)
+EXHAUSTED = tl.constexpr(states.EXHAUSTED)
+INDEFINITE = tl.constexpr(states.INDEFINITE)
 
 # what a kernel does beside its product; from RESIDUAL on, products are subtracted from h
 PLAIN = tl.constexpr(0)

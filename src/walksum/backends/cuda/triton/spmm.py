@@ -62,7 +62,7 @@ def deliver(
     rows, here, acc, constant, diag, x, out, h, inverse, direction, old, beta, control, cols, F,
     WEIGHTED: tl.constexpr, MODE: tl.constexpr, FUSED: tl.constexpr,
 ):  # fmt: skip
-    """Finish rows of the product, store them, and return what the mode counts: three numbers a column."""
+    """Finish rows of the product, store them, and return what the mode counts: three numbers per column."""
     mask = here[:, None] & (cols < F)[None, :]
     at = rows.to(tl.int64)[:, None] * F + cols[None, :]
     own = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
@@ -98,7 +98,19 @@ def spmm_rows(
     WEIGHTED: tl.constexpr, POLICY: tl.constexpr, ORDERED: tl.constexpr,
     MODE: tl.constexpr, FUSED: tl.constexpr, LATE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
-    if FACTOR > 1:  # of F, so that rows are read in vectors
+    """Rows of ``J x`` for every head, ROWS at a time, and what the mode counts of each column.
+
+    J: ``indptr, indices`` (neighbour lists), ``values [H, 2E]`` or ``constant [H]``, ``diag [H, N]``, ``J_norm [H]``.
+    Vectors ``[H, N, F]``: ``x``; ``out`` the product or residual; ``h``; ``direction`` and ``old``, CG's new and last
+    direction; ``inverse [H, N]``, the preconditioner. Workspace: ``control`` (scalars.py), ``partial`` sums of each
+    program, ``counter`` of programs that are done. ``order``: rows by length, where ORDERED.
+    Numbers: ``num_rows`` of this launch, ``num_nodes``, ``num_slots`` = 2E, ``F`` columns, ``hub`` (longer rows go
+    to spmm_pieces), ``turns`` row groups per program, ``count`` of partial sums, ``tol``, ``max_steps``.
+    Constants: EDGES, ROWS and WIDTH of a tile; BLOCK partial sums added at a time; WEIGHTED: values, not one constant;
+    POLICY: of the cache for values read once; MODE: see scalars.py; FUSED: multiply the new direction, made on the way;
+    LATE: add up the edges of a tile at the end; FINISH: the last program adds up; FACTOR: a divisor of F.
+    """
+    if FACTOR > 1:  # so that rows are read in vectors
         F = F // FACTOR * FACTOR
     head = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)

@@ -1,0 +1,115 @@
+"""Machine code on disk: renewed when a helper changes, done without where nothing can be written."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from walksum.backends.cpu import compile as compiling
+
+KERNEL = """
+from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.middle import twice
+
+@jit
+def kernel(x):
+    return twice(x) + 1
+"""
+MIDDLE = """
+from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu import helper
+
+factor = jit(helper.factor)
+
+@jit
+def twice(x):
+    return factor(x) * x
+"""
+HELPER = """
+def factor(x):
+    return 2
+"""
+RUN = "from walksum.backends.cpu.kernel import kernel; print(kernel(10), sum(kernel.stats.cache_hits.values()))"
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A small package of the same layout, with this compile.py."""
+    folder = tmp_path / "walksum" / "backends" / "cpu"
+    folder.mkdir(parents=True)
+    for each in (folder, *list(folder.parents)[:2]):
+        (each / "__init__.py").write_text("")
+    for name in ("compile.py", "numba_api.py"):
+        shutil.copy(Path(compiling.__file__).with_name(name), folder)
+    for name, text in (("kernel", KERNEL), ("middle", MIDDLE), ("helper", HELPER)):
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def run(package, **environment):
+    env = {**os.environ, "PYTHONPATH": str(package.parents[2]), **environment}
+    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_code_on_disk_is_used_until_a_helper_of_a_helper_changes(package):
+    assert run(package) == ["21", "0"]
+    assert run(package) == ["21", "1"]
+    (package / "helper.py").write_text(HELPER.replace("2", "3"))
+    assert run(package) == ["31", "0"]
+    (package / "helper.py").write_text(HELPER)
+    assert run(package) == ["21", "1"]
+
+
+def test_a_folder_the_user_names_is_used(package, tmp_path):
+    assert run(package, NUMBA_CACHE_DIR=str(tmp_path / "named")) == ["21", "0"]
+    assert list((tmp_path / "named").rglob("*.nbi"))
+    assert not (package / "__pycache__" / "numba").exists()
+
+
+def test_no_folder_to_write_to(package, tmp_path):
+    (tmp_path / "file").write_text("")  # no folder can be made below a file
+    for _ in range(2):
+        assert run(package, NUMBA_CACHE_DIR=str(tmp_path / "file" / "below")) == ["21", "0"]
+
+
+def test_every_kernel_file_counts_its_own_helpers():
+    root = Path(compiling.__file__).parent
+    named = {path.name for path in compiling._imported(root / "dic.py")}
+    assert {"simd.py", "packing.py", "compile.py"} <= named
+    assert "gabp.py" not in named
+
+
+WITHOUT = """
+import sys, warnings
+sys.modules["numba"] = None  # cannot be imported
+import torch, walksum as ws
+index = torch.arange(36).view(6, 6)
+graph = ws.Graph.from_edge_index(torch.cat([index[:, :-1].reshape(1, -1), index[:, 1:].reshape(1, -1)]))
+J = ws.Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges))
+h = torch.randn(graph.num_nodes, 3)
+exact = torch.linalg.solve(J.to_dense()[0], h)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for solver in ("auto", "cg", "gabp", "dense", "inverse", "chebyshev", ws.GaBP(schedule="sequential")):
+        assert torch.allclose(ws.solve(J, h, solver, on_nonconverged="raise"), exact, rtol=1e-4, atol=1e-5), solver
+    x = torch.randn(graph.num_nodes, 5, requires_grad=True)
+    ws.GLT(5, 8, 2, 3, dropout=0.5)(x, graph.edges).sum().backward()
+assert x.grad.isfinite().all()
+assert [str(w.message)[:23] for w in seen].count("kernels in plain torch,") == 1, [str(w.message) for w in seen]
+assert "without numba" in str(ws.explain_solver(J, h))
+try:
+    ws.solve(J, h, "direct")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_everything_but_elimination_works_without_numba():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "this solver needs numba" in done.stdout
