@@ -11,7 +11,7 @@ from conftest import run
 from walksum.cli import app
 from walksum.data.digits import digits
 from walksum.data.problem import from_data
-from walksum.workflow.fit import Job, Result, fit_model, material_of, predict, score
+from walksum.workflow.fit import Job, Result, fit_model, predict, prepare_data, score
 from walksum.workflow.run import write_run
 
 GLT = [
@@ -60,12 +60,12 @@ def mlp_run(tmp_path_factory):
     """A run on digits, without the comparisons that 'walksum train' adds."""
     folder, job = tmp_path_factory.mktemp("mlp") / "run", Job(model="mlp", max_epochs=2, hidden=8)
     problem = from_data("digits", digits())
-    material = material_of(job, problem)
-    model, outcome = fit_model(job, material)
-    output = predict(model, material.x, problem, material.encoding)
-    scores = {job.title: score(output, problem, material.split)}
+    prepared = prepare_data(job, problem)
+    model, outcome = fit_model(job, prepared)
+    output = predict(model, prepared.x, problem, prepared.encoding)
+    scores = {job.title: score(output, problem, prepared.split)}
     folder.mkdir()
-    write_run([Result(job, material, model, outcome, output, scores, None, None, None, [])], folder)
+    write_run([Result(job, prepared, model, outcome, output, scores, None, None, None, [])], folder)
     return folder
 
 

@@ -10,7 +10,7 @@ from conftest import QUICK, Shop
 from walksum.cli import app
 from walksum.data.user_files import Columns, read_tables
 from walksum.workflow.fit import predict
-from walksum.workflow.run import read_run
+from walksum.workflow.run import open_run
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,11 @@ def predicted(colour_run, shop, walksum, tmp_path_factory):
 def test_new_nodes_get_what_a_full_forward_gives(predicted, shop):
     run, file, record = predicted
     assert record["nodes"] == 80
-    stored = read_run(run)
+    stored = open_run(run)
     problem = read_tables(
         shop / "nodes.csv", shop / "edges.csv", Columns("colour", features=tuple(stored.encoding.columns))
     )
-    output = predict(stored.model(), stored.encoding.encode(problem.features), problem, stored.encoding)
+    output = predict(stored.model, stored.encoding.encode(problem.features), problem, stored.encoding)
     frame = pd.read_csv(file)
     written = torch.tensor(frame[["probability_blue", "probability_red"]].to_numpy())
     assert torch.allclose(written, output.double(), atol=2e-6)

@@ -143,20 +143,20 @@ def _other_shapes(shop, folder):
 
 def test_every_format_gives_the_same_problem(shop, tmp_path):
     from walksum.data.user_files import Columns, read_graph, read_tables
-    from walksum.workflow.fit import Job, material_of
+    from walksum.workflow.fit import Job, prepare_data
 
     _other_shapes(shop, tmp_path)
     columns = Columns("colour", features=("income", "town"))
-    expected = material_of(Job(), read_tables(shop / "nodes.csv", shop / "edges.csv", columns))
+    expected = prepare_data(Job(), read_tables(shop / "nodes.csv", shop / "edges.csv", columns))
     others = [
         read_tables(tmp_path / "nodes.tsv", tmp_path / "edges.parquet", columns),
         read_tables(tmp_path / "nodes.csv.gz", tmp_path / "edges.csv", columns),
         read_graph(tmp_path / "shop.graphml", columns),
     ]
     for problem in others:
-        material = material_of(Job(), problem)
-        assert torch.equal(material.x, expected.x)
-        assert torch.equal(material.y, expected.y)
+        prepared = prepare_data(Job(), problem)
+        assert torch.equal(prepared.x, expected.x)
+        assert torch.equal(prepared.y, expected.y)
         assert torch.equal(problem.graph.edges, expected.problem.graph.edges)
 
 

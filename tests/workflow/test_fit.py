@@ -13,7 +13,7 @@ from walksum.data.problem import from_data
 from walksum.data.splits import Split
 from walksum.training import metrics
 from walksum.training.loop import Recipe, train
-from walksum.workflow.fit import Job, material_of, run
+from walksum.workflow.fit import Job, prepare_data, run
 from walksum.workflow.search import Random, best_sampler, search
 
 
@@ -28,45 +28,45 @@ def rings():
     return from_data("rings", Data(x=x, edge_index=ring, y=y))
 
 
-def model_of(material, width=8):
+def model_of(prepared, width=8):
     torch.manual_seed(0)
-    return ws.GLT(material.x.size(1), width, 1, 2, design="diagonally-dominant", learned=False)
+    return ws.GLT(prepared.x.size(1), width, 1, 2, design="diagonally-dominant", learned=False)
 
 
 def test_training_keeps_the_best_weights_and_stops_by_patience(rings):
-    material = material_of(Job(), rings)
-    model, split = model_of(material), material.split
-    outcome = train(model, material.x, rings.graph, material.y, split, Recipe(lr=1e-2, patience=4, max_epochs=60))
-    hit = model(material.x, rings.graph).argmax(1) == rings.y
+    prepared = prepare_data(Job(), rings)
+    model, split = model_of(prepared), prepared.split
+    outcome = train(model, prepared.x, rings.graph, prepared.y, split, Recipe(lr=1e-2, patience=4, max_epochs=60))
+    hit = model(prepared.x, rings.graph).argmax(1) == rings.y
     assert float(hit[split.val].float().mean()) == pytest.approx(outcome.best.val_score)
     assert outcome.best.val_score == max(e.val_score for e in outcome.history)
     assert len(outcome.history) in (60, outcome.best.number + 4)
 
 
 def test_training_twice_gives_the_same_numbers(rings):
-    material = material_of(Job(), rings)
+    prepared = prepare_data(Job(), rings)
 
     def once():
-        return train(model_of(material), material.x, rings.edge_index, material.y, material.split,
+        return train(model_of(prepared), prepared.x, rings.edge_index, prepared.y, prepared.split,
                      Recipe(max_epochs=3)).history  # fmt: skip
 
     assert once() == once()
 
 
 def test_without_validation_nodes_every_epoch_is_trained_and_the_last_kept(rings):
-    material = material_of(Job(), rings)
+    prepared = prepare_data(Job(), rings)
     nothing = torch.zeros(0, dtype=torch.long)
-    split = Split(material.split.train, nothing, nothing)
-    outcome = train(model_of(material), material.x, rings.graph, rings.y, split, Recipe(patience=1, max_epochs=7))
+    split = Split(prepared.split.train, nothing, nothing)
+    outcome = train(model_of(prepared), prepared.x, rings.graph, rings.y, split, Recipe(patience=1, max_epochs=7))
     assert [epoch.number for epoch in outcome.history] == list(range(1, 8))
     assert outcome.best == outcome.history[-1]
     assert math.isnan(outcome.best.val_score)
 
 
 def test_an_unknown_task_is_refused(rings):
-    material = material_of(Job(), rings)
+    prepared = prepare_data(Job(), rings)
     with pytest.raises(ValueError, match="task='ranking'; known: 'classification', 'regression'"):
-        train(model_of(material), material.x, rings.graph, rings.y, material.split, task="ranking")
+        train(model_of(prepared), prepared.x, rings.graph, rings.y, prepared.split, task="ranking")
 
 
 def test_an_interrupted_job_keeps_what_it_has(rings):

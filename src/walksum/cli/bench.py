@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import UNEXPECTED, Debug, Interrupted, Json, Quiet, Voice, speak
+from walksum.cli.console import UNEXPECTED, Console, Debug, Interrupted, Json, Quiet, run_command
 
 if TYPE_CHECKING:
     from walksum.paper.sweep.spec import RunSpec
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from walksum.paper.sweep.sweep import Engine, Sweep
     from walksum.paper.sweep.work import Job
 
-ENGINES, DEVICES = ("local", "ray"), ("auto", "cpu", "cuda")
+ENGINES = ("local", "ray")
 
 bench = typer.Typer(
     help="Make the paper's tables again.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -77,16 +77,17 @@ def table1(
 
     walksum bench table1 --models glt,sign --datasets cora,citeseer,pubmed --device cuda --workers 4
     """
-    voice = Voice(as_json, quiet, debug)
+    console = Console(as_json, quiet, debug)
     failed = False
 
     def action() -> None:
         nonlocal failed
+        from walksum._checks import check_choice
         from walksum.cli.bench_choices import changes_of, check_taken, chosen_datasets, chosen_models
         from walksum.data import PROTOCOLS
         from walksum.paper.sweep.store import Store
         from walksum.paper.sweep.sweep import plan
-        from walksum.solvers.base import check_choice
+        from walksum.workflow.device import DEVICES, choose_device
 
         # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
         check_choice("protocol", protocol, tuple(PROTOCOLS))
@@ -100,35 +101,20 @@ def table1(
         found.refresh()
         since = found.size if retry else 0
         if dry_run:
-            _say_plan(voice, specs, found, since)
+            _say_plan(console, specs, found, since)
             return
         trained = 0
         if found.missing(specs, since):
-            job = _job(found, device_named(device), root, False if no_batch else None, since)
+            job = _job(found, choose_device(device), root, False if no_batch else None, since)
             _find_engine(engine)
             _check_data(specs, root)
             found.make()
-            trained = _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
-        failed = _say_end(voice, specs, found, since, trained)
+            trained = _sweep(console, specs, found, since, time_limit, _engine(engine, job, workers, found))
+        failed = _say_end(console, specs, found, since, trained)
 
-    speak(voice, action)
+    run_command(console, action)
     if failed:
         raise typer.Exit(UNEXPECTED)
-
-
-def device_named(device: str) -> str:
-    from walksum.solvers.base import check_choice
-
-    check_choice("device", device, DEVICES)
-    if device == "cpu":
-        return device
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if device == "cuda":
-        raise ValueError("--device cuda: torch finds no CUDA device here; use --device cpu")
-    return "cpu"
 
 
 def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> Job:
@@ -166,13 +152,13 @@ def _check_data(specs: list[RunSpec], root: Path | None) -> None:
 
 
 def _sweep(
-    voice: Voice, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
+    console: Console, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
 ) -> int:
     """Returns how many runs were trained here."""
     from walksum.cli.bench_show import Screen
     from walksum.paper.sweep.sweep import Sweep
 
-    screen = Screen(voice)
+    screen = Screen(console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends batch jobs is to end like Ctrl-C
     sweep = Sweep(
         specs,
@@ -187,52 +173,52 @@ def _sweep(
         with screen:
             sweep.run()
     except KeyboardInterrupt:
-        _say_interrupted(voice, sweep)
+        _say_interrupted(console, sweep)
         raise Interrupted from None
     return sweep.trained
 
 
-def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
+def _say_interrupted(console: Console, sweep: Sweep) -> None:
     from walksum.cli.bench_show import filled
     from walksum.paper.sweep.cells import cells_of
 
     sweep.store.refresh()
     left = len(sweep.left())
-    voice.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
-    voice.err.print(
+    console.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
+    console.err.print(
         f"interrupted: {len(sweep.specs) - left} of {len(sweep.specs)} runs are in {sweep.store.path}; "
         "the same command goes on from there",
         markup=False,
     )
-    voice.result({"interrupted": True, "store": str(sweep.store.folder), "runs": len(sweep.specs), "left": left})
+    console.result({"interrupted": True, "store": str(sweep.store.folder), "runs": len(sweep.specs), "left": left})
 
 
-def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
+def _say_plan(console: Console, specs: list[RunSpec], store: Store, since: int) -> None:
     from walksum.paper.sweep.sweep import groups_of
 
     missing = store.missing(specs, since)
     groups = groups_of(missing)
     for group in groups:
         seeds = [spec.seed for spec in group.specs]
-        voice.say(f"{group.title}: {len(seeds)} runs, seeds {min(seeds)} to {max(seeds)}", always=True)
-    voice.say(f"{len(missing)} of {len(specs)} runs are not in {store.path}; nothing was trained", always=True)
+        console.say(f"{group.title}: {len(seeds)} runs, seeds {min(seeds)} to {max(seeds)}", always=True)
+    console.say(f"{len(missing)} of {len(specs)} runs are not in {store.path}; nothing was trained", always=True)
     cells = [{"model": g.specs[0].model, "dataset": g.specs[0].dataset, "runs": len(g.specs)} for g in groups]
-    voice.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
+    console.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
 
 
-def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
+def _say_end(console: Console, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
     """Returns whether a run failed; out of memory and divergence are results."""
     from walksum.cli.bench_show import cell_json, filled, trouble
     from walksum.paper.sweep.cells import cells_of
 
     cells = cells_of(specs, store.latest())
     left = len(store.missing(specs, since))
-    voice.table(filled(specs, cells), always=True)
+    console.table(filled(specs, cells), always=True)
     for line in trouble(specs, store.latest()):
-        voice.say(line, always=True)
+        console.say(line, always=True)
     if left:
-        voice.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
-    voice.say(f"records: {store.path}", always=True)
+        console.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
+    console.say(f"records: {store.path}", always=True)
     record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "trained": trained, "left": left}
-    voice.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
+    console.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
     return any("failed" in cell.outcomes for cell in cells.values())

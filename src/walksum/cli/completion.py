@@ -38,6 +38,12 @@ def of_couplings(incomplete: str) -> list[str]:
     return _starting(incomplete, ("attractive", "repulsive"))
 
 
+def of_devices(incomplete: str) -> list[str]:
+    from walksum.workflow.device import DEVICES
+
+    return _starting(incomplete, DEVICES)
+
+
 def of_tasks(incomplete: str) -> list[str]:
     return _starting(incomplete, ("classification", "regression"))
 
