@@ -14,9 +14,9 @@ from walksum.paper.figures import of_paper
 from walksum.training.loop import Epoch
 from walksum.workflow.figures import of_run, read_history
 from walksum.workflow.fit import Job
-from walksum.workflow.fit import run as run_job
+from walksum.workflow.fit import fit_once as run_job
 from walksum.workflow.page_figures import page_figures
-from walksum.workflow.run import open_run, write_run
+from walksum.workflow.run import open_run, run_of
 from walksum.workflow.subject import Listener, small_part
 
 
@@ -38,7 +38,7 @@ def learned(problem):
 
 
 def test_a_learned_run_on_labelled_nodes_has_all_figures(problem, learned, tmp_path):
-    write_run([learned], tmp_path)
+    run_of([learned]).write(tmp_path, page=False)
     doing, notes = [], []
     listener = Listener(doing.append, notes.append)
     drawings = {each.name: each for each in of_run(open_run(tmp_path), problem, ["gcn"], 1, listener)}
@@ -52,7 +52,7 @@ def test_a_learned_run_on_labelled_nodes_has_all_figures(problem, learned, tmp_p
 
 
 def test_history_is_read_back_as_it_was(learned, tmp_path):
-    write_run([learned], tmp_path)
+    run_of([learned]).write(tmp_path, page=False)
     assert read_history(open_run(tmp_path).metrics["history"]) == learned.outcome.history
     assert all(epoch.forward_steps > 0 and epoch.backward_steps > 0 for epoch in learned.outcome.history)
     old = {"number": 1, "train_loss": 0.5, "val_loss": None, "val_score": None, "test_score": None, "extra": 1}

@@ -13,7 +13,7 @@ from walksum.data.problem import from_data
 from walksum.data.splits import Split
 from walksum.training import metrics
 from walksum.training.loop import Recipe, train
-from walksum.workflow.fit import Job, prepare_data, run
+from walksum.workflow.fit import Job, fit_once, prepare_data
 from walksum.workflow.search import Random, best_sampler, search
 
 
@@ -74,7 +74,7 @@ def test_an_interrupted_job_keeps_what_it_has(rings):
         if epoch.number == 3:
             raise KeyboardInterrupt
 
-    result = run(Job(hidden=8), rings, stop)
+    result = fit_once(Job(hidden=8), rings, stop)
     assert result.interrupted
     assert set(result.scores) == {"GLT"}
 
@@ -84,7 +84,7 @@ def test_ctrl_c_during_the_comparisons_keeps_the_model(rings):
         if name == "MLP":
             raise KeyboardInterrupt
 
-    result = run(Job(hidden=8, max_epochs=5), rings, stop)
+    result = fit_once(Job(hidden=8, max_epochs=5), rings, stop)
     assert result.interrupted
     assert not result.outcome.interrupted
     assert set(result.scores) == {"GLT"}
@@ -101,8 +101,8 @@ def test_a_search_returns_its_best_trial(rings, sampler):
 
 @pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
 def test_a_training_that_diverged_is_told(rings):
-    with pytest.raises(ValueError, match=r"training diverged.*take a smaller --lr than 1e\+30"):
-        run(Job(max_epochs=3, lr=1e30), rings)
+    with pytest.raises(ValueError, match=r"training diverged.*lr=1e\+30; take a smaller one"):
+        fit_once(Job(max_epochs=3, lr=1e30), rings)
 
 
 @pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")

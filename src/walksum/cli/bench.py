@@ -29,7 +29,6 @@ def main() -> None:
     """Make the paper's tables again."""
 
 
-@bench.command()
 def table1(
     datasets: Annotated[
         list[str] | None,

@@ -9,7 +9,9 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,16 +23,10 @@ UNEXPECTED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 EVERY = 5.0  # seconds between progress lines where there is no terminal
 WIDE = 160  # columns of a table where there is no terminal to ask
 
-# arguments of the library that are options of a command: in texts, lr=1 becomes --lr 1
-ARGUMENTS = (
-    *("dataset", "nodes", "edges", "graph", "target", "id", "source", "destination", "weight", "features", "task"),
-    *("split", "drop_unknown", "keep_rare", "encoding", "out", "model", "design", "coupling", "solver", "hidden"),
-    *("layers", "dropout", "lr", "patience", "seed", "seeds", "search", "device", "layer", "port", "protocol"),
-    *("engine", "plots", "format", "theme"),
-)
-OTHER_NAMES = {"max_epochs": "epochs"}  # where the option is called otherwise
-_VALUE = r"""(?P<none>True\b|(?=[\s;,:)]|$))|'(?P<word>[\w./,+-]+)'"""
-_NAMED = re.compile(rf"(?<![\w-])(?P<name>{'|'.join((*ARGUMENTS, *OTHER_NAMES))})=(?:{_VALUE})?")
+OTHER_NAMES = {"max_epochs": "epochs"}  # arguments whose option is called otherwise
+# an argument in a text: lr=1, drop_unknown=True, split= (alone), device='cpu'
+_ARGUMENT = re.compile(r"""(?<![\w-])(?P<name>[a-z_]+)=(?:(?P<none>True\b|(?=[\s;,:)]|$))|'(?P<word>[\w./,+-]+)')?""")
+_options: set[str] = set()  # of the command that runs
 
 # packages that an extra brings, by the name they are imported by
 EXTRAS = {"pyamg": "multigrid", "pyarrow": "parquet", "optuna": "search", "tensorboard": "tensorboard"}
@@ -56,14 +52,30 @@ class Stdout(RichConsole):
         raise BrokenPipeError
 
 
-def with_flags(text: str) -> str:
-    """A text of the library, its arguments written as options of the command."""
+def knows_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which says which options it has when it begins."""
+
+    @wraps(command)
+    def begin(*arguments: Any, **options: Any) -> None:
+        _options.clear()
+        _options.update(signature(command).parameters)
+        command(*arguments, **options)
+
+    return begin
+
+
+def with_flags(text: str, options: Iterable[str] | None = None) -> str:
+    """A text of the library, its arguments written as options of the command: lr=1 becomes --lr 1."""
+    known = set(_options if options is None else options)
 
     def flag(found: re.Match[str]) -> str:
-        name = OTHER_NAMES.get(found["name"], found["name"]).replace("_", "-")
-        return f"--{name}" if found["none"] is not None else f"--{name} {found['word'] or ''}"
+        name = found["name"] if found["name"] in known else OTHER_NAMES.get(found["name"])
+        if name not in known:
+            return found[0]
+        option = f"--{name.replace('_', '-')}"
+        return option if found["none"] is not None else f"{option} {found['word'] or ''}"
 
-    return _NAMED.sub(flag, text)
+    return _ARGUMENT.sub(flag, text)
 
 
 class Console:

@@ -148,7 +148,8 @@ def _search(
     def next_trial(number: int, trial: Any) -> None:
         if on_trial is not None:
             on_trial(number, trial)
-        stage(f"trial {number + 1} of {trials}")
+        if number < trials:
+            stage(f"trial {number + 1} of {trials}")
 
     stage(f"trial 1 of {trials}")
     return run_search(job, problem, trials, on_epoch, next_trial)
