@@ -41,7 +41,7 @@ def table1(
             autocompletion=completion.of_rows,
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Runs a cell.", min=1)] = 30,
+    runs: Annotated[int, typer.Option(help="Runs per cell.", min=1)] = 30,
     first_seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
     protocol: Annotated[str, typer.Option(help="How nodes are split: random is the paper's.")] = "random",
     store: Annotated[Path, typer.Option(help="Folder of the records; a sweep goes on where it stopped.")] = Path(
@@ -49,7 +49,7 @@ def table1(
     ),
     engine: Annotated[str, typer.Option(help="local (processes of this machine) or ray.")] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Cells trained at a time; default: one a core, four on a GPU.", min=1)
+        int | None, typer.Option(help="Cells trained at a time; default: one per core, four on a GPU.", min=1)
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
@@ -82,7 +82,7 @@ def table1(
     def action() -> None:
         nonlocal failed
         from walksum._checks import check_choice
-        from walksum.cli.bench_choices import changes_of, check_taken, chosen_datasets, chosen_models
+        from walksum.cli.bench_options import changes_of, check_taken, chosen_datasets, chosen_models
         from walksum.data import PROTOCOLS
         from walksum.paper.sweep.store import Store
         from walksum.paper.sweep.sweep import plan
@@ -154,7 +154,7 @@ def _sweep(
     console: Console, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
 ) -> int:
     """Returns how many runs were trained here."""
-    from walksum.cli.bench_show import Screen
+    from walksum.cli.bench_progress import Screen
     from walksum.paper.sweep.sweep import Sweep
 
     screen = Screen(console)
@@ -178,7 +178,7 @@ def _sweep(
 
 
 def _say_interrupted(console: Console, sweep: Sweep) -> None:
-    from walksum.cli.bench_show import filled
+    from walksum.cli.bench_progress import filled
     from walksum.paper.sweep.cells import cells_of
 
     sweep.store.refresh()
@@ -207,7 +207,7 @@ def _say_plan(console: Console, specs: list[RunSpec], store: Store, since: int) 
 
 def _say_end(console: Console, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
     """Returns whether a run failed; out of memory and divergence are results."""
-    from walksum.cli.bench_show import cell_json, filled, trouble
+    from walksum.cli.bench_progress import cell_json, filled, trouble
     from walksum.paper.sweep.cells import cells_of
 
     cells = cells_of(specs, store.latest())

@@ -38,7 +38,7 @@ def table2(
     console = Console(as_json, quiet, debug)
 
     def action() -> None:
-        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.cli.bench_options import chosen_datasets, chosen_models
         from walksum.paper.table2 import measure, up_to
         from walksum.workflow.device import choose_device
 

@@ -22,7 +22,7 @@ def of_models(incomplete: str) -> list[str]:
 
 
 def of_rows(incomplete: str) -> list[str]:
-    from walksum.cli.bench_choices import GROUPS
+    from walksum.cli.bench_options import GROUPS
     from walksum.paper.rows import ROWS
 
     return _starting(incomplete, (*GROUPS, *ROWS))

@@ -41,7 +41,7 @@ def report(
     console = Console(as_json, quiet, debug)
 
     def action() -> None:
-        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.cli.bench_options import chosen_datasets, chosen_models
         from walksum.paper.report.files import format_of
         from walksum.paper.report.make import Order
         from walksum.paper.report.source import Wanted
