@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from walksum.cli import bench, bench_table2, datasets, doctor, explore, figures, info, predict, report, solve, train
@@ -15,11 +17,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (train.train, predict.predict, info.info, figures.figures, explore.explore, datasets.datasets):
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(train.train, predict.predict, info.info, figures.figures, explore.explore),
+    *(datasets.datasets, report.report, solve.solve, doctor.doctor),
+)
+TABLES: tuple[Callable[..., None], ...] = (bench.table1, bench_table2.table2)
+for command in COMMANDS:
     app.command()(knows_options(command))
-for command in (report.report, solve.solve, doctor.doctor):
-    app.command()(knows_options(command))
-for command in (bench.table1, bench_table2.table2):
+for command in TABLES:
     bench.bench.command()(knows_options(command))
 app.add_typer(bench.bench, name="bench")
 
