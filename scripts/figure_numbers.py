@@ -40,9 +40,9 @@ def measure(subject):
     found = response(J)
     gain, values = found.gain.mean(0), found.eigenvalues
     own = score(
-        predict(subject.model, subject.x, subject.problem, subject.material.encoding),
+        predict(subject.model, subject.x, subject.problem, subject.prepared.encoding),
         subject.problem,
-        subject.material.split,
+        subject.prepared.split,
     )
     return {
         "test accuracy": own.value,

@@ -20,10 +20,10 @@ sys.path.insert(0, str(ROOT / "tests" / "explore"))
 
 from browser import Page, start_chromium  # noqa: E402
 
-from walksum.cli.sources import problem_of_run  # noqa: E402
 from walksum.explore.server import open_server, url_of  # noqa: E402
 from walksum.explore.subject import subject_of_run  # noqa: E402
-from walksum.workflow.run import read_run  # noqa: E402
+from walksum.workflow.problem import Source, problem_of_run  # noqa: E402
+from walksum.workflow.run import open_run  # noqa: E402
 
 SIZE = (1280, 800)
 LARGEST = 300_000  # bytes of a picture
@@ -32,8 +32,8 @@ PANELS = ("correlation", "spectrum", "convergence")
 
 class Served:
     def __init__(self, folder: Path):
-        run = read_run(folder)
-        problem = problem_of_run(run, None, None, None, False, "utf-8", None, labels=True)
+        run = open_run(folder)
+        problem = problem_of_run(run, Source(), labels=True)
         self.subject = subject_of_run(run, problem, title=problem.name)
         self.server = open_server(self.subject, 0)
         self.url = url_of(self.server)

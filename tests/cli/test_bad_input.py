@@ -1,4 +1,4 @@
-"""Every kind of bad input, through the command as a process of its own: message, exit code, nothing left behind."""
+"""Every kind of bad input: message, exit code, nothing left behind."""
 
 import resource
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from conftest import QUICK
+from conftest import QUICK, inside, run
 
 TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
 COLOUR = (*TABLES, "--target", "colour")
@@ -137,12 +137,12 @@ def test_unknown_ids_can_be_dropped_and_missing_numbers_are_noted(shop, walksum,
     assert "missing numbers in 'income'" in done.stdout
 
 
-def test_a_full_disk_leaves_nothing_behind(shop, walksum, tmp_path):
+def test_a_full_disk_leaves_nothing_behind(shop, tmp_path):
     def no_more_than_a_few_kilobytes():  # what a full disk does to a file, for one process
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = walksum("train", *tables, "--out", "run", *QUICK, cwd=tmp_path, preexec_fn=no_more_than_a_few_kilobytes)
+    done = run("train", *tables, "--out", "run", *QUICK, cwd=tmp_path, preexec_fn=no_more_than_a_few_kilobytes)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "nothing half-written was left behind" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -164,8 +164,9 @@ def test_files_of_another_kind_are_refused(name, content, message, tmp_path):
         read_graph(tmp_path / name, Columns())
 
 
-def test_json_errors_are_json_and_debug_shows_where(walksum, tmp_path):
-    done = walksum("train", "--dataset", "corra", "--json", "--debug", cwd=tmp_path)
+def test_json_errors_are_json_and_debug_shows_where(tmp_path):
+    """As a process: nothing but JSON may come out of it."""
+    done = run("train", "--dataset", "corra", "--json", "--debug", cwd=tmp_path)
     assert done.returncode == 2
     assert '"exit_code": 2' in done.stdout
     assert "name='corra' is not a dataset; choose one of" in done.stdout
@@ -175,11 +176,11 @@ def test_json_errors_are_json_and_debug_shows_where(walksum, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("train", "--design", "spectral"), "design='spectral'; known: 'pairwise-normal'"),
-        (("train", "--coupling", "none"), "coupling='none'; known: 'repulsive', 'attractive'"),
-        (("train", "--model", "gnn"), "model='gnn'; known: glt, gcn"),
-        (("train", "--solver", "lu"), "solver='lu'; known: 'auto'"),
-        (("train", "--split", "1,2"), "--split '1,2'; expected three counts"),
+        (("train", "--design", "spectral"), "--design spectral; known: 'pairwise-normal'"),
+        (("train", "--coupling", "none"), "--coupling none; known: 'repulsive', 'attractive'"),
+        (("train", "--model", "gnn"), "--model gnn; known: glt, mlp"),
+        (("train", "--solver", "lu"), "--solver lu; known: 'auto'"),
+        (("train", "--split", "1,2"), "--split 1,2; expected three counts"),
         (("train", "--nodes", "a.csv", "--edges", "b.csv"), "--target is missing; name the column to predict"),
         (("train", "--out", "."), "--out . already exists"),
         (("train", "--nodes", "a.csv"), "--nodes and --edges belong together"),
@@ -187,18 +188,18 @@ def test_json_errors_are_json_and_debug_shows_where(walksum, tmp_path):
         (("train", "--dataset", "cora", "--target", "label"), "--target label is for tables and GraphML"),
         (("train", "--graph", "g.pt", "--task", "regression"), "--task regression is for tables and GraphML"),
         (("train", "--dropout", "1"), "--dropout 1.0; expected a rate in [0, 1)"),
-        (("train", "--task", "ranking"), "task='ranking'; known: 'classification'"),
+        (
+            ("train", *COLOUR, "--task", "ranking"),
+            "--task ranking; known: 'classification'",
+        ),
+        (("train", "--lr", "0"), "--lr 0.0; expected a positive number"),
+        (("train", "--device", "tpu"), "--device tpu; known: 'auto', 'cpu', 'cuda'"),
         (("predict", "."), "is not a run of 'walksum train': it holds no config.json"),
         (("info", "nowhere"), "is not a run of 'walksum train'"),
     ],
 )
-def test_wrong_use_is_refused_with_a_remedy(arguments, message, tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from walksum.cli import app
-
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == 2, done.output
-    assert message in " ".join(done.output.split())
+def test_wrong_use_is_refused_with_a_remedy(arguments, message, tmp_path):
+    done = inside(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []

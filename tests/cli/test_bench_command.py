@@ -172,9 +172,9 @@ BAD = {
     "depth": (("--set", "layers=3"), "--set layers means nothing to mlp; leave out the setting or these rows"),
     "form": (("--set", "lr"), "--set 'lr'; write NAME=VALUE"),
     "select": (("--set", "select=f1"), "select='f1'; known: accuracy, loss"),
-    "engine": (("--engine", "slurm"), "engine='slurm'"),
-    "device": (("--device", "tpu"), "device='tpu'"),
-    "protocol": (("--protocol", "fair"), "protocol='fair'"),
+    "engine": (("--engine", "slurm"), "--engine slurm"),
+    "device": (("--device", "tpu"), "--device tpu"),
+    "protocol": (("--protocol", "fair"), "--protocol fair"),
     "store": (("--store", __file__), "is a file; name a folder"),
 }
 

@@ -172,7 +172,7 @@ def test_what_is_no_run_is_refused(tmp_path, colour_run):
         (("run", "--dataset", "digits"), "name a run or a dataset, not both"),
         (("--nodes", "n.csv", "--edges", "e.csv"), "tables need a run; train one first"),
         (("--dataset", "atlantis"), "'atlantis' is not a dataset"),
-        (("--dataset", "digits", "--design", "magic"), "design='magic'; known:"),
+        (("--dataset", "digits", "--design", "magic"), "--design magic; known:"),
     ],
 )
 def test_wrong_use_says_what_to_do(arguments, message):

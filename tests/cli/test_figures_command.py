@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
-from conftest import run
+from conftest import inside
 from walksum.cli import app
 from walksum.data.digits import digits
 from walksum.data.problem import from_data
-from walksum.workflow.fit import Job, Result, fit_model, material_of, predict, score
-from walksum.workflow.run import write_run
+from walksum.workflow.fit import Job, Result, fit_model, predict, prepare_data, score
+from walksum.workflow.run import run_of
 
 GLT = [
     "learning",
@@ -38,7 +38,7 @@ def tables(colour_run):
 
 def test_a_run_on_tables_is_drawn_in_both_themes(colour_run, tables, tmp_path):
     options = ("--format", "png,svg", "--theme", "both", "--out", "figs", "--json")
-    done = run("figures", colour_run[0], *tables, *options, cwd=tmp_path)
+    done = inside("figures", colour_run[0], *tables, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     names = {f"{name}{theme}.{kind}" for name in GLT for theme in ("", "-dark") for kind in ("png", "svg")}
@@ -60,12 +60,12 @@ def mlp_run(tmp_path_factory):
     """A run on digits, without the comparisons that 'walksum train' adds."""
     folder, job = tmp_path_factory.mktemp("mlp") / "run", Job(model="mlp", max_epochs=2, hidden=8)
     problem = from_data("digits", digits())
-    material = material_of(job, problem)
-    model, outcome = fit_model(job, material)
-    output = predict(model, material.x, problem, material.encoding)
-    scores = {job.title: score(output, problem, material.split)}
+    prepared = prepare_data(job, problem)
+    model, outcome = fit_model(job, prepared)
+    output = predict(model, prepared.x, problem, prepared.encoding)
+    scores = {job.title: score(output, problem, prepared.split)}
     folder.mkdir()
-    write_run([Result(job, material, model, outcome, output, scores, None, None, None, [])], folder)
+    run_of([Result(job, prepared, model, outcome, output, scores, None, None, None, [])]).write(folder, page=False)
     return folder
 
 
@@ -114,7 +114,7 @@ def test_a_place_that_cannot_be_written_is_told(mlp_run, tmp_path):
     (tmp_path / "file").write_text("")
     done = figures(mlp_run, "--out", tmp_path / "file" / "figs", "--compare", "none")
     assert done.exit_code == 2
-    assert "choose another place by --out" in done.stderr
+    assert "choose another place" in done.stderr
 
 
 def test_a_graph_too_large_for_its_eigenvectors_is_told(monkeypatch):

@@ -10,7 +10,7 @@ from conftest import QUICK, Shop
 from walksum.cli import app
 from walksum.data.user_files import Columns, read_tables
 from walksum.workflow.fit import predict
-from walksum.workflow.run import read_run
+from walksum.workflow.run import open_run
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,11 @@ def predicted(colour_run, shop, walksum, tmp_path_factory):
 def test_new_nodes_get_what_a_full_forward_gives(predicted, shop):
     run, file, record = predicted
     assert record["nodes"] == 80
-    stored = read_run(run)
+    stored = open_run(run)
     problem = read_tables(
         shop / "nodes.csv", shop / "edges.csv", Columns("colour", features=tuple(stored.encoding.columns))
     )
-    output = predict(stored.model(), stored.encoding.encode(problem.features), problem, stored.encoding)
+    output = predict(stored.model, stored.encoding.encode(problem.features), problem, stored.encoding)
     frame = pd.read_csv(file)
     written = torch.tensor(frame[["probability_blue", "probability_red"]].to_numpy())
     assert torch.allclose(written, output.double(), atol=2e-6)
@@ -87,6 +87,21 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(word) for word in arguments])
 
 
+def test_folders_that_were_made_are_told(file_run, tmp_path):
+    done = invoke(
+        "predict", file_run / "run", "--graph", file_run / "new.pt", "--out", tmp_path / "new" / "a" / "p.csv"
+    )
+    assert f"(made the folder {tmp_path / 'new'}/)" in " ".join(done.output.split())
+
+
+def test_the_name_of_the_file_says_its_format(file_run, tmp_path):
+    out = tmp_path / "p.parquet"
+    done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", out)
+    assert done.exit_code == 0, done.output
+    written = pd.read_csv(file_run / "run" / "predictions.csv", dtype={"id": str})
+    assert pd.read_parquet(out)["id"].tolist() == written["id"].tolist()
+
+
 def test_a_column_called_degree_is_read_and_not_counted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"{k},{k % 3},{'ab'[k % 2]}" for k in range(40)]
@@ -132,4 +147,4 @@ def test_a_run_on_a_file_asks_for_it(file_run):
 def test_a_folder_is_no_place_for_predictions(file_run):
     done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", file_run)
     assert done.exit_code == 2
-    assert "cannot be written (it is a folder)" in " ".join(done.output.split())
+    assert "cannot be written (it is a folder); choose another place" in " ".join(done.output.split())

@@ -98,10 +98,10 @@ def test_json(store, tmp_path):
         (("{empty}/nowhere",), "does not exist; name a folder with records.jsonl or solves.jsonl"),
         (("{empty}",), "holds neither records.jsonl nor solves.jsonl; fill one with 'walksum bench table1'"),
         (("{store}/records.jsonl",), "is a file, not a folder"),
-        (("{store}", "--format", "pdf"), "--format 'pdf' is unknown; choose among text, md, html, csv"),
+        (("{store}", "--format", "pdf"), "--format pdf is unknown; choose among text, md, html, csv"),
         (("{store}", "--models", "gnc"), "--models 'gnc' is unknown; choose of"),
         (("{store}", "--datasets", "tekas"), "--datasets 'tekas' is unknown; choose of"),
-        (("{store}", "--protocol", "chance"), "--protocol 'chance' is unknown; choose among random, one-split"),
+        (("{store}", "--protocol", "chance"), "--protocol chance is unknown; choose among random, one-split"),
         (("{store}", "--models", "gat"), "has nothing of what was asked for; it holds the models gcn, glt-laplacian"),
         (
             ("{store}", "--out", "{store}/records.jsonl/a.md"),

@@ -85,6 +85,74 @@ def test_what_is_no_system_is_refused(system, tmp_path):
         assert message in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ones(50) + 1j, "b.npy holds complex numbers; a right-hand side is real"),
+        (np.full(50, "1"), "b.npy holds values of dtype <U1; a right-hand side is numbers"),
+    ],
+)
+def test_a_right_hand_side_is_real_numbers(system, values, message):
+    np.save("b.npy", values)
+    done = solve("--matrix", "A.mtx", "--rhs", "b.npy")
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.output.split())
+
+
+def test_a_complex_right_hand_side_in_matrix_market_is_refused(system):
+    scipy.io.mmwrite("c.mtx", np.ones((50, 1)) + 1j)
+    done = solve("--matrix", "A.mtx", "--rhs", "c.mtx")
+    assert done.exit_code == 2, done.output
+    assert "c.mtx holds complex numbers" in " ".join(done.output.split())
+
+
+def test_too_much_fill_is_told_with_a_remedy(system, monkeypatch):
+    from walksum.solvers.direct import Direct
+
+    def declines(self, J):
+        raise ValueError("elimination needs 1e12 operations, more than max_operations=1e9")
+
+    monkeypatch.setattr(Direct, "prepare", declines)
+    done = solve("--matrix", "A.mtx", "--rhs", "b.npy", "--solver", "direct")
+    assert done.exit_code == 2, done.output
+    assert "Direct: elimination would fill in too much here; use --solver auto" in " ".join(done.output.split())
+    record = json.loads(solve("--matrix", "A.mtx", "--rhs", "b.npy", "--solver", "cg", "--compare", "--json").stdout)
+    assert {row["solver"]: row["status"] for row in record["compare"]}["Direct"] == "too much fill"
+
+
+def test_a_short_file_that_declares_a_huge_matrix_is_refused_at_once(system, tmp_path, monkeypatch):
+    (tmp_path / "huge.mtx").write_text(
+        "%%MatrixMarket matrix coordinate real general\n300000000 300000000 1\n1 1 2.0\n"
+    )
+    done = solve("--matrix", "huge.mtx", "--rhs", "b.npy")
+    assert done.exit_code == 2, done.output
+    assert "b.npy has 50 rows for a matrix of 300000000; they must agree" in " ".join(done.output.split())
+    monkeypatch.setattr("walksum.data.matrices.read_rhs", lambda path: range(300_000_000))
+    monkeypatch.setattr("walksum.data.matrices._free_memory", lambda: 8.0 * 2**30)
+    done = solve("--matrix", "huge.mtx", "--rhs", "b.npy")
+    assert done.exit_code == 2, done.output
+    told = "huge.mtx declares 300000000 rows and 1 entries, about 28 GB of memory; 8 GB are free here"
+    assert told in " ".join(done.output.split())
+
+
+def test_a_right_hand_side_that_declares_too_much_is_refused(system, tmp_path):
+    (tmp_path / "wide.mtx").write_text("%%MatrixMarket matrix coordinate real general\n50 9000000000000 1\n1 1 2.0\n")
+    done = solve("--matrix", "A.mtx", "--rhs", "wide.mtx")
+    assert done.exit_code == 2, done.output
+    assert "wide.mtx declares 50 rows and 9000000000000 columns" in " ".join(done.output.split())
+
+
+def test_a_folder_that_was_made_is_told(system):
+    done = solve("--matrix", "A.mtx", "--rhs", "b.npy", "--out", "new/mu.npy")
+    assert "mu written to new/mu.npy (made the folder " in " ".join(done.output.split())
+
+
+def test_doctor_lists_every_extra(tmp_path, monkeypatch):
+    monkeypatch.setenv("WALKSUM_CACHE", str(tmp_path))
+    record = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert {"pyamg", "optuna", "dash", "ray", "torchdiffeq"} <= set(record["extras"])
+
+
 def test_doctor_finds_every_solver_right(tmp_path, monkeypatch):
     monkeypatch.setenv("WALKSUM_CACHE", str(tmp_path))
     done = CliRunner().invoke(app, ["doctor"])

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import walksum as ws
-from conftest import QUICK, Shop, start, write
+from conftest import QUICK, Shop, run, start, write
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.data.problem_split import split_problem
@@ -22,13 +22,13 @@ TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
 
 def test_digits_from_a_strangers_folder(walksum, tmp_path):
     """One run, looked at from all sides: a fixture would train once for each process of the tests."""
-    done = walksum("train", cwd=tmp_path)
+    done = run("train", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    run = tmp_path / "runs" / "digits"
-    _learned_from_ten_labels_a_class(run, done)
-    _saved_model_gives_the_written_score_and_predictions(run)
-    _report_needs_nothing_else(run)
-    _info_says_it_again(run, walksum("info", run, cwd=tmp_path))
+    folder = tmp_path / "runs" / "digits"
+    _learned_from_ten_labels_a_class(folder, done)
+    _saved_model_gives_the_written_score_and_predictions(folder)
+    _report_needs_nothing_else(folder)
+    _info_says_it_again(folder, walksum("info", folder, cwd=tmp_path))
 
 
 def _learned_from_ten_labels_a_class(run, done):
@@ -143,20 +143,20 @@ def _other_shapes(shop, folder):
 
 def test_every_format_gives_the_same_problem(shop, tmp_path):
     from walksum.data.user_files import Columns, read_graph, read_tables
-    from walksum.workflow.fit import Job, material_of
+    from walksum.workflow.fit import Job, prepare_data
 
     _other_shapes(shop, tmp_path)
     columns = Columns("colour", features=("income", "town"))
-    expected = material_of(Job(), read_tables(shop / "nodes.csv", shop / "edges.csv", columns))
+    expected = prepare_data(Job(), read_tables(shop / "nodes.csv", shop / "edges.csv", columns))
     others = [
         read_tables(tmp_path / "nodes.tsv", tmp_path / "edges.parquet", columns),
         read_tables(tmp_path / "nodes.csv.gz", tmp_path / "edges.csv", columns),
         read_graph(tmp_path / "shop.graphml", columns),
     ]
     for problem in others:
-        material = material_of(Job(), problem)
-        assert torch.equal(material.x, expected.x)
-        assert torch.equal(material.y, expected.y)
+        prepared = prepare_data(Job(), problem)
+        assert torch.equal(prepared.x, expected.x)
+        assert torch.equal(prepared.y, expected.y)
         assert torch.equal(problem.graph.edges, expected.problem.graph.edges)
 
 
@@ -192,9 +192,9 @@ def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):
     assert list((tmp_path / "runs" / "nodes" / "tensorboard").rglob("events.out.tfevents*"))
 
 
-def test_a_search_is_judged_on_validation(shop, walksum, tmp_path):
+def test_a_search_is_compared_on_validation(shop, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = walksum("train", *tables, "--search", "4", "--epochs", "8", "--json", "-q", cwd=tmp_path)
+    done = run("train", *tables, "--search", "4", "--epochs", "8", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.replace("walksum: compiling kernels, once, about 10 s\n", "") == ""
     record = json.loads(done.stdout)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from walksum.data import encoding, tables
+from walksum.data.edges import EdgeColumns
 from walksum.data.problem_split import check_labels, split_problem
-from walksum.data.tables import Reader
+from walksum.data.tables import FileTable
 from walksum.data.user_files import Columns, read_tables
 
 
@@ -17,8 +18,8 @@ def put(folder, name, text):
 
 
 def frame_of(path, verbatim=None):
-    reader = Reader()
-    return reader.frame(path, reader.columns(path), [verbatim] if verbatim else [], verbatim)
+    table = FileTable(path)
+    return table.frame(table.columns(), [verbatim] if verbatim else [], verbatim)
 
 
 def test_a_column_turns_to_text_however_late_a_word_comes(tmp_path, monkeypatch):
@@ -38,8 +39,8 @@ def test_a_node_may_be_called_na(tmp_path):
 
 
 def test_the_separator_is_seen_in_the_header(tmp_path):
-    assert Reader().columns(put(tmp_path, "a.csv", "a;b;c\n1;2,5;3\n")) == ["a", "b", "c"]
-    assert Reader().columns(put(tmp_path, "b.tsv", "a,b\tc\n1\t2\n")) == ["a,b", "c"]
+    assert FileTable(put(tmp_path, "a.csv", "a;b;c\n1;2,5;3\n")).columns() == ["a", "b", "c"]
+    assert FileTable(put(tmp_path, "b.tsv", "a,b\tc\n1\t2\n")).columns() == ["a,b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"pip install 'walksum\[parquet\]'"):
-        Reader().columns(put(tmp_path, "t.parquet", "x"))
+        FileTable(put(tmp_path, "t.parquet", "x")).columns()
 
 
 def test_columns_are_encoded_by_what_the_training_rows_show():
@@ -202,5 +203,61 @@ def test_unknown_nodes_are_told_beside_known_ones(tmp_path):
 
 def test_utf16_is_recognised(tmp_path):
     (tmp_path / "t.csv").write_text("id,y\n1,2\n", encoding="utf-16")
-    with pytest.raises(ValueError, match="--encoding utf-16"):
-        Reader().columns(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match="encoding='utf-16'"):
+        FileTable(tmp_path / "t.csv").columns()
+
+
+PATH = {"source": [1, 2], "target": [2, 3]}
+
+
+def frames(nodes, ends=None, weight=None):
+    return read_tables(pd.DataFrame(nodes), pd.DataFrame(ends or PATH), Columns("y", edges=EdgeColumns(weight=weight)))
+
+
+def test_a_named_index_is_a_column_and_floats_that_are_whole_are_ids():
+    nodes = pd.DataFrame({"y": [1.0, 2.0, None]}, index=pd.Index([1.0, 2.0, 3.0], name="id"))
+    found = frames(nodes)
+    assert found.ids.tolist() == ["1", "2", "3"]
+    assert found.classes == ["1", "2"]
+    assert found.y.tolist() == [0, 1, -1]
+    assert found.edge_index.tolist() == [[0, 1], [1, 2]]
+
+
+def test_frames_of_any_dtype_are_read():
+    nodes = pd.DataFrame(
+        {
+            "id": [1, 2, 3],
+            "y": pd.Categorical(["a", "b", "a"]),
+            "count": pd.array([1, None, 3], dtype="Int64"),
+            "flag": [True, False, True],
+            "town": pd.array(["x", None, "y"], dtype="string"),
+        }
+    )
+    found = frames(nodes)
+    assert found.classes == ["a", "b"]
+    assert found.features["count"].dtype == found.features["flag"].dtype == np.float64
+    assert found.features["town"].tolist()[0] == "x"
+    assert found.features["town"].isna().tolist() == [False, True, False]
+
+
+def test_messages_on_frames_name_the_row():
+    with pytest.raises(ValueError, match=r"nodes, row b: x is infinite"):
+        frames(pd.DataFrame({"id": [1, 2], "y": [0, 1], "x": [1.0, np.inf]}, index=["a", "b"]))
+    with pytest.raises(ValueError, match="nodes has several columns called 'x'; names must be unique"):
+        frames(pd.DataFrame([[1, 2, 3]], columns=["y", "x", "x"]))
+    with pytest.raises(ValueError, match="nodes has a header but no rows"):
+        frames(pd.DataFrame({"id": [], "y": []}))
+
+
+def weighted(*weights):
+    return {"source": [1, 2], "target": [2, 3], "w": list(weights)}
+
+
+def test_negative_and_zero_weights_are_noted():
+    nodes = {"id": [1, 2, 3], "y": ["a", "b", "a"], "x": [1, 2, 3]}
+    (note,) = frames(nodes, weighted(1.0, -2.0), "w").notes
+    assert note.startswith("1 of 2 edges of edges have a negative w: their coupling has the opposite sign")
+    (note,) = frames(nodes, weighted(0.0, 2.0), "w").notes
+    assert note == "1 of 2 edges of edges have w 0: they carry nothing"
+    with pytest.raises(ValueError, match="edges: every w is 0, so no edge would carry anything"):
+        frames(nodes, weighted(0.0, 0.0), "w")

@@ -118,5 +118,5 @@ def test_dev_tools_are_off(client):
 
 
 def test_a_port_in_use_is_named(served, small):
-    with pytest.raises(ValueError, match=f"--port {served.port} is in use; name another one, or --port 0"):
+    with pytest.raises(ValueError, match=f"port={served.port} is in use; name another one, or port=0"):
         open_server(small, served.port)

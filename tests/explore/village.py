@@ -8,7 +8,7 @@ import torch
 from walksum.data.problem import Problem
 from walksum.explore.quick import quick_job
 from walksum.explore.subject import Subject
-from walksum.workflow.fit import fit_model, material_of
+from walksum.workflow.fit import fit_model, prepare_data
 
 ODD = '<b>odd & "id"</b>'  # ids are the user's own text
 
@@ -37,7 +37,7 @@ def village(count=60, seed=0):
 
 def subject_of(problem, design="laplacian", learned=True, epochs=20):
     job = replace(quick_job(design, learned, None), hidden=16, max_epochs=epochs)
-    material = material_of(job, problem)
-    model, _ = fit_model(job, material)
-    training = frozenset(material.split.train.tolist())
-    return Subject(problem.name, problem, material.x, material.encoding, model, training)
+    prepared = prepare_data(job, problem)
+    model, _ = fit_model(job, prepared)
+    training = frozenset(prepared.split.train.tolist())
+    return Subject(problem.name, problem, prepared.x, prepared.encoding, model, training)

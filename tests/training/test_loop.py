@@ -16,7 +16,6 @@ from walksum.training import Data, Epoch, Recipe, fit
 from walksum.training.data import TASKS, Subset
 from walksum.training.devices import choose_device, pays_on_gpu
 from walksum.training.history import History, rank
-from walksum.training.loop import train
 from walksum.training.optimiser import make_optimiser
 
 NODES = 48
@@ -74,7 +73,7 @@ def test_a_module_is_trained_in_place_as_the_same_seed_is():
     (made,) = fit(factory(), data, recipe, seeds=[1])
     torch.manual_seed(1)
     model = factory()(1)
-    outcome = train(model, data.x, data.edges, data.y, data.split(1), recipe)
+    outcome = fit(model, Data(data.x, data.edges, data.y, data.split(1)), recipe)
     assert outcome.model is model
     assert outcome.history == made.history
 
@@ -244,7 +243,7 @@ def test_a_gpu_trains_the_same_run_captured_and_gives_the_model_back(kind):
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = make(0)
-        found.append(train(model, data.x, data.edges, data.y, data.split(0), recipe, device=device))
+        found.append(fit(model, Data(data.x, data.edges, data.y, data.split(0)), recipe, device=device))
         assert next(model.parameters()).device.type == "cpu"
     assert found[1].captured, found[1].not_captured
     for here, there in zip(found[0].history, found[1].history, strict=True):

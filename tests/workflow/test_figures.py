@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 from gallery import random_graph
 from walksum.data.problem import from_data
 from walksum.paper.figures import of_paper
-from walksum.training.loop import Epoch
+from walksum.training import Epoch
 from walksum.workflow.figures import of_run, read_history
 from walksum.workflow.fit import Job
-from walksum.workflow.fit import run as run_job
+from walksum.workflow.fit import fit_once as run_job
 from walksum.workflow.page_figures import page_figures
-from walksum.workflow.run import read_run, write_run
+from walksum.workflow.run import open_run, run_of
 from walksum.workflow.subject import Listener, small_part
 
 
@@ -38,22 +38,22 @@ def learned(problem):
 
 
 def test_a_learned_run_on_labelled_nodes_has_all_figures(problem, learned, tmp_path):
-    write_run([learned], tmp_path)
+    run_of([learned]).write(tmp_path, page=False)
     doing, notes = [], []
     listener = Listener(doing.append, notes.append)
-    drawings = {each.name: each for each in of_run(read_run(tmp_path), problem, ["gcn"], 1, listener)}
+    drawings = {each.name: each for each in of_run(open_run(tmp_path), problem, ["gcn"], 1, listener)}
     names = "learning graphical-model correlation correlation-heads spectral-response convergence steps-by-epoch"
     assert [*drawings] == [*names.split(), "walk-sums", "influence-by-hop"]
     assert notes == []
     assert "training gcn" in doing
     assert all(each.draw("dark").axes for each in drawings.values())
-    with pytest.raises(ValueError, match="--layer 3; the model has layers 1 to 2"):
-        list(of_run(read_run(tmp_path), problem, [], 3))
+    with pytest.raises(ValueError, match="layer=3; the model has layers 1 to 2"):
+        list(of_run(open_run(tmp_path), problem, [], 3))
 
 
 def test_history_is_read_back_as_it_was(learned, tmp_path):
-    write_run([learned], tmp_path)
-    assert read_history(read_run(tmp_path).metrics["history"]) == learned.outcome.history
+    run_of([learned]).write(tmp_path, page=False)
+    assert read_history(open_run(tmp_path).metrics["history"]) == learned.outcome.history
     assert all(epoch.forward_steps > 0 and epoch.backward_steps > 0 for epoch in learned.outcome.history)
     old = {"number": 1, "train_loss": 0.5, "val_loss": None, "val_score": None, "test_score": None, "extra": 1}
     (epoch,) = read_history([old])
@@ -104,7 +104,7 @@ def test_the_paper_has_its_figures(problem):
 
 
 def test_a_small_part_is_small_and_connected_enough(learned):
-    J = learned.model.precisions(learned.material.x, learned.problem.graph)[0]
+    J = learned.model.precisions(learned.prepared.x, learned.problem.graph)[0]
     part, centre = small_part(J)
     assert part.num_nodes <= 25
     assert int(part.graph.degree[centre]) == int(part.graph.degree.max())

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data as PyGData
 
 import walksum as ws
 from walksum.data.problem import from_data
 from walksum.data.splits import Split
-from walksum.training.loop import Recipe, train
-from walksum.workflow.fit import Job, material_of, run
+from walksum.training import Data, Recipe, fit
+from walksum.workflow.fit import Job, fit_once, prepare_data
 from walksum.workflow.search import Random, best_sampler, search
 
 
@@ -26,45 +26,45 @@ def rings():
     return from_data("rings", Data(x=x, edge_index=ring, y=y))
 
 
-def model_of(material, width=8):
+def model_of(prepared, width=8):
     torch.manual_seed(0)
-    return ws.GLT(material.x.size(1), width, 1, 2, design="diagonally-dominant", learned=False)
+    return ws.GLT(prepared.x.size(1), width, 1, 2, design="diagonally-dominant", learned=False)
 
 
 def test_training_keeps_the_best_weights_and_stops_by_patience(rings):
-    material = material_of(Job(), rings)
-    model, split = model_of(material), material.split
-    outcome = train(model, material.x, rings.graph, material.y, split, Recipe(lr=1e-2, patience=4, max_epochs=60))
-    hit = model(material.x, rings.graph).argmax(1) == rings.y
+    prepared = prepare_data(Job(), rings)
+    model, split = model_of(prepared), prepared.split
+    outcome = fit(model, Data(prepared.x, rings.graph, prepared.y, split), Recipe(lr=1e-2, patience=4, max_epochs=60))
+    hit = model(prepared.x, rings.graph).argmax(1) == rings.y
     assert float(hit[split.val].float().mean()) == pytest.approx(outcome.best.val_score)
     assert outcome.best.val_score == max(e.val_score for e in outcome.history)
     assert len(outcome.history) in (60, outcome.best.number + 4)
 
 
 def test_training_twice_gives_the_same_numbers(rings):
-    material = material_of(Job(), rings)
+    prepared = prepare_data(Job(), rings)
 
     def once():
-        return train(model_of(material), material.x, rings.edge_index, material.y, material.split,
-                     Recipe(max_epochs=3)).history  # fmt: skip
+        data = Data(prepared.x, rings.edge_index, prepared.y, prepared.split)
+        return fit(model_of(prepared), data, Recipe(max_epochs=3)).history
 
     assert once() == once()
 
 
 def test_without_validation_nodes_every_epoch_is_trained_and_the_last_kept(rings):
-    material = material_of(Job(), rings)
+    prepared = prepare_data(Job(), rings)
     nothing = torch.zeros(0, dtype=torch.long)
-    split = Split(material.split.train, nothing, nothing)
-    outcome = train(model_of(material), material.x, rings.graph, rings.y, split, Recipe(patience=1, max_epochs=7))
+    split = Split(prepared.split.train, nothing, nothing)
+    outcome = fit(model_of(prepared), Data(prepared.x, rings.graph, rings.y, split), Recipe(patience=1, max_epochs=7))
     assert [epoch.number for epoch in outcome.history] == list(range(1, 8))
     assert outcome.best == outcome.history[-1]
     assert math.isnan(outcome.best.val_score)
 
 
 def test_an_unknown_task_is_refused(rings):
-    material = material_of(Job(), rings)
+    prepared = prepare_data(Job(), rings)
     with pytest.raises(ValueError, match="task='ranking'; known: 'classification', 'regression'"):
-        train(model_of(material), material.x, rings.graph, rings.y, material.split, task="ranking")
+        fit(model_of(prepared), Data(prepared.x, rings.graph, rings.y, prepared.split, task="ranking"))
 
 
 def test_an_interrupted_job_keeps_what_it_has(rings):
@@ -72,7 +72,7 @@ def test_an_interrupted_job_keeps_what_it_has(rings):
         if epoch.number == 3:
             raise KeyboardInterrupt
 
-    result = run(Job(hidden=8), rings, stop)
+    result = fit_once(Job(hidden=8), rings, stop)
     assert result.interrupted
     assert set(result.scores) == {"GLT"}
 
@@ -82,7 +82,7 @@ def test_ctrl_c_during_the_comparisons_keeps_the_model(rings):
         if name == "MLP":
             raise KeyboardInterrupt
 
-    result = run(Job(hidden=8, max_epochs=5), rings, stop)
+    result = fit_once(Job(hidden=8, max_epochs=5), rings, stop)
     assert result.interrupted
     assert not result.outcome.interrupted
     assert set(result.scores) == {"GLT"}
@@ -99,8 +99,8 @@ def test_a_search_returns_its_best_trial(rings, sampler):
 
 @pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
 def test_a_training_that_diverged_is_told(rings):
-    with pytest.raises(ValueError, match=r"training diverged.*take a smaller --lr than 1e\+30"):
-        run(Job(max_epochs=3, lr=1e30), rings)
+    with pytest.raises(ValueError, match=r"training diverged.*lr=1e\+30; take a smaller one"):
+        fit_once(Job(max_epochs=3, lr=1e30), rings)
 
 
 @pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")

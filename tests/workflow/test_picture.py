@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem
 from walksum.workflow import picture
-from walksum.workflow.fit import Job, run
+from walksum.workflow.fit import Job, fit_once
 
 COUNT = 90
 
 
 @pytest.fixture(autouse=True)
 def no_comparisons(monkeypatch):
-    monkeypatch.setattr("walksum.workflow.fit.comparisons", lambda *_: {})
+    monkeypatch.setattr("walksum.workflow.comparisons.compare", lambda *_: {})
 
 
 def result_of(y, classes, task=CLASSIFICATION):
@@ -28,7 +28,7 @@ def result_of(y, classes, task=CLASSIFICATION):
     ids = np.array([f"a node called ${k}" for k in range(COUNT)], dtype=object)
     frame.columns = ["a", "b", "c"]
     problem = Problem("ring", ids, frame, ring, y, task, classes, target="price")
-    return run(Job(max_epochs=3, hidden=8, layers=1), problem)
+    return fit_once(Job(max_epochs=3, hidden=8, layers=1), problem)
 
 
 def drawn(result, monkeypatch):

@@ -1,10 +1,13 @@
-"""The command, one a file: train, predict, info, figures, explore, datasets, bench, report, solve, doctor."""
+"""The command, one file for each: train, predict, info, figures, explore, datasets, bench, report, solve, doctor."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import typer
 
 from walksum.cli import bench, bench_table2, datasets, doctor, explore, figures, info, predict, report, solve, train
+from walksum.cli.console import knows_options
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -14,16 +17,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(train.train)
-app.command()(predict.predict)
-app.command()(info.info)
-app.command()(figures.figures)
-app.command()(explore.explore)
-app.command()(datasets.datasets)
-app.command()(report.report)
-app.command()(solve.solve)
-app.command()(doctor.doctor)
-bench.bench.command()(bench_table2.table2)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(train.train, predict.predict, info.info, figures.figures, explore.explore),
+    *(datasets.datasets, report.report, solve.solve, doctor.doctor),
+)
+TABLES: tuple[Callable[..., None], ...] = (bench.table1, bench_table2.table2)
+for command in COMMANDS:
+    app.command()(knows_options(command))
+for command in TABLES:
+    bench.bench.command()(knows_options(command))
 app.add_typer(bench.bench, name="bench")
 
 

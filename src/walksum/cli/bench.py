@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import UNEXPECTED, Debug, Interrupted, Json, Quiet, Voice, speak
+from walksum.cli.console import UNEXPECTED, Console, Debug, Interrupted, Json, Quiet, run_command
 
 if TYPE_CHECKING:
     from walksum.paper.sweep.spec import RunSpec
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from walksum.paper.sweep.sweep import Engine, Sweep
     from walksum.paper.sweep.work import WorkerSettings
 
-ENGINES, DEVICES = ("local", "ray"), ("auto", "cpu", "cuda")
+ENGINES = ("local", "ray")
 
 bench = typer.Typer(
     help="Make the paper's tables again.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -29,7 +29,6 @@ def main() -> None:
     """Make the paper's tables again."""
 
 
-@bench.command()
 def table1(
     datasets: Annotated[
         list[str] | None,
@@ -42,7 +41,7 @@ def table1(
             autocompletion=completion.of_rows,
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Runs a cell.", min=1)] = 30,
+    runs: Annotated[int, typer.Option(help="Runs per cell.", min=1)] = 30,
     first_seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
     protocol: Annotated[str, typer.Option(help="How nodes are split: random is the paper's.")] = "random",
     store: Annotated[Path, typer.Option(help="Folder of the records; a sweep goes on where it stopped.")] = Path(
@@ -50,7 +49,7 @@ def table1(
     ),
     engine: Annotated[str, typer.Option(help="local (processes of this machine) or ray.")] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Cells trained at a time; default: one a core, four on a GPU.", min=1)
+        int | None, typer.Option(help="Cells trained at a time; default: one per core, four on a GPU.", min=1)
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
@@ -77,16 +76,17 @@ def table1(
 
     walksum bench table1 --models glt,sign --datasets cora,citeseer,pubmed --device cuda --workers 4
     """
-    voice = Voice(as_json, quiet, debug)
+    console = Console(as_json, quiet, debug)
     failed = False
 
     def action() -> None:
         nonlocal failed
         from walksum._checks import check_choice
-        from walksum.cli.bench_choices import changes_of, check_taken, chosen_datasets, chosen_models
+        from walksum.cli.bench_options import changes_of, check_taken, chosen_datasets, chosen_models
         from walksum.data import PROTOCOLS
         from walksum.paper.sweep.store import Store
         from walksum.paper.sweep.sweep import plan
+        from walksum.training.devices import DEVICES, available_device
 
         # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
         check_choice("protocol", protocol, tuple(PROTOCOLS))
@@ -100,35 +100,20 @@ def table1(
         found.refresh()
         since = found.size if retry else 0
         if dry_run:
-            _say_plan(voice, specs, found, since)
+            _say_plan(console, specs, found, since)
             return
         trained = 0
         if found.missing(specs, since):
-            job = _job(found, device_named(device), root, False if no_batch else None, since)
+            job = _job(found, available_device(device), root, False if no_batch else None, since)
             _find_engine(engine)
             _check_data(specs, root)
             found.make()
-            trained = _sweep(voice, specs, found, since, time_limit, _engine(engine, job, workers, found))
-        failed = _say_end(voice, specs, found, since, trained)
+            trained = _sweep(console, specs, found, since, time_limit, _engine(engine, job, workers, found))
+        failed = _say_end(console, specs, found, since, trained)
 
-    speak(voice, action)
+    run_command(console, action)
     if failed:
         raise typer.Exit(UNEXPECTED)
-
-
-def device_named(device: str) -> str:
-    from walksum._checks import check_choice
-
-    check_choice("device", device, DEVICES)
-    if device == "cpu":
-        return device
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if device == "cuda":
-        raise ValueError("--device cuda: torch finds no CUDA device here; use --device cpu")
-    return "cpu"
 
 
 def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> WorkerSettings:
@@ -166,13 +151,13 @@ def _check_data(specs: list[RunSpec], root: Path | None) -> None:
 
 
 def _sweep(
-    voice: Voice, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
+    console: Console, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
 ) -> int:
     """Returns how many runs were trained here."""
-    from walksum.cli.bench_show import Screen
+    from walksum.cli.bench_progress import Screen
     from walksum.paper.sweep.sweep import Sweep
 
-    screen = Screen(voice)
+    screen = Screen(console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends batch jobs is to end like Ctrl-C
     sweep = Sweep(
         specs,
@@ -187,52 +172,52 @@ def _sweep(
         with screen:
             sweep.run()
     except KeyboardInterrupt:
-        _say_interrupted(voice, sweep)
+        _say_interrupted(console, sweep)
         raise Interrupted from None
     return sweep.trained
 
 
-def _say_interrupted(voice: Voice, sweep: Sweep) -> None:
-    from walksum.cli.bench_show import filled
+def _say_interrupted(console: Console, sweep: Sweep) -> None:
+    from walksum.cli.bench_progress import filled
     from walksum.paper.sweep.cells import cells_of
 
     sweep.store.refresh()
     left = len(sweep.left())
-    voice.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
-    voice.err.print(
+    console.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
+    console.err.print(
         f"interrupted: {len(sweep.specs) - left} of {len(sweep.specs)} runs are in {sweep.store.path}; "
         "the same command goes on from there",
         markup=False,
     )
-    voice.result({"interrupted": True, "store": str(sweep.store.folder), "runs": len(sweep.specs), "left": left})
+    console.result({"interrupted": True, "store": str(sweep.store.folder), "runs": len(sweep.specs), "left": left})
 
 
-def _say_plan(voice: Voice, specs: list[RunSpec], store: Store, since: int) -> None:
+def _say_plan(console: Console, specs: list[RunSpec], store: Store, since: int) -> None:
     from walksum.paper.sweep.sweep import groups_of
 
     missing = store.missing(specs, since)
     groups = groups_of(missing)
     for group in groups:
         seeds = [spec.seed for spec in group.specs]
-        voice.say(f"{group.title}: {len(seeds)} runs, seeds {min(seeds)} to {max(seeds)}", always=True)
-    voice.say(f"{len(missing)} of {len(specs)} runs are not in {store.path}; nothing was trained", always=True)
+        console.say(f"{group.title}: {len(seeds)} runs, seeds {min(seeds)} to {max(seeds)}", always=True)
+    console.say(f"{len(missing)} of {len(specs)} runs are not in {store.path}; nothing was trained", always=True)
     cells = [{"model": g.specs[0].model, "dataset": g.specs[0].dataset, "runs": len(g.specs)} for g in groups]
-    voice.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
+    console.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
 
 
-def _say_end(voice: Voice, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
+def _say_end(console: Console, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
     """Returns whether a run failed; out of memory and divergence are results."""
-    from walksum.cli.bench_show import cell_json, filled, trouble
+    from walksum.cli.bench_progress import cell_json, filled, trouble
     from walksum.paper.sweep.cells import cells_of
 
     cells = cells_of(specs, store.latest())
     left = len(store.missing(specs, since))
-    voice.table(filled(specs, cells), always=True)
+    console.table(filled(specs, cells), always=True)
     for line in trouble(specs, store.latest()):
-        voice.say(line, always=True)
+        console.say(line, always=True)
     if left:
-        voice.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
-    voice.say(f"records: {store.path}", always=True)
+        console.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
+    console.say(f"records: {store.path}", always=True)
     record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "trained": trained, "left": left}
-    voice.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
+    console.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
     return any("failed" in cell.outcomes for cell in cells.values())

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.bench import device_named
-from walksum.cli.console import INTERRUPTED, Debug, Interrupted, Json, Quiet, Voice, speak
+from walksum.cli.console import INTERRUPTED, Console, Debug, Interrupted, Json, Quiet, run_command
 
 
 def table2(
@@ -36,23 +35,26 @@ def table2(
 
     Example: walksum bench table2 --datasets texas,cora --epochs 20, then: walksum report results/table2
     """
-    voice = Voice(as_json, quiet, debug)
+    console = Console(as_json, quiet, debug)
 
     def action() -> None:
-        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.cli.bench_options import chosen_datasets, chosen_models
         from walksum.paper.table2 import measure, up_to
+        from walksum.training.devices import available_device
 
         columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
         at = _epochs(probes) or up_to(epochs)
         try:
-            new = measure(store, tuple(columns), tuple(rows), at, seed, device_named(device), voice.progress)
+            new = measure(store, tuple(columns), tuple(rows), at, seed, available_device(device), console.progress)
         except KeyboardInterrupt:
-            voice.fail(f"interrupted; what was measured is in {store}, and the same command goes on there", INTERRUPTED)
+            console.fail(
+                f"interrupted; what was measured is in {store}, and the same command goes on there", INTERRUPTED
+            )
             raise Interrupted from None
-        voice.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
-        voice.result({"store": str(store), "new_records": new})
+        console.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
+        console.result({"store": str(store), "new_records": new})
 
-    speak(voice, action)
+    run_command(console, action)
 
 
 def _epochs(text: str) -> tuple[int, ...]:

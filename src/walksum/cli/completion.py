@@ -22,7 +22,7 @@ def of_models(incomplete: str) -> list[str]:
 
 
 def of_rows(incomplete: str) -> list[str]:
-    from walksum.cli.bench_choices import GROUPS
+    from walksum.cli.bench_options import GROUPS
     from walksum.paper.rows import ROWS
 
     return _starting(incomplete, (*GROUPS, *ROWS))
@@ -36,6 +36,12 @@ def of_solvers(incomplete: str) -> list[str]:
 
 def of_couplings(incomplete: str) -> list[str]:
     return _starting(incomplete, ("attractive", "repulsive"))
+
+
+def of_devices(incomplete: str) -> list[str]:
+    from walksum.training.devices import DEVICES
+
+    return _starting(incomplete, DEVICES)
 
 
 def of_tasks(incomplete: str) -> list[str]:

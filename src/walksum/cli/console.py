@@ -1,24 +1,36 @@
-"""How the command speaks: results on stdout, progress and errors on stderr, JSON for machines, exit codes."""
+"""The command's output: results on stdout, progress and errors on stderr, JSON for machines, exit codes."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.table import Table
-
-from walksum.paper.report.text import WIDE
 
 UNEXPECTED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 EVERY = 5.0  # seconds between progress lines where there is no terminal
+WIDE = 160  # columns of a table where there is no terminal to ask
+
+OTHER_NAMES = {"max_epochs": "epochs"}  # arguments whose option is called otherwise
+# an argument in a text: lr=1, drop_unknown=True, split= (alone), device='cpu'
+_ARGUMENT = re.compile(r"""(?<![\w-])(?P<name>[a-z_]+)=(?:(?P<none>True\b|(?=[\s;,:)]|$))|'(?P<word>[\w./,+-]+)')?""")
+_options: set[str] = set()  # of the command that runs
+
+# packages that an extra brings, by the name they are imported by
+EXTRAS = {"pyamg": "multigrid", "pyarrow": "parquet", "optuna": "search", "tensorboard": "tensorboard"}
+EXTRAS |= {"dash": "explore", "dash_cytoscape": "explore", "ray": "ray", "torchdiffeq": "paper"}
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
@@ -29,7 +41,7 @@ class Interrupted(Exception):
     """Ctrl-C after something worth keeping was kept."""
 
 
-class Stdout(Console):
+class Stdout(RichConsole):
     """As wide as tables need where there is no terminal to ask; a reader who leaves early is no failure."""
 
     def __init__(self) -> None:
@@ -40,19 +52,49 @@ class Stdout(Console):
         raise BrokenPipeError
 
 
-class Voice:
-    """One command's way of speaking."""
+def knows_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which says which options it has when it begins."""
+
+    @wraps(command)
+    def begin(*arguments: Any, **options: Any) -> None:
+        _options.clear()
+        _options.update(signature(command).parameters)
+        command(*arguments, **options)
+
+    return begin
+
+
+def with_flags(text: str, options: Iterable[str] | None = None) -> str:
+    """A text of the library, its arguments written as options of the command: lr=1 becomes --lr 1."""
+    known = set(_options if options is None else options)
+
+    def flag(found: re.Match[str]) -> str:
+        name = found["name"] if found["name"] in known else OTHER_NAMES.get(found["name"])
+        if name not in known:
+            return found[0]
+        option = f"--{name.replace('_', '-')}"
+        return option if found["none"] is not None else f"{option} {found['word'] or ''}"
+
+    return _ARGUMENT.sub(flag, text)
+
+
+class Console:
+    """What one command prints."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False, debug: bool = False):
         self.as_json, self.quiet, self.debug = as_json, quiet, debug
         self.out = Stdout()
-        self.err = Console(stderr=True, soft_wrap=True, highlight=False)
+        self.err = RichConsole(stderr=True, soft_wrap=True, highlight=False)
         self._last = 0.0
 
     def say(self, text: Any = "", always: bool = False) -> None:
         """For people, on stdout; ``always``: even with --quiet."""
         if not self.as_json and (always or not self.quiet):
             self.out.print(text, markup=False)
+
+    def note(self, text: str) -> None:
+        """A note of the library, for people."""
+        self.say(f"note: {with_flags(text)}")
 
     def table(self, table: Table, always: bool = False) -> None:
         if not self.as_json and (always or not self.quiet):
@@ -81,9 +123,9 @@ class Voice:
         self.result({"error": message, "exit_code": code})
 
 
-def speak(voice: Voice, action: Callable[[], None]) -> None:
-    """Run a command; its end is an exit code, and a stack trace only with --debug."""
-    if not voice.debug:
+def run_command(console: Console, action: Callable[[], None]) -> None:
+    """Run a command and turn what it raises into a message and an exit code; a stack trace only with --debug."""
+    if not console.debug:
         warnings.simplefilter("ignore")  # numerical trouble is reported by status, not by warnings of libraries
     # a shell may start background jobs with Ctrl-C ignored; whoever sends it here means it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -94,27 +136,38 @@ def speak(voice: Voice, action: Callable[[], None]) -> None:
         code = INTERRUPTED
     except KeyboardInterrupt:
         code = INTERRUPTED
-        voice.fail("interrupted; nothing was written", code)
+        console.fail("interrupted; nothing was written", code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
     except (ValueError, OSError) as error:
         code = BAD_INPUT
-        _failed(voice, _words(error), code)
+        _failed(console, _words(error), code)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        code = BAD_INPUT if package in EXTRAS else UNEXPECTED
+        needs = f"this needs the package {package}: pip install 'walksum[{EXTRAS.get(package)}]'"
+        _failed(console, needs if package in EXTRAS else f"unexpected {type(error).__name__}: {error}", code)
     except Exception as error:
         code = UNEXPECTED
-        _failed(voice, f"unexpected {type(error).__name__}: {error}; run again with --debug to see where", code)
+        _failed(console, f"unexpected {type(error).__name__}: {error}; run again with --debug to see where", code)
     if code:
         raise typer.Exit(code)
 
 
-def _failed(voice: Voice, message: str, code: int) -> None:
-    if voice.debug:
+def _failed(console: Console, message: str, code: int) -> None:
+    if console.debug:
         traceback.print_exc()
-    voice.fail(message, code)
+    console.fail(message, code)
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.args and isinstance(error.args[0], int):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}; nothing half-written was left behind"
-    return str(error)
+    return with_flags(str(error))
+
+
+def missing_folders(path: Path) -> str | None:
+    """The outermost folder that must be made before ``path`` can be written; None where all are there."""
+    missing = [parent for parent in path.absolute().parents if not parent.exists()]
+    return f"{missing[-1]}/" if missing else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from walksum.cli.console import Debug, Json, Voice, speak
+from walksum.cli.console import Console, Debug, Json, run_command
 
 
 def datasets(as_json: Json = False, debug: Debug = False) -> None:
@@ -10,12 +10,12 @@ def datasets(as_json: Json = False, debug: Debug = False) -> None:
 
     Example: walksum datasets
     """
-    voice = Voice(as_json, debug=debug)
-    speak(voice, lambda: _datasets(voice))
+    console = Console(as_json, debug=debug)
+    run_command(console, lambda: _datasets(console))
 
 
-def _datasets(voice: Voice) -> None:
+def _datasets(console: Console) -> None:
     from walksum.data.datasets import names
 
-    voice.say("\n".join(names()))
-    voice.result({"datasets": names()})
+    console.say("\n".join(names()))
+    console.result({"datasets": names()})

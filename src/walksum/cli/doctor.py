@@ -9,10 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from walksum.cli.console import Debug, Json, Voice, speak
+from walksum.cli.console import EXTRAS, Console, Debug, Json, run_command
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "scikit-learn", "pandas", "safetensors")
-EXTRAS = {"pyamg": "multigrid", "pyarrow": "parquet", "optuna": "search", "tensorboard": "tensorboard"}
 TOLERANCE = 1e-9
 
 
@@ -21,11 +20,11 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
 
     Example: walksum doctor
     """
-    voice = Voice(as_json, debug=debug)
-    speak(voice, lambda: _doctor(voice))
+    console = Console(as_json, debug=debug)
+    run_command(console, lambda: _doctor(console))
 
 
-def _doctor(voice: Voice) -> None:
+def _doctor(console: Console) -> None:
     import walksum
 
     record: dict[str, Any] = {
@@ -38,27 +37,28 @@ def _doctor(voice: Voice) -> None:
         "kernels": _kernels(),
         "data": _data(),
     }
-    voice.say(f"walksum {record['walksum']}, Python {record['python']}, {record['platform']}")
-    voice.say("packages: " + ", ".join(f"{name} {found}" for name, found in record["packages"].items()))
+    console.say(f"walksum {record['walksum']}, Python {record['python']}, {record['platform']}")
+    console.say("packages: " + ", ".join(f"{name} {found}" for name, found in record["packages"].items()))
     for name, found in record["extras"].items():
-        voice.say(f"extra {name}: {found or f'not installed (pip install walksum[{EXTRAS[name]}])'}")
-    voice.say(f"device: {record['device']}")
-    voice.say(f"kernels: {record['kernels']}")
+        missing = f"not installed (pip install 'walksum[{EXTRAS[name]}]')"
+        console.say(f"extra {name}: {found or missing}")
+    console.say(f"device: {record['device']}")
+    console.say(f"kernels: {record['kernels']}")
     for line in record["data"].values():
-        voice.say(line)
+        console.say(line)
     record["self_test"] = checks = _self_test()
     for check in checks:
-        voice.say(f"self-test {check['solver']}: {'ok' if check['ok'] else 'WRONG'}, error {check['error']:.1e}")
+        console.say(f"self-test {check['solver']}: {'ok' if check['ok'] else 'WRONG'}, error {check['error']:.1e}")
     wrong = [check["solver"] for check in checks if not check["ok"]]
     if wrong:
         raise RuntimeError(f"{', '.join(wrong)} gave a wrong solution; reinstall, and report it if that does not help")
-    voice.say(f"all solves right, in {sum(check['seconds'] for check in checks):.1f} s")
-    voice.result(record)
+    console.say(f"all solves right, in {sum(check['seconds'] for check in checks):.1f} s")
+    console.result(record)
 
 
 def _version(name: str) -> str | None:
     try:
-        return version(name)
+        return version(name.replace("_", "-"))
     except PackageNotFoundError:
         return None
 

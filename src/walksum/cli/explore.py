@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Debug, Json, Quiet, Voice, speak
+from walksum.cli.console import Console, Debug, Json, Quiet, run_command
 
 if TYPE_CHECKING:
     from walksum.explore.subject import Subject
+    from walksum.workflow.problem import Source
 
 PORT = 8050
 EXTRA = "the explorer needs Dash and its graph drawing: pip install 'walksum[explore]'"
@@ -55,18 +56,22 @@ def explore(
 
     walksum explore --dataset cora
     """
-    voice = Voice(as_json, quiet, debug)
+    console = Console(as_json, quiet, debug)
 
     def action() -> None:
         _check_installed()
-        _check_sources(run, dataset, nodes, edges, graph)
+        _check_use(run, dataset, nodes is not None or edges is not None or graph is not None)
         if run is None:
-            subject = _of_dataset(voice, dataset or "digits", design, learned, coupling)
+            subject = _of_dataset(console, dataset or "digits", design, learned, coupling)
         else:
-            subject = _of_run(voice, run, nodes, edges, graph, drop_unknown, encoding)
-        _serve(voice, subject, port, browser)
+            from walksum.cli.progress import reading
+            from walksum.workflow.problem import Source
 
-    speak(voice, action)
+            source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
+            subject = _of_run(run, source, drop_unknown)
+        _serve(console, subject, port, browser)
+
+    run_command(console, action)
 
 
 def _check_installed() -> None:
@@ -76,43 +81,29 @@ def _check_installed() -> None:
         raise ValueError(EXTRA)
 
 
-def _check_sources(
-    run: Path | None, dataset: str | None, nodes: Path | None, edges: Path | None, graph: Path | None
-) -> None:
-    from walksum.cli.sources import check_sources
-
+def _check_use(run: Path | None, dataset: str | None, tables: bool) -> None:
     if run is not None and dataset is not None:
         raise ValueError(f"{run} and --dataset {dataset} were given; name a run or a dataset, not both")
-    if run is None and (nodes is not None or edges is not None or graph is not None):
+    if run is None and tables:
         raise ValueError("tables need a run; train one first: walksum train --nodes ... --edges ... --target ...")
     if run is None and dataset is None:
         raise ValueError("name a run folder, for example runs/digits, or --dataset digits")
-    check_sources(None, nodes, edges, graph)
 
 
-def _of_run(
-    voice: Voice,
-    folder: Path,
-    nodes: Path | None,
-    edges: Path | None,
-    graph: Path | None,
-    drop_unknown: bool,
-    encoding: str,
-) -> Subject:
-    from walksum.cli.progress import reading
-    from walksum.cli.sources import problem_of_run
+def _of_run(folder: Path, source: Source, drop_unknown: bool) -> Subject:
     from walksum.explore.subject import check_explorable, subject_of_run
-    from walksum.workflow.run import read_run
+    from walksum.workflow.problem import problem_of_run
+    from walksum.workflow.run import open_run
 
     if not folder.exists():
         raise ValueError(f"{folder} does not exist; train a run first: walksum train --out {folder}")
-    run = read_run(folder)
+    run = open_run(folder)
     check_explorable(run)
-    problem = problem_of_run(run, nodes, edges, graph, drop_unknown, encoding, reading(voice), labels=True)
+    problem = problem_of_run(run, source, drop_unknown, labels=True)
     return subject_of_run(run, problem, title=folder.name)
 
 
-def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: str | None) -> Subject:
+def _of_dataset(console: Console, name: str, design: str, learned: bool, coupling: str | None) -> Subject:
     from walksum.cli.progress import Epochs
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
@@ -122,25 +113,25 @@ def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: s
 
     check_design(design, learned, coupling)  # a wrong name is known before anything is read
     problem = from_data(name, load(name))
-    epochs = Epochs(voice, "R^2" if problem.regression else "accuracy")
+    epochs = Epochs(console, "R^2" if problem.regression else "accuracy")
 
     def on_start() -> None:
         if "OMP_NUM_THREADS" not in os.environ:
             import torch
 
             torch.set_num_threads(1)  # small steps: a second thread costs more than it does
-        voice.say(f"training a small model of {name}, once; 'walksum train --dataset {name}' makes a better one")
+        console.say(f"training a small model of {name}, once; 'walksum train --dataset {name}' makes a better one")
 
     run = quick_run(quick_job(design, learned, coupling), problem, epochs, on_start)
     epochs.done()
     return subject_of_run(run, problem, title=name)
 
 
-def _serve(voice: Voice, subject: Subject, port: int, browser: bool) -> None:
+def _serve(console: Console, subject: Subject, port: int, browser: bool) -> None:
     from walksum.explore.server import open_server, serve, url_of
 
     server = open_server(subject, port)
-    voice.say(f"{subject.title}: {subject.num_nodes:,} nodes; see {url_of(server)} (Ctrl-C ends)", always=True)
-    voice.result({"url": url_of(server), "nodes": subject.num_nodes})
+    console.say(f"{subject.title}: {subject.num_nodes:,} nodes; see {url_of(server)} (Ctrl-C ends)", always=True)
+    console.result({"url": url_of(server), "nodes": subject.num_nodes})
     serve(server, browser)
-    voice.say("\nended")
+    console.say("\nended")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Debug, Json, Quiet, Voice, speak
+from walksum.cli.console import Console, Debug, Json, Quiet, run_command
 
 if TYPE_CHECKING:
+    from walksum.workflow.problem import Source
     from walksum.workflow.subject import Drawing
 
 BOTH = "both"
@@ -27,7 +28,7 @@ def figures(
     out: Annotated[Path | None, typer.Option(help="Folder to write to; default: RUN/figures, or figures.")] = None,
     formats: Annotated[str, typer.Option("--format", help="svg, png, pdf; several as svg,png.")] = "svg,png",
     theme: Annotated[str, typer.Option(help="light, dark or both.")] = "light",
-    dpi: Annotated[int, typer.Option(help="Dots an inch of PNG files.", min=20, max=1200)] = 130,
+    dpi: Annotated[int, typer.Option(help="Dots per inch of PNG files.", min=20, max=1200)] = 130,
     compare: Annotated[
         str, typer.Option(help="Models trained beside it for influence by hop, a,b,c; or none.")
     ] = "gcn,gat,appnp",
@@ -54,12 +55,15 @@ def figures(
 
     walksum figures --paper --dataset wisconsin --out paper-figures
     """
-    voice = Voice(as_json, quiet, debug)
+    console = Console(as_json, quiet, debug)
 
     def action() -> None:
+        from walksum.cli.progress import reading
+        from walksum.workflow.problem import Source
+
         kinds, themes = _formats(formats), _themes(theme)
         models = [] if compare == "none" else [name.strip() for name in compare.split(",")]
-        progress = _Progress(voice)
+        progress = _Progress(console)
         if paper:
             if run is not None:
                 raise ValueError(f"{run} and --paper were given; draw a run, or the paper's figures without one")
@@ -71,15 +75,18 @@ def figures(
             if dataset is not None:
                 raise ValueError(f"--dataset {dataset} belongs to --paper; a run knows its own data")
             place = out or run / "figures"
-            drawings = _of_run(voice, run, nodes, edges, graph, encoding, models, layer, progress)
+            source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
+            drawings = _of_run(run, source, models, layer, progress)
         written = _write(drawings, place, kinds, themes, dpi, progress)
         progress.epochs.done()
         for note in progress.notes:
-            voice.say(f"note: {note}")
-        voice.say(f"{len(written)} files written to {place}/: {', '.join(path.name for path in written)}", always=True)
-        voice.result({"folder": str(place), "files": [str(path) for path in written], "notes": progress.notes})
+            console.note(note)
+        console.say(
+            f"{len(written)} files written to {place}/: {', '.join(path.name for path in written)}", always=True
+        )
+        console.result({"folder": str(place), "files": [str(path) for path in written], "notes": progress.notes})
 
-    speak(voice, action)
+    run_command(console, action)
 
 
 def _formats(text: str) -> list[str]:
@@ -103,33 +110,22 @@ def _themes(theme: str) -> list[str]:
 class _Progress:
     """The progress line, and the notes to be told at the end."""
 
-    def __init__(self, voice: Voice):
+    def __init__(self, console: Console):
         from walksum.cli.progress import Epochs
         from walksum.workflow.subject import Listener
 
         self.notes: list[str] = []
-        self.doing, self.epochs = voice.progress, Epochs(voice, "score")
+        self.doing, self.epochs = console.progress, Epochs(console, "score")
         self.listener = Listener(self.doing, self.notes.append, self.epochs)
 
 
-def _of_run(
-    voice: Voice,
-    folder: Path,
-    nodes: Path | None,
-    edges: Path | None,
-    graph: Path | None,
-    encoding: str,
-    compare: list[str],
-    layer: int,
-    progress: _Progress,
-) -> Iterator[Drawing]:
-    from walksum.cli.progress import reading
-    from walksum.cli.sources import problem_of_run
+def _of_run(folder: Path, source: Source, compare: list[str], layer: int, progress: _Progress) -> Iterator[Drawing]:
     from walksum.workflow.figures import of_run
-    from walksum.workflow.run import read_run
+    from walksum.workflow.problem import problem_of_run
+    from walksum.workflow.run import open_run
 
-    run = read_run(folder)
-    problem = problem_of_run(run, nodes, edges, graph, False, encoding, reading(voice))
+    run = open_run(folder)
+    problem = problem_of_run(run, source)
     yield from of_run(run, problem, compare, layer, progress.listener)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from walksum.cli.console import Debug, Json, Voice, speak
+from walksum.cli.console import Console, Debug, Json, run_command
 
 
 def info(
@@ -19,22 +19,19 @@ def info(
 
     Example: walksum info runs/digits
     """
-    voice = Voice(as_json, debug=debug)
-    speak(voice, lambda: _info(voice, run))
+    console = Console(as_json, debug=debug)
 
+    def action() -> None:
+        from walksum.cli.progress import outcome_table, say_data, say_end
+        from walksum.workflow.run import open_run
 
-def _info(voice: Voice, folder: Path) -> None:
-    from walksum.cli.progress import outcome_table, say_data, say_end
-    from walksum.workflow.run import read_run
+        trained = open_run(run)
+        say_data(console, trained.metrics["data"])
+        console.say("model: " + ", ".join(f"{name} {value}" for name, value in trained.used_settings.items()))
+        columns = trained.encoding.columns
+        console.say(f"columns: {', '.join(columns[:8])}{', ...' if len(columns) > 8 else ''}")
+        console.table(outcome_table(trained.metrics))
+        say_end(console, trained.metrics)
+        console.result({"run": str(run), "config": trained.config, "metrics": trained.metrics})
 
-    run = read_run(folder)
-    say_data(voice, run.metrics["data"])
-    voice.say("model: " + ", ".join(f"{name} {value}" for name, value in _job(run.config["job"]).items()))
-    voice.say(f"columns: {', '.join(run.encoding.columns[:8])}{', ...' if len(run.encoding.columns) > 8 else ''}")
-    voice.table(outcome_table(run.metrics))
-    say_end(voice, run.metrics)
-    voice.result({"run": str(folder), "config": run.config, "metrics": run.metrics})
-
-
-def _job(job: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in job.items() if value is not None}
+    run_command(console, action)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from walksum.cli.console import Debug, Json, Quiet, Voice, speak
-
-if TYPE_CHECKING:
-    from walksum.data.problem import Problem
-    from walksum.workflow.run import Run
+from walksum.cli import completion
+from walksum.cli.console import Console, Debug, Json, Quiet, missing_folders, run_command
 
 
 def predict(
@@ -19,9 +16,10 @@ def predict(
     nodes: Annotated[Path | None, typer.Option(help="Nodes, with the columns of the training table.")] = None,
     edges: Annotated[Path | None, typer.Option(help="Edges between them.")] = None,
     graph: Annotated[Path | None, typer.Option(help="The graph as one file: GraphML, or a PyG Data as .pt.")] = None,
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option(help="File to write: CSV, or Parquet by its name.")] = Path("predictions.csv"),
     drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=completion.of_devices)] = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -32,46 +30,26 @@ def predict(
 
     Example: walksum predict my-run --nodes nodes.csv --edges edges.csv --out predictions.csv
     """
-    voice = Voice(as_json, quiet, debug)
-    speak(voice, lambda: _predict(voice, run, nodes, edges, graph, out, drop_unknown, encoding))
+    console = Console(as_json, quiet, debug)
 
+    def action() -> None:
+        from walksum._files import write_file
+        from walksum.cli.progress import reading
+        from walksum.workflow.predict import predict_nodes, write_predictions
+        from walksum.workflow.problem import Source, problem_of_run
+        from walksum.workflow.run import open_run
 
-def _predict(
-    voice: Voice,
-    folder: Path,
-    nodes: Path | None,
-    edges: Path | None,
-    graph: Path | None,
-    out: Path,
-    drop_unknown: bool,
-    encoding: str,
-) -> None:
-    from walksum._files import write_file
-    from walksum.cli.progress import reading
-    from walksum.cli.sources import problem_of_run
-    from walksum.nn import GLT
-    from walksum.training.metrics import marginal_variance
-    from walksum.workflow.fit import predict as forward
-    from walksum.workflow.run import read_run, write_predictions
+        source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
+        trained = open_run(run)
+        problem = problem_of_run(trained, source, drop_unknown)
+        found = predict_nodes(trained, problem, device)
+        for note in found.notes:
+            console.note(note)
+        new = missing_folders(out)
+        write_file(out, lambda path: write_predictions(path, found.table, out.suffix))
+        made = f" (made the folder {new})" if new else ""
+        console.say(f"{len(found.table)} predictions of {problem.target} written to {out}{made}", always=True)
+        record = {"predictions": str(out), "nodes": len(found.table), "confidence": found.confidence_by}
+        console.result({**record, "notes": found.notes})
 
-    run = read_run(folder)
-    problem = problem_of_run(run, nodes, edges, graph, drop_unknown, encoding, reading(voice))
-    model = run.model()
-    _refuse_other_size(run, problem)
-    notes = [*problem.notes, *run.encoding.notes(problem.features)]
-    for note in notes:
-        voice.say(f"note: {note}")
-    x = run.encoding.encode(problem.features)
-    output = forward(model, x, problem, run.encoding)
-    variance, by = marginal_variance(model.precisions(x, problem.graph)[-1]) if isinstance(model, GLT) else (None, None)
-    write_file(out, lambda path: write_predictions(path, problem, output, variance))
-    voice.say(f"{problem.num_nodes} predictions of {problem.target} written to {out}", always=True)
-    voice.result({"predictions": str(out), "nodes": problem.num_nodes, "confidence": by, "notes": notes})
-
-
-def _refuse_other_size(run: Run, problem: Problem) -> None:
-    from walksum.paper.models import BASELINES
-
-    name, trained = run.config["job"]["model"], run.metrics["data"]["nodes"]
-    if name in BASELINES and BASELINES[name].per_node and trained != problem.num_nodes:
-        raise ValueError(f"model {name} has parameters for each of its {trained} nodes and cannot read another graph")
+    run_command(console, action)

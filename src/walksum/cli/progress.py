@@ -1,4 +1,4 @@
-"""What was understood, how it goes, what came out: in words for a person."""
+"""What was read, how training goes, what came out: in words for a person."""
 
 from __future__ import annotations
 
@@ -7,45 +7,49 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from walksum.cli.console import Voice
+from walksum.cli.console import Console
 
 if TYPE_CHECKING:
-    from walksum.training.loop import Epoch, Recipe
+    from walksum.training import Epoch, Recipe
 
 MOST_CLASSES = 12
 
 
-def say_data(voice: Voice, data: dict[str, Any]) -> None:
+def say_data(console: Console, data: dict[str, Any]) -> None:
     """What was understood of the graph and the target."""
-    voice.say(
+    console.say(
         f"{data['name']}: {data['nodes']} nodes, {data['edges']} {'weighted ' if data['weighted'] else ''}edges, "
         f"{data['components']} connected component{'s' * (data['components'] != 1)}, "
         f"{data['isolated_nodes']} isolated node{'s' * (data['isolated_nodes'] != 1)}"
     )
     known = f"{data['labelled_nodes']} nodes have it, {data['nodes'] - data['labelled_nodes']} are to be predicted"
-    voice.say(f"target: {data['target']} ({data['task']}); {known}")
+    console.say(f"target: {data['target']} ({data['task']}); {known}")
     if data["task"] == "regression":
-        voice.say(f"mean {data['target_mean']:.4g}, spread {data['target_spread']:.4g}")
+        console.say(f"mean {data['target_mean']:.4g}, spread {data['target_spread']:.4g}")
         return
     counts = [f"{name} {count}" for name, count in data["classes"].items()]
     more = f" and {len(counts) - MOST_CLASSES} more" if len(counts) > MOST_CLASSES else ""
-    voice.say(f"{len(counts)} classes: {', '.join(counts[:MOST_CLASSES])}{more}")
+    console.say(f"{len(counts)} classes: {', '.join(counts[:MOST_CLASSES])}{more}")
     if data["homophily"] is not None:
-        voice.say(f"homophily: {data['homophily']:.2f} of the edges join nodes of the same class")
+        console.say(f"homophily: {data['homophily']:.2f} of the edges join nodes of the same class")
 
 
 class Epochs:
     """The progress line of one or more trainings."""
 
-    def __init__(self, voice: Voice, score: str):
-        self.voice, self.score = voice, score
+    def __init__(self, console: Console, score: str):
+        self.console, self.score = console, score
         self.prefix = ""
         self.started: dict[str, float] = {}
+
+    def stage(self, text: str) -> None:
+        """What begins: a trial or a seed."""
+        self.prefix = f"{text}: " if text else ""
 
     def __call__(self, name: str, epoch: Epoch, best: Epoch, recipe: Recipe) -> None:
         if epoch.number == 1:
             self.started[name] = time.monotonic()
-        self.voice.progress(f"{self.prefix}{name} {self._line(name, epoch, best, recipe)}")
+        self.console.progress(f"{self.prefix}{name} {self._line(name, epoch, best, recipe)}")
 
     def _line(self, name: str, epoch: Epoch, best: Epoch, recipe: Recipe) -> str:
         line = (
@@ -59,18 +63,18 @@ class Epochs:
         return f"{line}; {left:.0f} s left unless it improves"
 
     def done(self) -> None:
-        if self.voice.err.is_terminal and not self.voice.quiet:
-            self.voice.err.print()
+        if self.console.err.is_terminal and not self.console.quiet:
+            self.console.err.print()
 
 
-def reading(voice: Voice) -> Any:
+def reading(console: Console) -> Any:
     """The progress line while a large file is read."""
     started: dict[str, float] = {}
 
     def on_read(name: str, done: int, total: int) -> None:
         since = time.monotonic() - started.setdefault(name, time.monotonic())
         left = since * (total - done) / max(done, 1)
-        voice.progress(f"reading {name}: {done / 2**20:.0f} of {total / 2**20:.0f} MB, {left:.0f} s left")
+        console.progress(f"reading {name}: {done / 2**20:.0f} of {total / 2**20:.0f} MB, {left:.0f} s left")
 
     return on_read
 
@@ -90,11 +94,11 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
     return table
 
 
-def say_end(voice: Voice, metrics: dict[str, Any]) -> None:
+def say_end(console: Console, metrics: dict[str, Any]) -> None:
     """What the solver did, and where the confidence came from."""
     solver = metrics["solver"]
     if solver is not None:
         residual = "NaN" if solver["residual"] is None else f"{solver['residual']:.0e}"
-        voice.say(f"solver: {solver['name']}, {solver['steps']} steps, residual {residual}, {solver['status']}")
+        console.say(f"solver: {solver['name']}, {solver['steps']} steps, residual {residual}, {solver['status']}")
     if metrics["confidence"] is not None:
-        voice.say(f"confidence of each node: from the marginal variance, {metrics['confidence']}")
+        console.say(f"confidence of each node: from the marginal variance, {metrics['confidence']}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Debug, Json, Quiet, Voice, speak
+from walksum.cli.console import Console, Debug, Json, Quiet, run_command
 
 if TYPE_CHECKING:
     from walksum.paper.report.make import Order
@@ -38,35 +38,35 @@ def report(
 
     Example: walksum report results/table1 --format html --out table1.html
     """
-    voice = Voice(as_json, quiet, debug)
+    console = Console(as_json, quiet, debug)
 
     def action() -> None:
-        from walksum.cli.bench_choices import chosen_datasets, chosen_models
+        from walksum.cli.bench_options import chosen_datasets, chosen_models
         from walksum.paper.report.files import format_of
         from walksum.paper.report.make import Order
         from walksum.paper.report.source import Wanted
 
         columns = tuple(chosen_datasets(datasets)) if datasets else ()
         wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
-        _report(voice, Order(store, format_of(format, out), out, plots, wanted))
+        _report(console, Order(store, format_of(format, out), out, plots, wanted))
 
-    speak(voice, action)
+    run_command(console, action)
 
 
-def _report(voice: Voice, order: Order) -> None:
+def _report(console: Console, order: Order) -> None:
     from walksum._files import write_file
     from walksum.paper.report import text
     from walksum.paper.report.make import make
 
     made = make(order)
     if made.remark:
-        voice.progress(made.remark, last=True)
+        console.progress(made.remark, last=True)
     if order.out is not None:
         write_file(order.out, made.content)
-        voice.say(f"written: {order.out}")
-    elif order.format == "text" and made.page is not None and voice.out.is_terminal and not voice.as_json:
-        text.show(made.page, voice.out)
-    elif not voice.as_json:
+        console.say(f"written: {order.out}")
+    elif order.format == "text" and made.page is not None and console.out.is_terminal and not console.as_json:
+        text.show(made.page, console.out)
+    elif not console.as_json:
         print(made.content, end="")
     places = {"store": str(order.store), "format": order.format, "out": order.out and str(order.out)}
-    voice.result({**places, "plots": [str(path) for path in made.saved], **made.values})
+    console.result({**places, "plots": [str(path) for path in made.saved], **made.values})

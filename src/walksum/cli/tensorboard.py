@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from walksum.training.loop import Epoch, Recipe
+    from walksum.training import Epoch, Recipe
 
 
 def check_installed() -> None:

@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 
 import torch_geometric
-from aiohttp import ClientError
 from torch_geometric.data import Data
 
 from walksum.data.cache import cache_root, cached, data_root, scratch
@@ -58,7 +57,7 @@ def _download(name: str, source: Source, root: Path, downloads: Path) -> None:
     with scratch() as folder:
         try:
             _quiet_read(source, Path(folder))
-        except (OSError, ClientError) as error:
+        except _download_errors() as error:
             expected = "\n  ".join(str(path) for path in source.paths(root))
             raise FileNotFoundError(
                 f"dataset {name!r} is not under {root} and could not be downloaded ({error!r}). "
@@ -68,6 +67,15 @@ def _download(name: str, source: Source, root: Path, downloads: Path) -> None:
             target = downloads / path.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
+
+
+def _download_errors() -> tuple[type[Exception], ...]:
+    """What PyG's download raises; aiohttp, which it may use, is not ours to require."""
+    try:
+        from aiohttp import ClientError
+    except ImportError:
+        return OSError, ImportError
+    return OSError, ImportError, ClientError
 
 
 def _read(source: Source, home: Path) -> Data:

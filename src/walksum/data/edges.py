@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.tables import Reader, check_columns, check_file, numbers
+from walksum.data.tables import Table, check_columns, numbers
 
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
 
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Which column plays which part; None: found by its usual name, else the first two columns."""
+    """Which column holds what; None: found by its usual name, else the first two columns."""
 
     source: str | None = None
     destination: str | None = None
@@ -34,22 +33,41 @@ class Edges:
     notes: list[str]
 
 
-def read_edges(path: Path, ids: pd.Index, columns: EdgeColumns, reader: Reader, drop_unknown: bool) -> Edges:
+def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: bool) -> Edges:
     """The edges of a table between nodes with these ids."""
-    check_file(path)
-    present = reader.columns(path)
-    columns = _found(path, present, columns)
+    present = table.columns()
+    columns = _with_ends(table.name, present, columns)
     ends = [str(columns.source), str(columns.destination)]
-    found = _Collected(ids)
-    for piece in reader.pieces(path, [*ends, columns.weight] if columns.weight else ends):
-        weight = None
+    collected = _Collected(ids)
+    for piece in table.pieces([*ends, columns.weight] if columns.weight else ends):
+        values = None
         if columns.weight:
-            weight = numbers(path, piece[columns.weight], columns.weight, found.rows + 2, missing=False)
-        found.add(piece[ends[0]], piece[ends[1]], weight)
-    notes = _on_strangers(path, found, drop_unknown)
+            values = numbers(table, piece[columns.weight], columns.weight, collected.rows, missing=False)
+        collected.add(piece[ends[0]], piece[ends[1]], values)
+    notes = _on_unknown(table.name, collected, drop_unknown)
     if not columns.weight and "weight" in present:
-        notes.append(f"{path.name} has a column 'weight' that is not used; pass --weight weight to use it")
-    return Edges(found.edge_index(), found.edge_weight(), columns, notes)
+        notes.append(f"{table.name} has a column 'weight' that is not used; pass weight='weight' to use it")
+    weight = collected.edge_weight()
+    if weight is not None:
+        notes += weight_notes(table.name, str(columns.weight), weight)
+    return Edges(collected.edge_index(), weight, columns, notes)
+
+
+def weight_notes(table: str, column: str, weight: Tensor) -> list[str]:
+    """What negative weights and zeros mean; weights that are all zero are refused, for no edge would carry anything."""
+    count = weight.numel()
+    negative, zero = int((weight < 0).sum()), int((weight == 0).sum())
+    if count and zero == count:
+        raise ValueError(f"{table}: every {column} is 0, so no edge would carry anything; leave out weight= or mend it")
+    notes = []
+    if negative:
+        notes.append(
+            f"{negative} of {count} edges of {table} have a negative {column}: their coupling has the opposite sign "
+            "(the Laplacian designs refuse them)"
+        )
+    if zero:
+        notes.append(f"{zero} of {count} edges of {table} have {column} 0: they carry nothing")
+    return notes
 
 
 def first(names: Sequence[Any], most: int = 5) -> str:
@@ -57,36 +75,36 @@ def first(names: Sequence[Any], most: int = 5) -> str:
     return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
 
 
-def _found(path: Path, present: list[str], columns: EdgeColumns) -> EdgeColumns:
+def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColumns:
     if columns.source is None and columns.destination is None:
         pair = next((pair for pair in END_NAMES if set(pair) <= set(present)), None)
         if pair is None and len(present) < 2:
-            raise ValueError(f"{path.name} has the single column {present[0]!r}; edges need a source and a destination")
+            raise ValueError(f"{table} has the single column {present[0]!r}; edges need a source and a destination")
         columns = replace(columns, source=(pair or present)[0], destination=(pair or present)[1])
     columns = replace(columns, source=columns.source or "source", destination=columns.destination or "target")
-    check_columns(path, present, [name for name in (columns.source, columns.destination, columns.weight) if name])
+    check_columns(table, present, [name for name in (columns.source, columns.destination, columns.weight) if name])
     return columns
 
 
-def _on_strangers(path: Path, found: _Collected, drop_unknown: bool) -> list[str]:
-    if not found.unknown:
+def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[str]:
+    if not collected.unknown:
         return []
-    message = f"{found.unknown} of {found.rows} rows of {path.name} name unknown nodes: {first(found.strangers)}"
+    message = f"{collected.unknown} of {collected.rows} rows of {table} name unknown nodes: {first(collected.examples)}"
     if not drop_unknown:
         raise ValueError(
-            f"{message}; add them to the nodes, or pass --drop-unknown to leave those edges out; the nodes' ids are "
-            f"{first(found.ids[:3], 2)}"
+            f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out; the nodes' ids are "
+            f"{first(collected.ids[:3], 2)}"
         )
     return [f"{message}; those edges were left out"]
 
 
 class _Collected:
-    """Edges as numbers; the names of a chunk are forgotten with it."""
+    """Edges as pairs of row numbers; the names of a chunk are dropped with it, so large files fit."""
 
     def __init__(self, ids: pd.Index):
         self.ids = ids
         self.rows = self.unknown = 0
-        self.strangers: list[str] = []
+        self.examples: list[str] = []
         self.pairs: list[np.ndarray] = []
         self.weights: list[np.ndarray] = []
 
@@ -103,9 +121,9 @@ class _Collected:
         codes, names = pd.factorize(side)  # a chunk repeats its names: each is looked up once
         texts = [name if isinstance(name, str) else str(name) for name in names]
         number = np.append(self.ids.get_indexer(pd.Index(texts, dtype=object)), -1)  # the last for empty cells
-        if len(self.strangers) < 6:
-            strange = (text for text, found in zip(texts, number, strict=False) if found < 0)
-            self.strangers += [text for text in strange if text not in self.strangers][:6]
+        if len(self.examples) < 6:
+            unseen = (text for text, found in zip(texts, number, strict=False) if found < 0)
+            self.examples += [text for text in unseen if text not in self.examples][:6]
         return number[codes]
 
     def edge_index(self) -> Tensor:

@@ -22,7 +22,7 @@ class Problem:
 
     Attributes:
         name: for the run folder and the titles.
-        ids: one text a node.
+        ids: one text per node.
         features: a frame of numbers and texts that :mod:`walksum.data.encoding` turns into features, or a tensor
             that is taken as it is.
         edge_index, edge_weight: the edges as they came.
@@ -30,8 +30,8 @@ class Problem:
         task: "classification" or "regression".
         classes: the names of the classes.
         target: the name of the predicted column.
-        columns: which columns of the tables played which part, for predictions later.
-        parts: the user's own split, one of "train", "val", "test" or None a node.
+        columns: which columns of the tables held what, for predictions later.
+        given_split: the user's own split, one of "train", "val", "test" or None per node.
         data: the published dataset this is, with its masks.
         notes: what was noticed while reading.
     """
@@ -46,7 +46,7 @@ class Problem:
     target: str = "y"
     edge_weight: Tensor | None = None
     columns: dict[str, Any] = field(default_factory=dict)
-    parts: np.ndarray | None = None
+    given_split: np.ndarray | None = None
     data: Data | None = None
     notes: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""How a Problem is cut in train, validation and test, from what the user said."""
+"""Splits of a Problem into train, validation and test, from what the user said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from walksum.data.problem import Problem
 from walksum.data.splits import PROTOCOLS, Split, make_split
 
-DIGITS_A_CLASS, DIGITS_VALIDATION = 10, 200
+DIGITS_PER_CLASS, DIGITS_VALIDATION = 10, 200
 FRACTIONS = (0.6, 0.2, 0.2)
 
 
@@ -21,15 +21,15 @@ def split_problem(problem: Problem, how: str | None, seed: int) -> Split:
     Args:
         problem: the graph and its target.
         how: counts ("87,59,37"), fractions ("0.6,0.2,0.2"), a protocol of :func:`walksum.data.make_split`, or None:
-            the table's split column; for a published dataset the paper's random counts (digits: 10 labels a
+            the table's split column; for a published dataset the paper's random counts (digits: 10 labels per
             class); else 60/20/20 % of each class.
         seed: which random order.
     """
-    if how is None and problem.parts is not None:
-        split = _by_column(problem.parts, problem.labelled)
+    if how is None and problem.given_split is not None:
+        split = _by_column(problem.given_split, problem.labelled)
     elif how is None and problem.name == "digits" and problem.data is not None:
-        rest = problem.num_nodes - DIGITS_A_CLASS * len(problem.classes) - DIGITS_VALIDATION
-        split = make_split(problem.data, "balanced", seed, counts=(DIGITS_A_CLASS, DIGITS_VALIDATION, rest))
+        rest = problem.num_nodes - DIGITS_PER_CLASS * len(problem.classes) - DIGITS_VALIDATION
+        split = make_split(problem.data, "balanced", seed, counts=(DIGITS_PER_CLASS, DIGITS_VALIDATION, rest))
     elif how is None and problem.data is not None and problem.labelled.numel() == problem.num_nodes:
         split = make_split(problem.data, "random", seed, name=problem.name)
     elif how is None:
@@ -61,14 +61,14 @@ def check_labels(problem: Problem, keep_rare: bool = False) -> None:
     if rare and problem.data is None and not keep_rare:
         raise ValueError(
             f"{problem.target!r} has {len(rare)} of {len(problem.classes)} classes with fewer than two labelled nodes: "
-            f"{', '.join(map(repr, rare[:5]))}; merge them, leave those cells empty, or pass --keep-rare to go on"
+            f"{', '.join(map(repr, rare[:5]))}; merge them, leave those cells empty, or pass keep_rare=True to go on"
         )
 
 
-def _by_column(parts: np.ndarray, labelled: Tensor) -> Split:
-    known = np.zeros(len(parts), dtype=bool)
+def _by_column(words: np.ndarray, labelled: Tensor) -> Split:
+    known = np.zeros(len(words), dtype=bool)
     known[labelled.numpy()] = True
-    return Split(*(torch.from_numpy(np.nonzero((parts == part) & known)[0]) for part in ("train", "val", "test")))
+    return Split(*(torch.from_numpy(np.nonzero((words == part) & known)[0]) for part in ("train", "val", "test")))
 
 
 def _by_counts(problem: Problem, how: str, seed: int) -> Split:
@@ -78,10 +78,12 @@ def _by_counts(problem: Problem, how: str, seed: int) -> Split:
         numbers = []
     if len(numbers) != 3 or min(numbers) <= 0 or not all(map(math.isfinite, numbers)):
         raise ValueError(
-            f"--split {how!r}; expected three counts like 87,59,37, three fractions like 0.6,0.2,0.2, a column of the "
+            f"split={how!r}; expected three counts like 87,59,37, three fractions like 0.6,0.2,0.2, a column of the "
             f"nodes table that says train, val or test, or one of {', '.join(PROTOCOLS)}"
         )
     total = problem.labelled.numel()
+    if sum(numbers) > 1 + 1e-9 and max(numbers) < 1:
+        raise ValueError(f"split={how!r}; the fractions sum to {sum(numbers):g}, more than 1")
     if sum(numbers) <= 1 + 1e-9:
         numbers = [math.floor(total * share + 1e-9) for share in numbers]
     train, val, test = map(int, numbers)
@@ -107,6 +109,6 @@ def _stratified(problem: Problem, seed: int) -> Split:
 def _check(split: Split, problem: Problem) -> None:
     for part, count in zip(("train", "validation", "test"), split.counts, strict=True):
         if not count:
-            raise ValueError(f"the split leaves no labelled {part} nodes; label more nodes or change --split")
+            raise ValueError(f"the split leaves no labelled {part} nodes; label more nodes or change split=")
     if not problem.regression and problem.y[split.train].unique().numel() < 2:
-        raise ValueError("the training nodes are all of one class; label more nodes or change --split")
+        raise ValueError("the training nodes are all of one class; label more nodes or change split=")

@@ -1,4 +1,4 @@
-"""Reading tables: CSV, TSV (plain or gzipped) and Parquet, in pieces, with messages a person can act on.
+"""Reading tables: CSV, TSV (plain or gzipped), Parquet and DataFrames, in pieces, with messages a person can act on.
 
 A table is read in chunks, so that a file of gigabytes needs no more memory than what is kept of it. A column is numbers
 until a row holds something else; then the file is read again with that column as text.
@@ -9,38 +9,42 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import os
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-CHUNK = 2_000_000  # cells a piece
-FEWEST = 1_000  # rows a piece at least
+CHUNK = 2_000_000  # cells in one piece
+FEWEST = 1_000  # rows in one piece, at least
 LARGE = 16 * 2**20  # bytes from which reading reports progress
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 OnRead = Callable[[str, int, int], None]  # file name, bytes read, bytes in all
 
 
-@dataclass(frozen=True)
-class Reader:
-    """How files are read: the encoding of text files, and whom to tell about progress."""
+class Table(ABC):
+    """A table that can be read in pieces; ``name`` stands for it in messages."""
 
-    encoding: str = "utf-8"
-    on_read: OnRead | None = None
+    name: str
 
-    def columns(self, path: Path) -> list[str]:
-        """The header of a table."""
-        if _is_parquet(path):
-            return [str(name) for name in _parquet(path).schema_arrow.names]
-        with _explained(path, self.encoding):
-            return list(next(self._chunks(path, None, rows=1)).columns)
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The names of its columns."""
 
-    def frame(self, path: Path, columns: Sequence[str], text: Sequence[str], verbatim: str | None) -> pd.DataFrame:
+    @abstractmethod
+    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """The named columns as objects, missing where they were, one chunk of rows at a time."""
+
+    @abstractmethod
+    def row(self, number: int) -> str:
+        """Where row ``number`` (from 0 on) stands, in words."""
+
+    def frame(self, columns: Sequence[str], text: Sequence[str] = (), verbatim: str | None = None) -> pd.DataFrame:
         """The named columns: float64 where every value is a number or missing, text otherwise and for ``text``.
 
         In the column ``verbatim`` only an empty cell is missing: a node may be called NA.
@@ -48,22 +52,44 @@ class Reader:
         as_text = set(text)
         while True:
             try:
-                parts = [_typed(chunk, as_text, verbatim) for chunk in self.pieces(path, columns)]
-                return pd.concat(parts, ignore_index=True)
+                typed = [_typed(chunk, as_text, verbatim) for chunk in self.pieces(columns)]
+                return pd.concat(typed, ignore_index=True) if typed else pd.DataFrame(columns=list(columns))
             except _TurnedToText as column:  # rare: a number for thousands of rows, then a word
                 as_text.add(str(column))
 
-    def pieces(self, path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """The named columns, all as text with None where missing, a chunk at a time."""
-        check_columns(path, self.columns(path), columns)
-        if _is_parquet(path):
-            yield from self._parquet_pieces(path, columns)
-            return
-        with _explained(path, self.encoding):
-            yield from self._chunks(path, columns, _rows(columns))
 
-    def _chunks(self, path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pd.DataFrame]:
-        size = path.stat().st_size
+class FileTable(Table):
+    """A CSV, TSV (plain or gzipped) or Parquet file.
+
+    Args:
+        path: the file.
+        encoding: of a text file.
+        on_read: called with the file's name, the bytes read and the bytes in all while a large file is read.
+    """
+
+    def __init__(self, path: Path, encoding: str = "utf-8", on_read: OnRead | None = None):
+        self.path, self.name, self.encoding, self.on_read = path, path.name, encoding, on_read
+
+    def columns(self) -> list[str]:
+        check_file(self.path)
+        if _is_parquet(self.path):
+            return [str(name) for name in _parquet(self.path).schema_arrow.names]
+        with _explained(self.path, self.encoding):
+            return list(next(self._chunks(None, rows=1)).columns)
+
+    def row(self, number: int) -> str:
+        return f"{self.name}, line {number + 2}"  # after the header, counted from 1
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        check_columns(self.name, self.columns(), columns)
+        if _is_parquet(self.path):
+            yield from self._parquet_pieces(columns)
+            return
+        with _explained(self.path, self.encoding):
+            yield from self._chunks(columns, _rows(columns))
+
+    def _chunks(self, columns: Sequence[str] | None, rows: int) -> Iterator[pd.DataFrame]:
+        path, size = self.path, self.path.stat().st_size
         with path.open("rb") as raw:
             stream: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             chunks = pd.read_csv(
@@ -83,13 +109,59 @@ class Reader:
                     if self.on_read is not None and size >= LARGE:
                         self.on_read(path.name, min(raw.tell(), size), size)
 
-    def _parquet_pieces(self, path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        file, size, done = _parquet(path), path.stat().st_size, 0
+    def _parquet_pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        file, size, done = _parquet(self.path), self.path.stat().st_size, 0
         for batch in file.iter_batches(_rows(columns), columns=list(columns)):
             yield batch.to_pandas()[list(columns)].astype(object)
             done += batch.num_rows
             if self.on_read is not None and size >= LARGE:
-                self.on_read(path.name, size * done // max(1, file.metadata.num_rows), size)
+                self.on_read(self.name, size * done // max(1, file.metadata.num_rows), size)
+
+
+class FrameTable(Table):
+    """A pandas DataFrame. A named index counts as a column; whole numbers that pandas holds as floats are read as such.
+
+    Args:
+        frame: the rows.
+        name: what to call it in messages.
+    """
+
+    def __init__(self, frame: pd.DataFrame, name: str):
+        self.name, self._labels = name, frame.index
+        if any(each is not None for each in frame.index.names):
+            frame = frame.reset_index()
+        self._frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+        if not self._frame.columns.is_unique:
+            twice = self._frame.columns[self._frame.columns.duplicated()]
+            raise ValueError(f"{name} has several columns called {twice[0]!r}; names must be unique")
+
+    def columns(self) -> list[str]:
+        return list(self._frame.columns)
+
+    def row(self, number: int) -> str:
+        return f"{self.name}, row {self._labels[number]}"
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        check_columns(self.name, self.columns(), columns)
+        yield pd.DataFrame({name: _objects(self._frame[name]) for name in columns}).reset_index(drop=True)
+
+
+def as_table(source: Any, name: str, encoding: str = "utf-8", on_read: OnRead | None = None) -> Table:
+    """A table from a DataFrame, or from the path of a file; ``name`` is the argument's, for messages."""
+    if isinstance(source, pd.DataFrame):
+        return FrameTable(source, name)
+    if isinstance(source, str | os.PathLike):
+        return FileTable(Path(source), encoding, on_read)
+    raise ValueError(f"{name} is a {type(source).__name__}; expected a pandas DataFrame or the path of a file")
+
+
+def _objects(values: pd.Series) -> pd.Series:
+    """Python objects; 5.0 becomes 5 where all are whole, for ids and classes with gaps are floats in pandas."""
+    if values.dtype.kind == "f":
+        known = values.dropna()
+        if len(known) and bool((known % 1 == 0).all()) and bool((known.abs() < 2**53).all()):
+            values = values.astype("Int64")
+    return values.astype(object)
 
 
 def check_file(path: Path) -> None:
@@ -98,19 +170,19 @@ def check_file(path: Path) -> None:
     if not path.is_file():
         raise ValueError(f"{path} is not a file; expected a CSV, TSV or Parquet table")
     if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty; expected a header line and one row a node or edge")
+        raise ValueError(f"{path} is empty; expected a header line and one row per node or edge")
 
 
-def check_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
+def check_columns(table: str, present: Sequence[str], wanted: Sequence[str]) -> None:
     """Refuse names the table has not, with the nearest one it has."""
     for name in wanted:
         if name not in present:
             near = difflib.get_close_matches(name, present, 1, cutoff=0.4)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"{path.name} has no column {name!r}; {hint}it has {_listed(present)}")
+            raise ValueError(f"{table} has no column {name!r}; {hint}it has {_listed(present)}")
 
 
-def numbers(path: Path, values: pd.Series, column: str, first_row: int = 2, missing: bool = True) -> np.ndarray:
+def numbers(table: Table, values: pd.Series, column: str, first_row: int = 0, missing: bool = True) -> np.ndarray:
     """float64 values; an error with the first row that is not a number, or (unless ``missing``) has none."""
     blank = is_missing(values)
     parsed = pd.to_numeric(values.where(~blank), errors="coerce").to_numpy(dtype=np.float64)
@@ -119,9 +191,7 @@ def numbers(path: Path, values: pd.Series, column: str, first_row: int = 2, miss
         bad |= blank.to_numpy()
     if bad.any():
         at = int(bad.argmax())
-        raise ValueError(
-            f"{path.name}, line {first_row + at}: {column} is {str(values.iloc[at])!r}; expected a finite number"
-        )
+        raise ValueError(f"{table.row(first_row + at)}: {column} is {str(values.iloc[at])!r}; expected a finite number")
     return parsed
 
 
@@ -196,12 +266,12 @@ class _explained:
             likely = "utf-16" if _begins(path, b"\xff\xfe", b"\xfe\xff") else "latin-1"
             raise ValueError(
                 f"{path.name} is not {self.encoding} text ({what}); save it as UTF-8, or name its encoding, "
-                f"for example --encoding {likely}"
+                f"for example encoding={likely!r}"
             ) from error
         if isinstance(error, LookupError) and "encoding" in str(error):
             raise ValueError(f"encoding {self.encoding!r} is unknown; for example utf-8 or latin-1") from error
         if isinstance(error, pd.errors.EmptyDataError):
-            raise ValueError(f"{path} is empty; expected a header line and one row a node or edge") from error
+            raise ValueError(f"{path} is empty; expected a header line and one row per node or edge") from error
         if isinstance(error, pd.errors.ParserError | csv.Error | zlib.error | gzip.BadGzipFile | EOFError):
             raise ValueError(f"{path.name} is not a readable table: {str(error).strip()}") from error
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from walksum._files import whole_folder
 from walksum.data.cache import cache_root
 from walksum.data.problem import Problem
-from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, material_of, predict, score
-from walksum.workflow.run import FORMAT, Run, read_run, write_run
+from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, predict, prepare_data, score
+from walksum.workflow.run import FORMAT, Run, open_run, run_of
 
 
 def quick_job(design: str, learned: bool, coupling: str | None) -> Job:
@@ -35,19 +35,19 @@ def quick_run(job: Job, problem: Problem, on_epoch: OnEpoch, on_start: Callable[
     result = _train(job, problem, on_epoch)
     try:
         with whole_folder(folder) as scratch:
-            write_run([result], scratch)
+            run_of([result]).write(scratch, page=False)
     except OSError:
         if _known(folder) is None:  # else another explorer was faster: its run is as good
             raise
-    return read_run(folder)
+    return open_run(folder)
 
 
 def _known(folder: Path) -> Run | None:
     if not folder.exists():
         return None
     try:
-        run = read_run(folder)
-        run.model()
+        run = open_run(folder)
+        _ = run.model  # damaged weights are found here
         return run
     except ValueError:
         shutil.rmtree(folder, ignore_errors=True)
@@ -55,13 +55,13 @@ def _known(folder: Path) -> Run | None:
 
 
 def _train(job: Job, problem: Problem, on_epoch: OnEpoch) -> Result:
-    material = material_of(job, problem)
-    model, outcome = fit_model(job, material, on_epoch)
+    prepared = prepare_data(job, problem)
+    model, outcome = fit_model(job, prepared, on_epoch)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    output = predict(model, material.x, problem, material.encoding)
-    scores = {job.title: score(output, problem, material.split)}
-    return Result(job, material, model, outcome, output, scores, None, None, None, list(material.notes))
+    output = predict(model, prepared.x, problem, prepared.encoding)
+    scores = {job.title: score(output, problem, prepared.split)}
+    return Result(job, prepared, model, outcome, output, scores, None, None, None, list(prepared.notes))
 
 
 def _fingerprint(job: Job, problem: Problem) -> str:

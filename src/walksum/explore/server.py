@@ -119,7 +119,7 @@ def open_server(subject: Subject, port: int) -> BaseWSGIServer:
 def _busy(port: int, error: BaseException) -> str:
     in_use = isinstance(error, SystemExit) or getattr(error, "errno", None) == errno.EADDRINUSE
     why = "is in use" if in_use else f"cannot be opened ({getattr(error, 'strerror', None) or error})"
-    return f"--port {port} {why}; name another one, or --port 0 for any free one"
+    return f"port={port} {why}; name another one, or port=0 for any free one"
 
 
 def url_of(server: BaseWSGIServer) -> str:

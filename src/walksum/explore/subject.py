@@ -138,13 +138,13 @@ def check_explorable(run: Run) -> None:
     if name != "glt":
         raise ValueError(
             f"{run.folder} holds the model {name!r}, which has no precision matrix J to look at; "
-            "explore a run of 'walksum train' with --model glt, the default"
+            "explore a run of 'walksum train' with model='glt', the default"
         )
 
 
 def subject_of_run(run: Run, problem: Problem, title: str) -> Subject:
     """A run and the graph it was trained on (or another with the same columns)."""
-    model = run.model()
+    model = run.model
     assert isinstance(model, GLT)
     x = run.encoding.encode(problem.features)
     return Subject(title, problem, x, run.encoding, model, _training_nodes(run, problem))

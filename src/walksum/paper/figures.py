@@ -14,8 +14,8 @@ from walksum.designs import DESIGNS, NAMES
 from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.solvers import GaBP
-from walksum.training.loop import Epoch, train
-from walksum.workflow.fit import Job, fit_model, make_model, material_of
+from walksum.training import Data, Epoch, fit
+from walksum.workflow.fit import Job, fit_model, make_model, prepare_data
 from walksum.workflow.subject import COMPARED, Drawing, Listener, Subject, compared_hops, small_part
 
 COUNTED = 60  # epochs solved by the paper's algorithm: the fixed Laplacian takes its 1000 steps in each of them
@@ -67,24 +67,25 @@ def train_design(job: Job, problem: Problem, listener: Listener) -> Subject:
     """One of the six, trained with exact solves."""
     kind = f"{'learned' if job.learned else 'fixed'} {DESIGNS[job.design].title}"
     listener.doing(f"training {kind}")
-    material = material_of(job, problem)
-    model, outcome = fit_model(job, material, listener.named(kind))
+    prepared = prepare_data(job, problem)
+    model, outcome = fit_model(job, prepared, listener.named(kind))
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return Subject(job, problem, model, material.x, material)
+    return Subject(job, problem, model, prepared.x, prepared)
 
 
 def count_steps(like: Subject, epochs: int, listener: Listener) -> list[Epoch]:
     """The first epochs of the same training, solved by the paper's algorithm and stop rule to count its steps."""
-    assert like.material is not None
-    material, problem, name = like.material, like.problem, like.design
-    model, recipe = make_model(like.job, problem, material.encoding), replace(like.job.recipe(), max_epochs=epochs)
+    assert like.prepared is not None
+    prepared, problem, name = like.prepared, like.problem, like.design
+    model, recipe = make_model(like.job, problem, prepared.encoding), replace(like.job.recipe(), max_epochs=epochs)
     assert isinstance(model, GLT)
     for layer in model.mixers:
         layer.solver, layer.on_nonconverged = GaBP(stop="messages"), "ignore"
     told = listener.named(f"{name}, by the paper's algorithm")
     on_epoch = None if told is None else lambda epoch, best: told(name, epoch, best, recipe)
-    outcome = train(model, material.x, problem.graph, material.y, material.split, recipe, on_epoch, problem.task)
+    data = Data(prepared.x, problem.graph, prepared.y, prepared.split, problem.task)
+    outcome = fit(model, data, recipe, on_epoch=on_epoch)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.history

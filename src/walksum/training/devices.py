@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from walksum._checks import check_choice
 from walksum.graph import Graph
 from walksum.training.data import Data
 
@@ -11,6 +12,17 @@ from walksum.training.data import Data
 # benchmarks/devices.py measures.
 GPU_FROM = 1_000_000
 HIDDEN = 64
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def available_device(device: str) -> str:
+    """ "cpu" or "cuda", whatever the size of the problem; "auto" takes a CUDA device where there is one."""
+    check_choice("device", device, DEVICES)
+    if device != "cpu" and torch.cuda.is_available():
+        return "cuda"
+    if device == "cuda":
+        raise ValueError("device='cuda'; torch finds no CUDA device here, use device='cpu'")
+    return "cpu"
 
 
 def choose_device(device: str | torch.device, data: Data) -> torch.device:

@@ -94,6 +94,7 @@ class Outcome:
         captured: whether the training step ran as a CUDA graph; ``not_captured`` says why not.
         peak_memory: bytes on the GPU, of all runs together.
         parameters: number of trained numbers.
+        device: where it was trained.
     """
 
     best: Epoch
@@ -109,6 +110,7 @@ class Outcome:
     not_captured: str | None = None
     peak_memory: int | None = None
     parameters: int = 0
+    device: str = "cpu"
 
     @property
     def diverged(self) -> bool:

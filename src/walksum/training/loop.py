@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from walksum.data.splits import Split
 from walksum.nn import GLTConv
-from walksum.training.data import TASKS, Data
+from walksum.training.data import Data
 from walksum.training.history import Epoch, History, Outcome, StepSolves
 from walksum.training.recipe import Recipe
 from walksum.training.steps import last_solves, make_step
-
-__all__ = ["TASKS", "Batch", "DivergedTogether", "Epoch", "Outcome", "Recipe", "train"]
 
 LOOK = 10  # epochs between two looks of the host at a GPU, which has to wait for none
 SIZES = (1, 3, 6, 12, 20)  # to which a batch on a GPU shrinks, as solvers prepare for each size; on a CPU to any
@@ -147,6 +143,7 @@ class Batch:
             not_captured=self.step.not_captured,
             peak_memory=torch.cuda.max_memory_allocated(self.data.device) if self.data.device.type == "cuda" else None,
             parameters=sum(p.numel() for p in self.step.model.parameters()),
+            device=self.data.device.type,
         )
 
 
@@ -155,20 +152,3 @@ def rhythm(device: torch.device, runs: int, keep_weights: bool) -> tuple[int, Se
     if device.type == "cpu":
         return 1, range(1, runs)
     return 1 if keep_weights or runs == 1 else LOOK, SIZES
-
-
-def train(
-    model: nn.Module,
-    x: Tensor,
-    edges: Any,
-    y: Tensor,
-    split: Split,
-    recipe: Recipe | None = None,
-    on_epoch: Callable[[Epoch, Epoch], None] | None = None,
-    task: str = "classification",
-    device: str | torch.device = "auto",
-) -> Outcome:
-    """:func:`walksum.training.fit` for one model, its data spelled out."""
-    from walksum.training.fitting import fit
-
-    return fit(model, Data(x, edges, y, split, task), recipe, device=device, on_epoch=on_epoch)

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.analysis.variance import marginal_variance as marginal_variance  # until all import it from there
-
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 1000
 

@@ -14,8 +14,8 @@ from walksum.analysis.part import ball, restrict, typical_node
 from walksum.analysis.spectrum import SPECTRUM_LIMIT, response, spectrum
 from walksum.data.problem import Problem
 from walksum.nn import GLT
-from walksum.training.loop import Epoch
-from walksum.workflow.fit import material_of
+from walksum.training import Epoch
+from walksum.workflow.fit import prepare_data
 from walksum.workflow.models import check_model
 from walksum.workflow.run import Run
 from walksum.workflow.subject import COMPARED, Drawing, Listener, Subject, compared_hops, small_part
@@ -33,7 +33,7 @@ def of_run(
     """The figures of a run, one after another.
 
     Args:
-        run: a folder read back by :func:`walksum.workflow.run.read_run`.
+        run: a folder read back by :func:`walksum.workflow.run.open_run`.
         problem: the graph it was trained on.
         compare: models trained on the same nodes for the figure of influence by hop.
         layer: whose J is drawn, from 1 on.
@@ -42,12 +42,12 @@ def of_run(
     for name in compare:
         check_model(name)
     listener = listener or Listener()
-    model, x = run.model(), run.encoding.encode(problem.features)
+    model, x = run.model, run.encoding.encode(problem.features)
     layers = len(model.mixers) if isinstance(model, GLT) else 0
     if layers and not 1 <= layer <= layers:
-        raise ValueError(f"--layer {layer}; the model has layers 1 to {layers}")
-    material = material_of(run.job, problem) if problem.labelled.numel() else None
-    subject = Subject(run.job, problem, model, x, material)
+        raise ValueError(f"layer={layer}; the model has layers 1 to {layers}")
+    prepared = prepare_data(run.job, problem) if problem.labelled.numel() else None
+    subject = Subject(run.job, problem, model, x, prepared)
     history = read_history(run.metrics["history"])
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
     yield Drawing("learning", lambda theme: plot.learning(history, best, score, theme=theme))
@@ -108,7 +108,7 @@ def solving(subject: Subject, layer: int, history: list[Epoch], listener: Listen
 def influence_by_hop(subject: Subject, compare: Sequence[str], listener: Listener) -> Drawing:
     listener.doing("measuring influence by hop")
     found = {subject.job.title: subject.hops()}
-    if compare and subject.material is None:
+    if compare and subject.prepared is None:
         listener.note(
             "influence by hop: without labels there is nothing to train compared models on (those of tables are not "
             "read again)"

@@ -1,39 +1,53 @@
-"""The main job: a problem in; a trained model and honest comparisons out."""
+"""One training: a problem in; a trained model and honest comparisons out."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from walksum.data.encoding import Encoding, fit
+from walksum.analysis.variance import marginal_variance
+from walksum.data.encoding import Encoding
+from walksum.data.encoding import fit as fit_columns
 from walksum.data.problem import Problem
 from walksum.data.problem_split import split_problem
 from walksum.data.splits import Split
+from walksum.designs import check_design
 from walksum.graph import Graph
 from walksum.nn import GLT
-from walksum.paper.models import BASELINES, make_baseline
-from walksum.solvers import Solution
-from walksum.training.loop import Epoch, Outcome, Recipe, train
-from walksum.training.metrics import Score, marginal_variance, score_classes, score_numbers
-from walksum.workflow.models import GLT_NAME, check_model
-
-ALPHAS = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
-SPREADING_LIMIT = 3000  # nodes up to which LabelSpreading, which is dense, is run beside
+from walksum.solvers import Solution, resolve_name
+from walksum.training import Data, Epoch, Outcome, Recipe
+from walksum.training import fit as train
+from walksum.training.devices import available_device
+from walksum.training.metrics import Score, score_classes, score_numbers
+from walksum.workflow.models import GLT_NAME, check_model, default_lr, new_model
 
 TITLES = {GLT_NAME: "GLT", "mlp": "MLP"}
+SLOW_PATIENCE, PATIENCE = 200, 100  # the paper's, for the fixed Laplacian and for all else
+DIGITS_WIDTH = 128  # over five splits 0.2 points above 64, on validation and on test nodes
 
-OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]
+OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]  # model, this epoch, the best so far, recipe
 
 
 @dataclass(frozen=True)
 class Job:
-    """How to train. Every number that decides the result is here; None: what the paper uses for the model."""
+    """How to train. Every setting that decides the result is here.
+
+    Args:
+        model: "glt", or a compared model such as "gcn" or "mlp".
+        design, learned, coupling: how J is made from the graph; coupling None: the paper's.
+        solver: how mu is found.
+        hidden, layers, dropout: of the model.
+        lr, patience: of the training; None: what the paper uses for the model.
+        max_epochs: epochs at most.
+        split: counts ("87,59,37"), fractions ("0.6,0.2,0.2") or a protocol; None: see
+            :func:`walksum.data.problem_split.split_problem`.
+        seed: decides the split and the initial weights.
+        device: "auto", "cpu" or "cuda".
+    """
 
     model: str = GLT_NAME
     design: str = "diagonally-dominant"
@@ -48,13 +62,24 @@ class Job:
     max_epochs: int = 2000
     split: str | None = None
     seed: int = 0
+    device: str = "auto"
+
+    def check(self) -> None:
+        """Refuse what cannot work, before a large file is read."""
+        check_model(self.model)
+        check_design(self.design, self.learned, self.coupling)
+        resolve_name(self.solver)
+        available_device(self.device)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout}; expected a rate in [0, 1)")
+        if self.lr is not None and not self.lr > 0:
+            raise ValueError(f"lr={self.lr}; expected a positive number")
 
     def recipe(self) -> Recipe:
-        default_lr = 1e-3 if self.model == GLT_NAME else BASELINES[self.model].lr
         slow = self.model == GLT_NAME and self.design == "laplacian" and not self.learned
         return Recipe(
-            lr=default_lr if self.lr is None else self.lr,
-            patience=(200 if slow else 100) if self.patience is None else self.patience,
+            lr=default_lr(self.model) if self.lr is None else self.lr,
+            patience=(SLOW_PATIENCE if slow else PATIENCE) if self.patience is None else self.patience,
             max_epochs=self.max_epochs,
         )
 
@@ -62,9 +87,23 @@ class Job:
     def title(self) -> str:
         return TITLES.get(self.model, self.model)
 
+    @property
+    def settings(self) -> str:
+        """What a search varies, in words."""
+        common = f"width {self.hidden}, dropout {self.dropout:g}, lr {self.recipe().lr:.2g}"
+        if self.model != GLT_NAME:
+            return common
+        design = f"{'learned' if self.learned else 'fixed'} {self.design}"
+        return f"{design}, {self.coupling or 'default'} coupling, {common}"
+
+
+def default_width(problem: Problem) -> int:
+    """The paper's width; a larger one for the digits, where it pays."""
+    return DIGITS_WIDTH if problem.name == "digits" else Job.hidden
+
 
 @dataclass(frozen=True)
-class Material:
+class PreparedData:
     """What a job learns from: one split of a problem, encoded by its training nodes."""
 
     problem: Problem
@@ -80,7 +119,7 @@ class Result:
     """A trained model, next to what simpler methods reach with the same labels."""
 
     job: Job
-    material: Material
+    prepared: PreparedData
     model: nn.Module
     outcome: Outcome
     output: Tensor  # probabilities [N, classes], or predicted numbers [N]
@@ -93,7 +132,7 @@ class Result:
 
     @property
     def problem(self) -> Problem:
-        return self.material.problem
+        return self.prepared.problem
 
     @property
     def score(self) -> Score:
@@ -105,105 +144,67 @@ class Result:
         return self.output if self.problem.regression else self.output.argmax(1)
 
 
-def material_of(job: Job, problem: Problem) -> Material:
+def prepare_data(job: Job, problem: Problem) -> PreparedData:
+    """Split and encode a problem as the job says."""
     check_model(job.model)
     split = split_problem(problem, job.split, job.seed)
     encoding, notes = fit_encoding(problem, split)
     notes += encoding.notes(problem.features)
-    return Material(
-        problem, split, encoding, encoding.encode(problem.features), standardised(problem.y, encoding), notes
-    )
+    x, y = encoding.encode(problem.features), standardised(problem.y, encoding)
+    return PreparedData(problem, split, encoding, x, y, notes)
 
 
-def fit_model(job: Job, material: Material, on_epoch: OnEpoch | None = None) -> tuple[nn.Module, Outcome]:
-    """The job's model, trained; its weights start from the job's seed."""
-    model, recipe = make_model(job, material.problem, material.encoding), job.recipe()
-    told = None if on_epoch is None else lambda epoch, best: on_epoch(job.title, epoch, best, recipe)
-    edges = edges_for(model, material.problem)
-    return model, train(model, material.x, edges, material.y, material.split, recipe, told, material.problem.task)
+def fit_model(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None) -> tuple[nn.Module, Outcome]:
+    """The job's model, trained on the job's device; its weights start from the job's seed."""
+    model, recipe = make_model(job, prepared.problem, prepared.encoding), job.recipe()
+    report = None if on_epoch is None else lambda epoch, best: on_epoch(job.title, epoch, best, recipe)
+    edges, task = edges_for(model, prepared.problem), prepared.problem.task
+    data = Data(prepared.x, edges, prepared.y, prepared.split, task)
+    return model, train(model, data, recipe, device=job.device, on_epoch=report)
 
 
-def run(
+def fit_once(
     job: Job, problem: Problem, on_epoch: OnEpoch | None = None, fitted: tuple[nn.Module, Outcome] | None = None
 ) -> Result:
     """Train the job's model (unless it is ``fitted`` already), then the comparisons, on one split of the problem."""
-    material = material_of(job, problem)
-    model, outcome = fitted or fit_model(job, material, on_epoch)
+    from walksum.workflow.comparisons import compare  # they train by fit_model
+
+    prepared = prepare_data(job, problem)
+    model, outcome = fitted or fit_model(job, prepared, on_epoch)
     if not math.isfinite(outcome.best.val_loss):
         raise ValueError(
-            f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch; take a smaller --lr "
-            f"than {job.recipe().lr:g}"
+            f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch with "
+            f"lr={job.recipe().lr:g}; take a smaller one"
         )
-    output = predict(model, material.x, problem, material.encoding)
-    scores, interrupted = {job.title: score(output, problem, material.split)}, outcome.interrupted
+    output = predict(model, prepared.x, problem, prepared.encoding)
+    scores, interrupted = {job.title: score(output, problem, prepared.split)}, outcome.interrupted
     if not interrupted:
         try:
-            scores |= comparisons(job, material, on_epoch)
+            scores |= compare(job, prepared, on_epoch)
         except KeyboardInterrupt:
             interrupted = True
     solve = variance = by = None
-    notes = list(material.notes)
+    notes = list(prepared.notes)
     if isinstance(model, GLT):
         solve = model.mixers[-1].last_solve
-        variance, by = marginal_variance(model.precisions(material.x, problem.graph)[-1])
+        variance, by = marginal_variance(model.precisions(prepared.x, problem.graph)[-1])
     elif problem.edge_weight is not None:
         notes.append(f"model {job.model} does not use edge weights")
-    return Result(job, material, model, outcome, output, scores, solve, variance, by, notes, interrupted)
-
-
-def comparisons(job: Job, material: Material, on_epoch: OnEpoch | None) -> dict[str, Score]:
-    """An MLP, which sees no graph; label spreading, which sees no features; what knows the target's distribution."""
-    found, problem, split = {}, material.problem, material.split
-    if job.model != "mlp":
-        plain = replace(job, model="mlp", lr=None, patience=None)
-        mlp, outcome = fit_model(plain, material, on_epoch)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        found["MLP"] = score(predict(mlp, material.x, problem, material.encoding), problem, split)
-    truth = problem.y[split.test]
-    if problem.regression:
-        return found | {"mean": score_numbers(problem.y[split.train].mean().expand_as(truth), truth)}
-    if problem.num_nodes <= SPREADING_LIMIT:
-        guess = label_spreading(problem.graph, problem.y, split)
-        found["LabelSpreading"] = score_classes(guess[split.test], truth)
-    common = int(torch.bincount(problem.y[split.train]).argmax())
-    return found | {"majority class": score_classes(torch.full_like(truth, common), truth)}
+    return Result(job, prepared, model, outcome, output, scores, solve, variance, by, notes, interrupted)
 
 
 def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
     """The job's model for this problem, its weights drawn from the job's seed."""
     torch.manual_seed(job.seed)
-    if job.model == GLT_NAME:
-        return GLT(
-            encoding.num_features,
-            job.hidden,
-            job.layers,
-            problem.outputs,
-            design=job.design,
-            learned=job.learned,
-            coupling=job.coupling,
-            dropout=job.dropout,
-            solver=job.solver,
-        )
-    return make_baseline(**baseline_config(job, encoding.num_features, problem.outputs, problem.num_nodes))
-
-
-def baseline_config(job: Job, in_channels: int, out_channels: int, num_nodes: int) -> dict[str, Any]:
-    return {
-        "name": job.model,
-        "in_channels": in_channels,
-        "out_channels": out_channels,
-        "num_nodes": num_nodes,
-        "hidden_channels": job.hidden,
-        "dropout": job.dropout,
-    }
+    return new_model(job, encoding.num_features, problem.outputs, problem.num_nodes)
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
-    encoding, notes = fit(problem.features, split.train)
+    """How columns and target are encoded, from the training nodes; and notes on what was left out."""
+    encoding, notes = fit_columns(problem.features, split.train)
     if encoding.num_features == 0:
         why = "".join(f"; {note}" for note in [*problem.notes, *notes])
-        raise ValueError(f"no column is left to learn from; name usable ones by --features{why}")
+        raise ValueError(f"no column is left to learn from; give usable ones by features={why}")
     if problem.regression:
         known = problem.y[split.train].double()
         scale = float(known.std(correction=0)) or 1.0
@@ -219,7 +220,7 @@ def standardised(y: Tensor, encoding: Encoding) -> Tensor:
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -> Tensor:
     """Probabilities of the classes ``[N, C]``, or numbers ``[N]`` in the target's units."""
-    output = model.eval()(x, edges_for(model, problem))
+    output = model.eval()(x, edges_for(model, problem).to(x.device))
     if problem.regression:
         return output.squeeze(-1) * encoding.target_scale + encoding.target_mean
     return output.softmax(-1)
@@ -230,26 +231,6 @@ def edges_for(model: nn.Module, problem: Problem) -> Graph | Tensor:
 
 
 def score(output: Tensor, problem: Problem, split: Split) -> Score:
-    truth, found = problem.y[split.test], output[split.test]
-    return score_numbers(found, truth) if problem.regression else score_classes(found.argmax(1), truth)
-
-
-def label_spreading(graph: Graph, y: Tensor, split: Split) -> Tensor:
-    """Classes by scikit-learn's LabelSpreading on the same graph and labels, alpha chosen on validation."""
-    from sklearn.semi_supervised import LabelSpreading
-
-    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
-    i, j = graph.edges
-    adjacency[i, j] = adjacency[j, i] = 1.0
-    known = torch.full_like(y, -1)
-    known[split.train] = y[split.train]
-    best, chosen = -1.0, y
-    for alpha in ALPHAS:
-        spread = LabelSpreading(kernel=lambda X, Y: adjacency.numpy(), alpha=alpha, max_iter=1000)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a part of the graph without labels divides by zero there
-            guess = torch.from_numpy(spread.fit(adjacency.numpy(), known.numpy()).transduction_)
-        right = (guess == y)[split.val].double().mean().item()
-        if right >= best:
-            best, chosen = right, guess
-    return chosen
+    """Of the test nodes."""
+    truth, predicted = problem.y[split.test], output[split.test]
+    return score_numbers(predicted, truth) if problem.regression else score_classes(predicted.argmax(1), truth)

@@ -1,11 +1,11 @@
-"""Every model by name: the GLT and the compared ones, made, saved and loaded alike."""
+"""Models of a run: made from its settings, saved, loaded."""
 
 from __future__ import annotations
 
 import errno
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -13,20 +13,63 @@ from torch import nn
 
 from walksum.nn import GLT, load
 from walksum.nn.store import CONFIG, WEIGHTS
-from walksum.paper.models import BASELINES, make_baseline
+from walksum.training.models import MODELS as REGISTRY
+from walksum.training.models import model_by_name
+
+if TYPE_CHECKING:
+    from walksum.workflow.fit import Job
 
 GLT_NAME = "glt"
-MODELS = (GLT_NAME, *BASELINES)
+MODELS = tuple(REGISTRY)
 FORMAT = "walksum.baseline/1"
 
 
 def check_model(name: str) -> None:
-    if name not in MODELS:
-        raise ValueError(f"model={name!r}; known: {', '.join(MODELS)}")
+    model_by_name(name)
 
 
-def save_any(model: nn.Module, folder: Path, config: dict[str, Any]) -> None:
-    """``config``: the arguments of :func:`make_baseline` for a model that is not a GLT."""
+def default_lr(name: str) -> float:
+    """The paper's learning rate for a model."""
+    return model_by_name(name).lr
+
+
+def check_graph_size(name: str, trained: int, asked: int) -> None:
+    """Refuse another graph for a model that has parameters for each node of its own."""
+    if model_by_name(name).per_node and trained != asked:
+        raise ValueError(f"model {name} has parameters for each of its {trained} nodes and cannot read another graph")
+
+
+def new_model(job: Job, in_channels: int, out_channels: int, num_nodes: int) -> nn.Module:
+    """The model that a job asks for, with random weights."""
+    if job.model != GLT_NAME:
+        return _compared(**compared_config(job, in_channels, out_channels, num_nodes))
+    return GLT(
+        in_channels,
+        job.hidden,
+        job.layers,
+        out_channels,
+        design=job.design,
+        learned=job.learned,
+        coupling=job.coupling,
+        dropout=job.dropout,
+        solver=job.solver,
+    )
+
+
+def compared_config(job: Job, in_channels: int, out_channels: int, num_nodes: int) -> dict[str, Any]:
+    """What a model that is not a GLT is made from; stored beside its weights."""
+    return {
+        "name": job.model,
+        "in_channels": in_channels,
+        "out_channels": out_channels,
+        "num_nodes": num_nodes,
+        "hidden_channels": job.hidden,
+        "dropout": job.dropout,
+    }
+
+
+def save_model(model: nn.Module, folder: Path, config: dict[str, Any]) -> None:
+    """Weights and arguments; ``config``: :func:`compared_config` of a model that is not a GLT."""
     try:
         if isinstance(model, GLT):
             model.save(folder)
@@ -38,7 +81,7 @@ def save_any(model: nn.Module, folder: Path, config: dict[str, Any]) -> None:
     (folder / CONFIG).write_text(json.dumps({"format": FORMAT, **config}, indent=2))
 
 
-def load_any(folder: Path) -> nn.Module:
+def load_model(folder: Path) -> nn.Module:
     """The model of a run folder, in evaluation mode."""
     file = folder / CONFIG
     if not file.is_file() or FORMAT not in file.read_text():
@@ -46,8 +89,12 @@ def load_any(folder: Path) -> nn.Module:
     config = json.loads(file.read_text())
     config.pop("format")
     try:
-        model = make_baseline(**config)
+        model = _compared(**config)
         model.load_state_dict(load_file(folder / WEIGHTS))
     except (TypeError, KeyError, RuntimeError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder} does not hold a complete walksum model: {error}") from error
     return model.eval()
+
+
+def _compared(name: str, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any) -> nn.Module:
+    return model_by_name(name).make(in_channels, out_channels, num_nodes=num_nodes, **options)

@@ -59,14 +59,14 @@ def _explained(result: Result) -> dict[str, Any] | None:
     if node is None:
         return None
     own, sources = loudest(result, node)
-    trained = set(result.material.split.train.tolist())
+    trained = set(result.prepared.split.train.tolist())
     rows = [(result.problem.ids[k], truth_of(result, k), share, k in trained) for k, share in sources]
     return {"id": result.problem.ids[node], "truth": truth_of(result, node), "own": own, "rows": rows}
 
 
 def _doubtful(result: Result) -> list[tuple[str, str, str, str]]:
     """Test nodes the model was sure of and wrong about: where to look for label errors."""
-    test, problem = result.material.split.test, result.problem
+    test, problem = result.prepared.split.test, result.problem
     if problem.regression:
         off = (result.output[test] - problem.y[test]).abs()
         order = test[off.argsort(descending=True)][:10].tolist()

@@ -25,7 +25,7 @@ DPI = 100
 
 def page_figures(result: Result) -> Iterator[tuple[str, str | None, str]]:
     """Title, PNG in base64 and what it shows. A figure that cannot be drawn has no picture and says why."""
-    subject = Subject(result.job, result.problem, result.model, result.material.x, result.material)
+    subject = Subject(result.job, result.problem, result.model, result.prepared.x, result.prepared)
     for title, make in _wanted(subject, result):
         notes: list[str] = []
         try:

@@ -45,7 +45,7 @@ def draw(result: Result, target: Any) -> None:
 def influence(result: Result, node: int) -> Tensor:
     """Row ``node`` of J^-1 of the last layer, heads averaged: what every node adds to this one's mean."""
     assert isinstance(result.model, GLT)
-    J = result.model.precisions(result.material.x, result.problem.graph)[-1]
+    J = result.model.precisions(result.prepared.x, result.problem.graph)[-1]
     unit = torch.zeros(J.heads, J.num_nodes, 1)
     unit[:, node] = 1
     return solve(J, unit).mean(0).squeeze(-1)
@@ -53,7 +53,7 @@ def influence(result: Result, node: int) -> Tensor:
 
 def asked_node(result: Result) -> int | None:
     """A node worth explaining: the least sure test node that was still right; of numbers, the first test node."""
-    test, problem = result.material.split.test, result.problem
+    test, problem = result.prepared.split.test, result.problem
     if problem.regression:
         return int(test[0])
     top = result.output[test].max(1)
@@ -103,7 +103,7 @@ def _comparison(axes: Any, result: Result) -> None:
 
 
 def _confusion(axes: Any, result: Result) -> None:
-    test, classes = result.material.split.test, min(len(result.problem.classes), MOST_CLASSES)
+    test, classes = result.prepared.split.test, min(len(result.problem.classes), MOST_CLASSES)
     truth, guess = result.problem.y[test], result.prediction[test]
     shown = (truth < classes) & (guess < classes)
     pairs = truth[shown] * classes + guess[shown]
@@ -117,7 +117,7 @@ def _confusion(axes: Any, result: Result) -> None:
 
 
 def _against_truth(axes: Any, result: Result) -> None:
-    test = result.material.split.test
+    test = result.prepared.split.test
     truth, guess = result.problem.y[test].numpy(), result.output[test].numpy()
     axes.scatter(truth, guess, s=6, color=BLUE, alpha=0.5, linewidths=0)
     both = (min(truth.min(), guess.min()), max(truth.max(), guess.max()))
@@ -143,7 +143,7 @@ def _influence(figure: Any, result: Result) -> None:
         ha="left",
         fontsize=9,
     )
-    labelled = set(result.material.split.train.tolist())
+    labelled = set(result.prepared.split.train.tolist())
     for axes, (source, share) in zip(figure.subplots(1, len(sources) + 1), [(node, 0.0), *sources], strict=True):
         _face(axes, result, source, source in labelled)
         title = "asked" if source == node else f"{share:+.3f}"
@@ -152,7 +152,7 @@ def _influence(figure: Any, result: Result) -> None:
 
 def _face(axes: Any, result: Result, node: int, labelled: bool) -> None:
     """The image of a digit, or features folded into a square; of a table or of few features, the node's name."""
-    x = result.material.x[node]
+    x = result.prepared.x[node]
     side = int(x.numel() ** 0.5)
     if isinstance(result.problem.features, Tensor) and side >= SMALLEST_IMAGE:
         axes.imshow(x[: side * side].view(side, side).numpy(), cmap="Greys")

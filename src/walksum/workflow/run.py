@@ -1,48 +1,221 @@
-"""Run folders: written as a whole or not at all, read back for predictions."""
+"""Run: a trained model with its settings, scores and predictions; in memory, or in a folder."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
+import shutil
+import tempfile
+import warnings
+from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+import pandas as pd
+from torch import nn
 
-from walksum._files import finite_or_none
+from walksum._files import finite_or_none, whole_folder, write_file
 from walksum.data.encoding import Encoding
-from walksum.data.problem import Problem
+from walksum.data.problem import REGRESSION
 from walksum.training.metrics import over_seeds
-from walksum.workflow.fit import Job, Result, baseline_config
-from walksum.workflow.models import GLT_NAME, load_any, save_any
-from walksum.workflow.search import Found
+from walksum.workflow.fit import Job, Result
+from walksum.workflow.models import GLT_NAME, compared_config, load_model, save_model
+from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions
+from walksum.workflow.problem import Source, problem_of_run
+from walksum.workflow.search import SearchResult
 
 FORMAT = "walksum.run/1"
-CONFIG, METRICS, PREDICTIONS, MODEL = "config.json", "metrics.json", "predictions.csv", "model"
+CONFIG, METRICS, PREDICTIONS, MODEL, REPORT = "config.json", "metrics.json", "predictions.csv", "model", "report.html"
 
 
-def free_folder(out: Path | None, name: str) -> Path:
-    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; nothing is overwritten."""
-    if out is not None:
-        if out.exists():
-            raise ValueError(f"--out {out} already exists; name a new folder, nothing is overwritten")
-        return out
-    folder, number = Path("runs", name), 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs", f"{name}-{number}")
-    return folder
+@dataclasses.dataclass(repr=False, eq=False)
+class Run:
+    """A trained model, made by :func:`walksum.workflow.fit_tables` or read by :func:`open_run`.
+
+    Attributes:
+        folder: where it is kept; None before :meth:`save`.
+        config: settings, columns and encoding, as config.json holds them.
+        metrics: scores, sizes, solver, notes and history, as metrics.json holds them.
+        result: the training itself; None for a run that was read from a folder.
+    """
+
+    folder: Path | None
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    result: Result | None = None
+
+    @property
+    def job(self) -> Job:
+        """How it was trained."""
+        return Job(**self.config["job"])
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """How columns become features."""
+        return Encoding(**self.config["encoding"])
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained model, in evaluation mode."""
+        return load_model(self._home / MODEL) if self.result is None else self.result.model
+
+    @property
+    def used_settings(self) -> dict[str, Any]:
+        """The settings with the values that were used where the job left them open."""
+        recipe = self.job.recipe()
+        settings = {**dataclasses.asdict(self.job), "lr": recipe.lr, "patience": recipe.patience}
+        settings["split"] = self.config["columns"].get("split") or settings["split"]
+        return {name: value for name, value in settings.items() if value is not None}
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Test scores, one row per method: accuracy or R^2, its 95 % interval (one seed) or its spread (several)."""
+        rows = {name: {**record, "seeds": len(record["values"])} for name, record in self.metrics["test"].items()}
+        table = pd.DataFrame.from_dict(rows, orient="index").drop(columns="values")
+        return table.rename(columns={"mean": self.metrics["score"]}).rename_axis("method")
+
+    @property
+    def notes(self) -> list[str]:
+        """What was noticed while reading and training."""
+        return self.metrics["notes"]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the training early; the weights are the best until then."""
+        return self.metrics["interrupted"]
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        """One row per node of the graph it was trained on: id, prediction, probabilities, confidence."""
+        if self.result is None:
+            return read_predictions(self._home / PREDICTIONS, self.config["task"] == REGRESSION)
+        return prediction_table(self.result.problem, self.result.output, self.result.variance)
+
+    def predict(
+        self,
+        nodes: Any = None,
+        edges: Any = None,
+        *,
+        graph: str | PathLike[str] | None = None,
+        device: str = "auto",
+        drop_unknown: bool = False,
+        encoding: str = "utf-8",
+    ) -> pd.DataFrame:
+        """Predict for the nodes of new tables; without arguments for those the run was trained on.
+
+        The columns are found and encoded as in training. What was filled in is told by a warning.
+
+        Args:
+            nodes, edges: DataFrames or paths, with the columns of the training tables; the target is not needed.
+            graph: or one file, GraphML or a PyG Data as .pt.
+            device: "auto", "cpu" or "cuda".
+            drop_unknown: leave out edges to unknown ids.
+            encoding: of text tables.
+        """
+        if nodes is None and edges is None and graph is None:
+            return self.predictions.copy()
+        source = Source(nodes=nodes, edges=edges, graph=None if graph is None else Path(graph), encoding=encoding)
+        found = predict_nodes(self, problem_of_run(self, source, drop_unknown), device)
+        for note in found.notes:
+            warnings.warn(note, stacklevel=2)
+        return found.table
+
+    def report(self, path: str | PathLike[str] | None = None) -> str:
+        """The page of the run, as the text of one HTML file that needs nothing else; also written to ``path``."""
+        page = self._page()
+        if path is not None:
+            write_file(path, page)
+        return page
+
+    def save(self, path: str | PathLike[str]) -> Run:
+        """Write the run folder, as a whole or not at all; ``path`` must be free. Returns the run itself."""
+        folder = free_folder(Path(path), "")
+        with whole_folder(folder) as scratch:
+            if self.result is None:
+                shutil.copytree(self._home, scratch, dirs_exist_ok=True)
+            else:
+                self.write(scratch)
+        self.folder = folder
+        return self
+
+    def write(self, folder: Path, page: bool = True) -> None:
+        """Fill a folder that is there already; without ``page``: all but the pictures."""
+        assert self.result is not None
+        result, job = self.result, self.result.job
+        shape = {}
+        if job.model != GLT_NAME:
+            shape = compared_config(job, result.prepared.x.size(1), result.problem.outputs, result.problem.num_nodes)
+        save_model(result.model, folder / MODEL, shape)
+        (folder / CONFIG).write_text(json.dumps(self.config, indent=2))
+        (folder / METRICS).write_text(json.dumps(self.metrics, indent=2))
+        write_predictions(folder / PREDICTIONS, self.predictions)
+        if page:
+            from walksum.workflow.page import write_page
+
+            write_page(result, self.metrics, folder / REPORT)
+
+    def _page(self) -> str:
+        if self.result is None:
+            file = self._home / REPORT
+            if not file.is_file():
+                raise ValueError(f"{self._home} holds no {REPORT}; it was written without one")
+            return file.read_text(encoding="utf-8")
+        from walksum.workflow.page import write_page
+
+        with tempfile.TemporaryDirectory() as scratch:
+            write_page(self.result, self.metrics, Path(scratch, REPORT))
+            return Path(scratch, REPORT).read_text(encoding="utf-8")
+
+    @property
+    def _home(self) -> Path:
+        assert self.folder is not None
+        return self.folder
+
+    def __repr__(self) -> str:
+        metrics, data, split = self.metrics, self.metrics["data"], self.metrics["split"]
+        seeds = len(metrics["seeds"])
+        lines = [
+            f"Run: {metrics['model']} predicts {data['target']!r} of {data['name']} ({data['task']})",
+            f"  {data['nodes']} nodes, {data['edges']} edges; {split['train']} training, {split['val']} validation and "
+            f"{split['test']} test nodes",
+            f"  test {metrics['score']}: " + ", ".join(_score_text(*each) for each in metrics["test"].items()),
+            f"  {self.job.settings}; best epoch {metrics['best_epoch']['number']} of {metrics['epochs']}, "
+            f"{metrics['seconds']:.1f} s" + (f", {seeds} seeds" if seeds > 1 else ""),
+        ]
+        if self.notes:
+            lines.append(f"  {len(self.notes)} note{'s' * (len(self.notes) != 1)}: see .notes")
+        if self.interrupted:
+            lines.append("  interrupted: the best weights until then")
+        lines.append("  not saved yet: .save(path)" if self.folder is None else f"  in {self.folder}")
+        return "\n".join(lines)
 
 
-def write_run(results: list[Result], scratch: Path, found: Found | None = None) -> dict[str, Any]:
-    """Everything of a run but its pictures; returns the metrics."""
+def _score_text(name: str, record: dict[str, Any]) -> str:
+    beside = f" [{record['low']:.3f}, {record['high']:.3f}]" if "low" in record else f" ± {record['spread']:.3f}"
+    return f"{name} {record['mean']:.3f}{beside}"
+
+
+def open_run(path: str | PathLike[str]) -> Run:
+    """The run in a folder that :meth:`Run.save` or ``walksum train`` wrote."""
+    folder, read = Path(path), []
+    for name in (CONFIG, METRICS):
+        file = folder / name
+        if not file.is_file():
+            raise ValueError(f"{folder} is not a run of 'walksum train': it holds no {name}")
+        try:
+            read.append(json.loads(file.read_text()))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file} is damaged: {error}") from error
+    if not isinstance(read[0], dict) or read[0].get("format") != FORMAT:
+        raise ValueError(f"{folder} is not a run of this version ({FORMAT}); train again")
+    return Run(folder, *read)
+
+
+def run_of(results: list[Result], search: SearchResult | None = None) -> Run:
+    """The run of one result per seed; the model that is best on its validation nodes is kept."""
     result = chosen(results)
-    problem, job = result.problem, result.job
-    shape = {}
-    if job.model != GLT_NAME:
-        shape = baseline_config(job, result.material.x.size(1), problem.outputs, problem.num_nodes)
-    save_any(result.model, scratch / MODEL, shape)
+    problem = result.problem
     config = {
         "format": FORMAT,
         "name": problem.name,
@@ -50,14 +223,10 @@ def write_run(results: list[Result], scratch: Path, found: Found | None = None) 
         "target": problem.target,
         "classes": problem.classes,
         "columns": problem.columns,
-        "job": dataclasses.asdict(job),
-        "encoding": result.material.encoding.to_json(),
+        "job": dataclasses.asdict(result.job),
+        "encoding": result.prepared.encoding.to_json(),
     }
-    metrics = finite_or_none(metrics_of(results, found))
-    (scratch / CONFIG).write_text(json.dumps(config, indent=2))
-    (scratch / METRICS).write_text(json.dumps(metrics, indent=2))
-    write_predictions(scratch / PREDICTIONS, problem, result.output, result.variance)
-    return metrics
+    return Run(None, config, finite_or_none(metrics_of(results, search)), result)
 
 
 def chosen(results: list[Result]) -> Result:
@@ -65,35 +234,36 @@ def chosen(results: list[Result]) -> Result:
     return max(results, key=lambda result: result.outcome.best.val_score)
 
 
-def metrics_of(results: list[Result], found: Found | None = None) -> dict[str, Any]:
+def metrics_of(results: list[Result], search: SearchResult | None = None) -> dict[str, Any]:
+    """All that metrics.json holds."""
     result = chosen(results)
-    solve = result.solve
     return {
         "task": result.problem.task,
         "score": "R^2" if result.problem.regression else "accuracy",
         "test": {name: _over_results(results, name) for name in result.scores},
         "model": result.job.title,
+        "device": result.outcome.device,
         "seeds": [each.job.seed for each in results],
         "kept_seed": result.job.seed,
         "data": result.problem.summary(),
-        "split": dict(zip(("train", "val", "test"), result.material.split.counts, strict=True)),
+        "split": dict(zip(("train", "val", "test"), result.prepared.split.counts, strict=True)),
         "best_epoch": dataclasses.asdict(result.outcome.best),
         "epochs": len(result.outcome.history),
         "seconds": sum(each.outcome.seconds for each in results),
         "interrupted": any(each.interrupted for each in results),
-        "solver": None
-        if solve is None
-        else {
-            "name": solve.solver,
-            "steps": solve.steps,
-            "residual": solve.residual,
-            "status": solve.status.name,
-        },
+        "solver": _solver_record(result),
         "confidence": result.variance_by,
-        "search": None if found is None else _search_record(found),
+        "search": None if search is None else search.record(),
         "notes": [*result.problem.notes, *result.notes],
         "history": [dataclasses.asdict(epoch) for epoch in result.outcome.history],
     }
+
+
+def _solver_record(result: Result) -> dict[str, Any] | None:
+    solve = result.solve
+    if solve is None:
+        return None
+    return {"name": solve.solver, "steps": solve.steps, "residual": solve.residual, "status": solve.status.name}
 
 
 def _over_results(results: list[Result], name: str) -> dict[str, Any]:
@@ -108,65 +278,14 @@ def _over_results(results: list[Result], name: str) -> dict[str, Any]:
     return record
 
 
-def _search_record(found: Found) -> dict[str, Any]:
-    varied = ("design", "learned", "coupling", "hidden", "dropout", "lr")
-    trials = [
-        {**{name: getattr(trial.job, name) for name in varied}, "val_score": trial.val_score, "seconds": trial.seconds}
-        for trial in found.trials
-    ]
-    return {"by": found.by, "trials": trials}
-
-
-def write_predictions(path: Path, problem: Problem, output: Tensor, variance: Tensor | None) -> None:
-    """One row a node: id, prediction, probability of each class, confidence (the marginal precision)."""
-    sure = [] if variance is None else ["confidence"]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        if problem.regression:
-            table.writerow(["id", "prediction", *sure])
-        else:
-            table.writerow(["id", "prediction", *(f"probability_{name}" for name in problem.classes), *sure])
-        confidence = None if variance is None else (1 / variance).tolist()
-        for node, (name, row) in enumerate(zip(problem.ids, output.tolist(), strict=True)):
-            last = [] if confidence is None else [f"{confidence[node]:.6g}"]
-            if problem.regression:
-                table.writerow([name, f"{row:.7g}", *last])
-            else:
-                best = problem.classes[row.index(max(row))]
-                table.writerow([name, best, *(f"{value:.6f}" for value in row), *last])
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A run folder, read back."""
-
-    folder: Path
-    config: dict[str, Any]
-    metrics: dict[str, Any]
-
-    @property
-    def encoding(self) -> Encoding:
-        return Encoding(**self.config["encoding"])
-
-    @property
-    def job(self) -> Job:
-        return Job(**self.config["job"])
-
-    def model(self) -> nn.Module:
-        return load_any(self.folder / MODEL)
-
-
-def read_run(folder: Path) -> Run:
-    """The run in a folder that ``walksum train`` wrote."""
-    found = []
-    for name in (CONFIG, METRICS):
-        file = folder / name
-        if not file.is_file():
-            raise ValueError(f"{folder} is not a run of 'walksum train': it holds no {name}")
-        try:
-            found.append(json.loads(file.read_text()))
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}") from error
-    if found[0].get("format") != FORMAT:
-        raise ValueError(f"{folder} is not a run of this version ({FORMAT}); train again")
-    return Run(folder, *found)
+def free_folder(out: Path | None, name: str) -> Path:
+    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; nothing is overwritten."""
+    if out is not None:
+        if out.exists():
+            raise ValueError(f"out={out} already exists; name a new folder, nothing is overwritten")
+        return out
+    folder, number = Path("runs", name), 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs", f"{name}-{number}")
+    return folder

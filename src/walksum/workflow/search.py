@@ -1,4 +1,4 @@
-"""Searching a job: trials of design, coupling, width, dropout and learning rate, judged on validation alone."""
+"""Search: trials of design, coupling, width, dropout and learning rate, compared on the validation nodes alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from torch import nn
 
 from walksum.data.problem import Problem
 from walksum.designs import NAMES
-from walksum.training.loop import Outcome
-from walksum.workflow.fit import Job, OnEpoch, fit_model, material_of
+from walksum.training import Outcome
+from walksum.training.history import rank
+from walksum.workflow.fit import Job, OnEpoch, fit_model, prepare_data
 from walksum.workflow.models import GLT_NAME
 
-LISTS: dict[str, tuple[Any, ...]] = {
+CHOICES: dict[str, tuple[Any, ...]] = {
     "design": NAMES,
     "learned": (False, True),
     "coupling": ("attractive", "repulsive"),
@@ -24,7 +25,8 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "dropout": (0.0, 0.2, 0.4, 0.6, 0.8),
 }
 LEARNING_RATES = (5e-4, 2e-2)  # between these, evenly in the logarithm
-OF_GLT = ("design", "learned", "coupling")  # say nothing to other models
+OF_GLT = ("design", "learned", "coupling")  # other models have no J
+VARIED = (*CHOICES, "lr")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The best trial, its trained model, and all trials in order."""
 
     job: Job
@@ -46,6 +48,17 @@ class Found:
     @property
     def interrupted(self) -> bool:
         return self.fitted[1].interrupted
+
+    def record(self) -> dict[str, Any]:
+        """For metrics.json: what each trial was and reached."""
+        trials = [
+            {**{name: getattr(each.job, name) for name in VARIED}, "val_score": each.val_score, "seconds": each.seconds}
+            for each in self.trials
+        ]
+        return {"by": self.by, "trials": trials}
+
+
+OnTrial = Callable[[int, Trial], None]  # number from 1 on, what it was and reached
 
 
 class Sampler(Protocol):
@@ -61,21 +74,21 @@ def search(
     problem: Problem,
     trials: int,
     on_epoch: OnEpoch | None = None,
-    on_trial: Callable[[int, Trial], None] | None = None,
+    on_trial: OnTrial | None = None,
     sampler: Sampler | None = None,
-) -> Found:
+) -> SearchResult:
     """``trials`` trainings on one split, the first with the job as given. The test nodes are never looked at."""
-    material, sampler = material_of(start, problem), sampler or best_sampler(start.seed)
+    prepared, sampler = prepare_data(start, problem), sampler or best_sampler(start.seed)
     done: list[Trial] = []
     best: tuple[Job, tuple[nn.Module, Outcome]] | None = None
     for number in range(trials):
         job = start if number == 0 else sampler.ask(start)
-        fitted = fit_model(job, material, on_epoch)
+        fitted = fit_model(job, prepared, on_epoch)
         trial = Trial(job, fitted[1].best.val_score, fitted[1].seconds)
         if number:
             sampler.tell(trial.val_score)
         done.append(trial)
-        if best is None or _rank(fitted[1]) > _rank(best[1][1]):
+        if best is None or rank(fitted[1].best) > rank(best[1][1].best):
             best = job, fitted
         if on_trial is not None:
             on_trial(number + 1, trial)
@@ -83,7 +96,7 @@ def search(
             best = best[0], (best[1][0], replace(best[1][1], interrupted=True))
             break
     assert best is not None
-    return Found(best[0], best[1], done, sampler.name)
+    return SearchResult(best[0], best[1], done, sampler.name)
 
 
 def best_sampler(seed: int) -> Sampler:
@@ -102,7 +115,7 @@ class Random:
         self.draw = np.random.default_rng(seed)
 
     def ask(self, start: Job) -> Job:
-        chosen = {name: choices[int(self.draw.integers(len(choices)))] for name, choices in _lists(start).items()}
+        chosen = {name: choices[int(self.draw.integers(len(choices)))] for name, choices in _choices(start).items()}
         low, high = map(math.log, LEARNING_RATES)
         return replace(start, **chosen, lr=math.exp(self.draw.uniform(low, high)))
 
@@ -124,18 +137,12 @@ class TPE:
 
     def ask(self, start: Job) -> Job:
         self.trial = self.study.ask()
-        chosen = {name: self.trial.suggest_categorical(name, choices) for name, choices in _lists(start).items()}
+        chosen = {name: self.trial.suggest_categorical(name, choices) for name, choices in _choices(start).items()}
         return replace(start, **chosen, lr=self.trial.suggest_float("lr", *LEARNING_RATES, log=True))
 
     def tell(self, val_score: float) -> None:
         self.study.tell(self.trial, val_score)
 
 
-def _lists(start: Job) -> dict[str, tuple[Any, ...]]:
-    return {name: choices for name, choices in LISTS.items() if start.model == GLT_NAME or name not in OF_GLT}
-
-
-def _rank(outcome: Outcome) -> tuple[bool, float, float]:
-    """What diverged comes last: NaN is neither above nor below anything."""
-    best = outcome.best
-    return math.isfinite(best.val_loss), best.val_score, -best.val_loss
+def _choices(start: Job) -> dict[str, tuple[Any, ...]]:
+    return {name: choices for name, choices in CHOICES.items() if start.model == GLT_NAME or name not in OF_GLT}

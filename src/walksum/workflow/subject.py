@@ -16,8 +16,8 @@ from walksum.data.problem import Problem
 from walksum.designs import DESIGNS
 from walksum.nn import GLT
 from walksum.precision import Precision
-from walksum.training.loop import TASKS
-from walksum.workflow.fit import Job, Material, OnEpoch, edges_for, fit_model, make_model, material_of
+from walksum.training import TASKS
+from walksum.workflow.fit import Job, OnEpoch, PreparedData, edges_for, fit_model, make_model, prepare_data
 
 COMPARED = ("gcn", "gat", "appnp")
 SMALL = 25  # nodes that can be looked at one by one
@@ -59,7 +59,7 @@ class Subject:
     problem: Problem
     model: nn.Module
     x: Tensor
-    material: Material | None  # None where the nodes have no labels
+    prepared: PreparedData | None  # None where the nodes have no labels
 
     @property
     def edges(self) -> Any:
@@ -71,18 +71,18 @@ class Subject:
 
     def untrained(self, layer: int = 0) -> Precision | None:
         """J of the same layer with the weights training began with; None where they are not known."""
-        if not self.job.learned or self.material is None:
+        if not self.job.learned or self.prepared is None:
             return None
-        fresh = make_model(self.job, self.problem, self.material.encoding).eval()
+        fresh = make_model(self.job, self.problem, self.prepared.encoding).eval()
         assert isinstance(fresh, GLT)
         return fresh.precisions(self.x, self.problem.graph)[layer].detach()
 
     def loss(self, output: Tensor) -> Tensor:
         """What training descended; without labels the size of the output, for something to differentiate."""
-        if self.material is None:
+        if self.prepared is None:
             return output.square().mean()
-        known = self.material.split.train
-        return TASKS[self.problem.task].loss(output[known], self.material.y[known])
+        known = self.prepared.split.train
+        return TASKS[self.problem.task].loss(output[known], self.prepared.y[known])
 
     def hops(self) -> Hops:
         return hop_shares(self.model, self.x, self.edges, self.problem.graph)
@@ -107,11 +107,11 @@ def compared_hops(
             continue
         listener.doing(f"training {name}")
         job = make_job(name)
-        material = material_of(job, like.problem)
-        model, outcome = fit_model(job, material, listener.on_epoch)
+        prepared = prepare_data(job, like.problem)
+        model, outcome = fit_model(job, prepared, listener.on_epoch)
         if outcome.interrupted:
             raise KeyboardInterrupt
-        found[name.upper()] = Subject(job, like.problem, model, material.x, material).hops()
+        found[name.upper()] = Subject(job, like.problem, model, prepared.x, prepared).hops()
     return found
 
 

@@ -228,7 +228,7 @@ def test_format_by_name_and_by_file(tmp_path):
         *("md", "html", "csv", "text")
     ]
     assert files.format_of("html", tmp_path / "a.md") == "html"
-    with pytest.raises(ValueError, match="--format 'pdf' is unknown; choose among text, md, html, csv"):
+    with pytest.raises(ValueError, match="format='pdf' is unknown; choose among text, md, html, csv"):
         files.format_of("pdf", None)
 
 

@@ -15,7 +15,7 @@ SUFFIXES = {".txt": "text", ".md": "md", ".csv": "csv", ".html": "html", ".htm":
 def format_of(name: str, out: Path | None) -> str:
     """The format asked for; else what the file's name says; else text."""
     if name and name not in FORMATS:
-        raise ValueError(f"--format {name!r} is unknown; choose among {', '.join(FORMATS)}")
+        raise ValueError(f"format={name!r} is unknown; choose among {', '.join(FORMATS)}")
     return name or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
 
 

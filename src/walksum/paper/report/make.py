@@ -77,7 +77,7 @@ def _table1(order: Order) -> Report:
 
 def _table2(order: Order) -> Report:
     if order.plots is not None:
-        raise ValueError(f"--plots: {order.store} is a store of Table 2, which has no plots; leave it out")
+        raise ValueError(f"plots=: {order.store} is a store of Table 2, which has no plots; leave it out")
     held = table2.Table2(tuple(source.solves_of(order.store, order.wanted)))
     values: dict[str, Any] = {"kind": "table2", "rows": table.table2_rows(held)}
     if order.format == "csv":

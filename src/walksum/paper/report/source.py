@@ -28,7 +28,7 @@ class Wanted:
             row_of(model)
         for protocol in self.protocols:
             if protocol not in PROTOCOLS:
-                raise ValueError(f"--protocol {protocol!r} is unknown; choose among {', '.join(PROTOCOLS)}")
+                raise ValueError(f"protocol={protocol!r} is unknown; choose among {', '.join(PROTOCOLS)}")
 
     def takes(self, model: str, dataset: str, protocol: str) -> bool:
         pairs = ((self.models, model), (self.datasets, dataset), (self.protocols, protocol))

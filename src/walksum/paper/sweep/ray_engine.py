@@ -18,7 +18,7 @@ def find_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("--engine ray needs the package ray: pip install 'walksum[ray]'") from error
+        raise ValueError("engine='ray' needs the package ray: pip install 'walksum[ray]'") from error
     return ray
 
 

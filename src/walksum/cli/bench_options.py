@@ -11,7 +11,7 @@ from walksum.paper.numbers import TABLE1
 from walksum.paper.rows import DATASETS, ROWS, row_of
 from walksum.paper.sweep.spec import RunSpec
 
-OWN = ("model", "dataset", "seed", "protocol", "options")  # fields with an option of their own, or set by parts
+SEPARATE = ("model", "dataset", "seed", "protocol", "options")  # fields with an option of their own, or set by parts
 
 
 def _group(name: str) -> list[str]:
@@ -73,12 +73,16 @@ def changes_of(settings: list[str], max_epochs: int | None) -> dict[str, Any]:
 def check_taken(models: list[str], changes: dict[str, Any]) -> None:
     """A setting that a model ignores would be recorded as if it had been tried."""
     for name in changes:
-        if deaf := [model for model in models if not row_of(model).takes(name)]:
-            raise ValueError(f"--set {name} means nothing to {', '.join(deaf)}; leave out the setting or these rows")
+        if ignoring := [model for model in models if not row_of(model).takes(name)]:
+            raise ValueError(
+                f"--set {name} means nothing to {', '.join(ignoring)}; leave out the setting or these rows"
+            )
 
 
 def _value(name: str, text: str) -> Any:
-    kinds: dict[str, type] = {field.name: type(field.default) for field in fields(RunSpec) if field.name not in OWN}
+    kinds: dict[str, type] = {
+        field.name: type(field.default) for field in fields(RunSpec) if field.name not in SEPARATE
+    }
     if name not in kinds:
         raise ValueError(f"--set {name}: no such setting; choose of {', '.join(kinds)}, options.NAME")
     try:

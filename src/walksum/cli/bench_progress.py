@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from walksum.cli.console import Voice
+from walksum.cli.console import Console
 from walksum.paper.rows import row_of
 from walksum.paper.sweep.cells import Cell, cells_of
 
@@ -25,14 +25,14 @@ MOST = 8  # workers to show
 class Screen:
     """What a sweep shows while it runs."""
 
-    def __init__(self, voice: Voice):
-        self.voice = voice
+    def __init__(self, console: Console):
+        self.console = console
         self._live: Live | None = None
         self._full: set[tuple[str, str]] | None = None
 
     def __enter__(self) -> Screen:
-        if self.voice.err.is_terminal and not self.voice.quiet:
-            self._live = Live(console=self.voice.err, auto_refresh=False, transient=True)
+        if self.console.err.is_terminal and not self.console.quiet:
+            self._live = Live(console=self.console.err, auto_refresh=False, transient=True)
             self._live.__enter__()
         return self
 
@@ -41,16 +41,16 @@ class Screen:
             self._live.__exit__(*exception)
 
     def note(self, text: str) -> None:
-        if not self.voice.quiet:
-            self.voice.err.print(f"note: {text}", markup=False)
+        if not self.console.quiet:
+            self.console.err.print(f"note: {text}", markup=False)
 
     def show(self, sweep: Sweep) -> None:
-        if self.voice.quiet:
+        if self.console.quiet:
             return
         cells = cells_of(sweep.specs, sweep.store.latest())
         if self._live is None:
             self._say_full(sweep, cells)
-            self.voice.progress("; ".join([headline(sweep), *sweep.engine.doing()[:MOST]]))
+            self.console.progress("; ".join([headline(sweep), *sweep.engine.doing()[:MOST]]))
         else:
             lines = [headline(sweep), *sweep.engine.doing()[:MOST]]
             self._live.update(Stacked(filled(sweep.specs, cells), *map(Text, lines)), refresh=True)
@@ -60,7 +60,7 @@ class Screen:
         missing = {(spec.model, spec.dataset) for spec in sweep.left()}
         full = set(cells) - missing
         for model, dataset in sorted(full - (full if self._full is None else self._full)):
-            self.voice.err.print(f"{model} on {dataset}: {cells[model, dataset]}", markup=False)
+            self.console.err.print(f"{model} on {dataset}: {cells[model, dataset]}", markup=False)
         self._full = full
 
 

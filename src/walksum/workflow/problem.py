@@ -1,0 +1,140 @@
+"""From the arguments that name data to a Problem, for training and again for a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from walksum.data.datasets import load, names
+from walksum.data.edges import EdgeColumns
+from walksum.data.problem import REGRESSION, Problem, from_data
+from walksum.data.splits import PROTOCOLS
+from walksum.data.tables import OnRead, as_table
+from walksum.data.user_files import DEGREE, Columns, read_graph, read_tables
+
+if TYPE_CHECKING:
+    from walksum.workflow.run import Run
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a graph comes from, in one way of three; none of them stands for the digits.
+
+    Args:
+        dataset: a published one, by name.
+        nodes, edges: tables, DataFrames or paths.
+        graph: the path of a GraphML file or of a PyG Data saved as .pt.
+        root: folder with the raw files of datasets.
+        encoding: of text tables.
+        on_read: see :class:`walksum.data.tables.FileTable`.
+    """
+
+    dataset: str | None = None
+    nodes: Any = None
+    edges: Any = None
+    graph: Path | None = None
+    root: Path | None = None
+    encoding: str = "utf-8"
+    on_read: OnRead | None = None
+
+    def __post_init__(self) -> None:
+        given = {"dataset=": self.dataset, "nodes=": self.nodes, "graph=": self.graph}
+        named = [name for name, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)} were given; name the data in one way")
+        if (self.nodes is None) != (self.edges is None):
+            raise ValueError("nodes= and edges= belong together; give both tables")
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether columns can be named: a dataset and a .pt file hold x and y instead."""
+        return self.nodes is not None or (self.graph is not None and self.graph.suffix == ".graphml")
+
+    def has_column(self, name: str) -> bool:
+        """Whether the table of nodes is there and has this column."""
+        if self.nodes is None or (not isinstance(self.nodes, pd.DataFrame) and not Path(self.nodes).is_file()):
+            return False
+        return name in as_table(self.nodes, "nodes", self.encoding).columns()
+
+    def read(self, columns: Columns) -> Problem:
+        if self.graph is not None:
+            return read_graph(self.graph, columns)
+        if self.nodes is not None:
+            return read_tables(self.nodes, self.edges, columns, self.encoding, self.on_read)
+        name = self.dataset or "digits"
+        return from_data(name, load(name, self.root))
+
+
+def check_column_names(source: Source, columns: Columns) -> None:
+    """Refuse names of columns where no table has any, and a table without a target."""
+    if source.has_columns:
+        if columns.target is None:
+            raise ValueError("target= is missing; name the column to predict, for example target='label'")
+        return
+    ends, features = columns.edges, columns.features
+    given = {"target": columns.target, "id": columns.id, "source": ends.source, "destination": ends.destination}
+    given |= {"weight": ends.weight, "features": None if features is None else ",".join(features), "task": columns.task}
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name}={value!r} is for tables and GraphML; a dataset or .pt file has x, edge_index, y, edge_weight"
+            )
+
+
+def split_names_a_column(split: str | None) -> bool:
+    """Whether ``split`` is a column of the nodes table: neither numbers nor a protocol."""
+    return split is not None and split not in PROTOCOLS and not split.replace(",", "").replace(".", "").isdigit()
+
+
+def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels: bool = False) -> Problem:
+    """The graph as the run's table columns describe it; a run on a published dataset needs no source.
+
+    Its target column is neither needed nor read; with ``labels`` it is read where it is there.
+    """
+    wanted = run.encoding
+    if source.nodes is None and source.graph is None:
+        source = replace(source, dataset=_dataset_of(run))
+    problem = source.read(_columns_of(run, source, drop_unknown, labels))
+    if isinstance(problem.features, Tensor) and problem.features.size(1) != wanted.num_features:
+        raise ValueError(
+            f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"
+        )
+    task, classes = run.config["task"], run.config["classes"]
+    y = _by_name(problem, classes) if labels and not problem.regression else problem.y
+    if task == REGRESSION and not y.is_floating_point():
+        y = torch.full(y.shape, torch.nan)  # of a file without y
+    return replace(problem, y=y, classes=classes, task=task, target=run.config["target"])
+
+
+def _dataset_of(run: Run) -> str:
+    if run.config["columns"]:
+        raise ValueError("nodes= and edges= are missing; a run does not keep the tables it learned from")
+    if run.config["name"] not in names():
+        raise ValueError("graph= is missing; a run does not keep the file it learned from")
+    return run.config["name"]
+
+
+def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> Columns:
+    stored, wanted, target = run.config["columns"], run.encoding, run.config["target"]
+    by_degree = stored.get(DEGREE, wanted.columns == [DEGREE])  # older runs do not say
+    return Columns(
+        target=target if labels and source.has_column(target) else None,
+        id=stored.get("id"),
+        edges=EdgeColumns(stored.get("source"), stored.get("destination"), stored.get("weight")),
+        features=() if by_degree else tuple(wanted.columns),
+        numeric=frozenset(wanted.columns if wanted.width is not None else wanted.numeric),
+        text=frozenset(wanted.categories),
+        task=run.config["task"],
+        drop_unknown=drop_unknown,
+    )
+
+
+def _by_name(problem: Problem, classes: list[str]) -> Tensor:
+    """Class numbers as the run counts them; -1 for a class it does not know."""
+    number = {name: k for k, name in enumerate(classes)}
+    return torch.tensor([*(number.get(name, -1) for name in problem.classes), -1])[problem.y]

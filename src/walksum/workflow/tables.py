@@ -1,0 +1,167 @@
+"""fit_tables: tables in, a run out; fit_problem: the same for a graph that was read already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from walksum._checks import check_choice, check_count
+from walksum.data.edges import EdgeColumns
+from walksum.data.problem import Problem
+from walksum.data.problem_split import check_labels
+from walksum.data.user_files import Columns
+from walksum.training import TASKS
+from walksum.workflow.fit import Job, OnEpoch, Result, fit_once
+from walksum.workflow.problem import Source, check_column_names, split_names_a_column
+from walksum.workflow.run import Run, run_of
+from walksum.workflow.search import OnTrial, SearchResult
+from walksum.workflow.search import search as run_search
+
+SMALL = 2e7  # numbers in the features below which a second thread costs more than it saves
+
+
+def fit_tables(
+    nodes: Any,
+    edges: Any,
+    target: str,
+    *,
+    id: str | None = None,
+    source: str | None = None,
+    destination: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    task: str | None = None,
+    split: str | None = None,
+    drop_unknown: bool = False,
+    keep_rare: bool = False,
+    encoding: str = "utf-8",
+    seeds: int = 1,
+    search: int = 0,
+    on_epoch: OnEpoch | None = None,
+    on_trial: OnTrial | None = None,
+    **settings: Any,
+) -> Run:
+    """Learn a column of a table of nodes, with the help of a table of edges.
+
+    Args:
+        nodes: one row per node: a DataFrame, or the path of a CSV, TSV or Parquet file.
+        edges: one row per edge, both ends by id.
+        target: column to predict; rows where it is empty are predicted.
+        id: column of node ids; None: id, node, node_id or name, else the row number.
+        source, destination: columns with the ends of an edge; None: by their usual names, else the first two.
+        weight: column of edge weights; None: none.
+        features: columns to learn from; None: all others.
+        task: "classification" or "regression"; None: from the target.
+        split: counts "87,59,37", fractions "0.6,0.2,0.2", a column saying train, val or test, or a protocol;
+            None: 60/20/20 % of each class.
+        drop_unknown: leave out edges to unknown ids.
+        keep_rare: go on with classes of a single node.
+        encoding: of text files.
+        seeds: how many splits and initial weights, from ``seed`` on: gives mean and spread.
+        search: how many trials of a search before, compared on the validation nodes alone.
+        on_epoch, on_trial: called with progress; Ctrl-C, or KeyboardInterrupt from them, ends the training early
+            with the best weights so far.
+        **settings: fields of :class:`walksum.workflow.fit.Job`: model, design, learned, hidden, layers, dropout, lr,
+            patience, max_epochs, seed, device, ...
+    """
+    job = make_job(split=None if split_names_a_column(split) else split, **settings)
+    columns = Columns(
+        target=target,
+        id=id,
+        edges=EdgeColumns(source, destination, weight),
+        features=None if features is None else tuple(features),
+        split=split if split_names_a_column(split) else None,
+        task=task,
+        drop_unknown=drop_unknown,
+    )
+    problem = read_problem(Source(nodes=nodes, edges=edges, encoding=encoding), columns, keep_rare)
+    return fit_problem(problem, job, seeds=seeds, search=search, on_epoch=on_epoch, on_trial=on_trial)
+
+
+def make_job(**settings: Any) -> Job:
+    """A job with these settings, checked before anything is read."""
+    known = [each.name for each in fields(Job)]
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{name!r} is no setting of a training; known: {', '.join(known)}")
+    job = Job(**settings)
+    job.check()
+    return job
+
+
+def read_problem(source: Source, columns: Columns, keep_rare: bool = False) -> Problem:
+    """The graph and target that a source and its columns describe; refuses what nothing can be learned from."""
+    if columns.task is not None:
+        check_choice("task", columns.task, tuple(TASKS))
+    check_column_names(source, columns)
+    problem = source.read(columns)
+    check_labels(problem, keep_rare)
+    return problem
+
+
+def fit_problem(
+    problem: Problem,
+    job: Job,
+    *,
+    seeds: int = 1,
+    search: int = 0,
+    on_epoch: OnEpoch | None = None,
+    on_trial: OnTrial | None = None,
+    on_stage: Callable[[str], None] | None = None,
+) -> Run:
+    """Train on a problem: a search of ``search`` trials if asked for, then one training per seed.
+
+    ``on_stage`` is called with what begins, in words: "trial 2 of 10", "seed 3". See :func:`fit_tables` for the rest.
+    """
+    check_count("seeds", seeds)
+    stage = on_stage or (lambda text: None)
+    with _suitable_threads(problem):
+        best = _search(problem, job, search, on_epoch, on_trial, stage) if search else None
+        if best is not None:
+            job = best.job
+        results: list[Result] = []
+        for seed in range(job.seed, job.seed + seeds):
+            stage(f"seed {seed}" if seeds > 1 else "")
+            fitted = best.fitted if best is not None and seed == job.seed else None
+            results.append(fit_once(replace(job, seed=seed), problem, on_epoch, fitted))
+            if results[-1].interrupted:
+                # a seed that was cut short says little about the spread; alone it is better than nothing
+                results = results[:-1] or results
+                results[-1] = replace(results[-1], interrupted=True)
+                break
+    return run_of(results, best)
+
+
+def _search(
+    problem: Problem,
+    job: Job,
+    trials: int,
+    on_epoch: OnEpoch | None,
+    on_trial: OnTrial | None,
+    stage: Callable[[str], None],
+) -> SearchResult:
+    def next_trial(number: int, trial: Any) -> None:
+        if on_trial is not None:
+            on_trial(number, trial)
+        if number < trials:
+            stage(f"trial {number + 1} of {trials}")
+
+    stage(f"trial 1 of {trials}")
+    return run_search(job, problem, trials, on_epoch, next_trial)
+
+
+@contextmanager
+def _suitable_threads(problem: Problem) -> Iterator[None]:
+    """One thread for small graphs: a step is a hundred operations of microseconds each."""
+    before = torch.get_num_threads()
+    if problem.num_nodes * problem.features.shape[1] < SMALL and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

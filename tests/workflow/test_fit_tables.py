@@ -1,0 +1,194 @@
+"""The workflow of tables in Python: DataFrames or files in, a run out."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from walksum.workflow import fit_tables, open_run
+from walksum.workflow.tables import fit_problem, make_job
+
+QUICK = {"max_epochs": 12, "hidden": 8, "layers": 1, "lr": 0.02, "dropout": 0.1}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Two colours of customers who buy beside their own kind; every tenth has no colour."""
+    draw, count = np.random.default_rng(0), 60
+    kind = np.arange(count) % 2
+    nodes = pd.DataFrame(
+        {
+            "id": [f"c{k}" for k in range(count)],
+            "income": draw.normal(size=count) + kind,
+            "town": draw.choice(["Rome", "Oslo"], count),
+            "colour": np.where(kind, "red", "blue"),
+            "spent": draw.normal(size=count) + 2.5 * kind,
+        }
+    )
+    nodes.loc[::10, ["colour", "spent"]] = None
+    ends = draw.integers(0, count // 2, (3 * count, 2)) * 2 + draw.integers(0, 2, (3 * count, 1))
+    return nodes, pd.DataFrame({"source": [f"c{i}" for i, _ in ends], "target": [f"c{j}" for _, j in ends]})
+
+
+@pytest.fixture(scope="module")
+def run(tables):
+    return fit_tables(*tables, "colour", features=["income", "town"], **QUICK)
+
+
+def test_frames_and_files_give_the_same_run(tables, run, tmp_path):
+    for frame, name in zip(tables, ("nodes.csv", "edges.csv"), strict=True):
+        frame.to_csv(tmp_path / name, index=False)
+    again = fit_tables(
+        tmp_path / "nodes.csv", str(tmp_path / "edges.csv"), target="colour", features=["income", "town"], **QUICK
+    )
+    pd.testing.assert_frame_equal(again.predictions, run.predictions)
+    assert again.scores.equals(run.scores)
+
+
+def test_a_run_says_what_it_is(run):
+    assert run.scores.index[0] == "GLT"
+    assert {"accuracy", "low", "high"} <= set(run.scores.columns)
+    assert run.predictions["id"].tolist() == [f"c{k}" for k in range(60)]
+    assert not run.interrupted
+    told = repr(run)
+    for words in ("GLT predicts 'colour' of nodes", "60 nodes", "test accuracy: GLT ", "MLP ", "not saved yet"):
+        assert words in told
+
+
+def test_a_saved_run_is_the_run(tables, run, tmp_path):
+    assert run.save(tmp_path / "run") is run
+    assert f"in {tmp_path / 'run'}" in repr(run)
+    opened = open_run(tmp_path / "run")
+    pd.testing.assert_frame_equal(opened.predictions, run.predictions, atol=1e-5)
+    pd.testing.assert_frame_equal(opened.predict(), opened.predictions)
+    pd.testing.assert_frame_equal(opened.predict(*tables), run.predictions)
+    assert opened.scores.equals(run.scores)
+    assert opened.report() == (tmp_path / "run" / "report.html").read_text()
+    opened.save(tmp_path / "copy")
+    assert (tmp_path / "copy" / "model" / "model.safetensors").is_file()
+    with pytest.raises(ValueError, match="already exists; name a new folder"):
+        run.save(tmp_path / "run")
+
+
+def test_the_report_is_written_where_it_is_wanted(run, tmp_path):
+    page = run.report(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == page
+    assert "predicts colour" in page
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_new_nodes_are_predicted_with_a_warning_of_what_was_filled_in(run):
+    nodes = pd.DataFrame({"id": ["a", "b"], "income": [1.0, None], "town": ["Lima", "Rome"]})
+    edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = run.predict(nodes, edges)
+    assert found["id"].tolist() == ["a", "b"]
+    told = " ".join(str(each.message) for each in caught)
+    assert "1 missing numbers in 'income'" in told
+    assert "('Lima')" in told
+    with pytest.raises(ValueError, match="nodes has no column 'town'"):
+        run.predict(nodes.drop(columns="town"), edges)
+    with pytest.raises(ValueError, match="nodes= and edges= belong together"):
+        run.predict(nodes)
+
+
+def test_several_seeds_give_a_spread(tables):
+    run = fit_tables(*tables, "spent", seeds=2, features=["income"], **QUICK)
+    assert run.metrics["seeds"] == [0, 1]
+    assert run.scores.loc["GLT", "seeds"] == 2
+    assert "± " in repr(run)
+    assert run.config["task"] == "regression"
+
+
+def test_a_search_is_told_trial_by_trial(tables):
+    trials, stages = [], []
+    job = make_job(max_epochs=3, hidden=8)
+    run = fit_tables(*tables, "colour", search=2, on_trial=lambda number, trial: trials.append(number), **QUICK)
+    assert trials == [1, 2]
+    assert len(run.metrics["search"]["trials"]) == 2
+    fit_problem(run.result.problem, job, search=2, on_stage=stages.append)
+    assert stages == ["trial 1 of 2", "trial 2 of 2", ""]
+
+
+def test_an_interrupt_keeps_the_best_so_far(tables):
+    def stop(name, epoch, best, recipe):
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    run = fit_tables(*tables, "colour", on_epoch=stop, **QUICK)
+    assert run.interrupted
+    assert run.metrics["epochs"] == 3
+    assert "interrupted" in repr(run)
+
+
+def test_threads_are_as_before_after_a_training(tables, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before, seen = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        fit_tables(*tables, "colour", on_epoch=lambda *_: seen.append(torch.get_num_threads()), **QUICK)
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_split_column_is_recorded(tables):
+    nodes, edges = tables
+    nodes = nodes.assign(part=np.array(["train", "val", "test"])[np.arange(60) // 2 % 3])
+    run = fit_tables(nodes, edges, "colour", split="part", features=["income"], **QUICK)
+    assert run.config["columns"]["split"] == "part"
+    assert run.used_settings["split"] == "part"
+    assert run.used_settings["patience"] == 100
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": "color"}, r"nodes has no column 'color'; did you mean 'colour'\?"),
+        ({"lr": 0.0}, "lr=0.0; expected a positive number"),
+        ({"dropout": 1}, r"dropout=1; expected a rate in \[0, 1\)"),
+        ({"device": "tpu"}, "device='tpu'; known: 'auto', 'cpu', 'cuda'"),
+        ({"split": "1,2"}, "split='1,2'; expected three counts"),
+        ({"split": "0.6,0.2,0.3"}, r"split='0.6,0.2,0.3'; the fractions sum to 1.1, more than 1"),
+        ({"model": "gnn"}, "model='gnn'; known: glt"),
+        ({"seeds": 0}, "seeds=0; expected a positive whole number"),
+        ({"nodes": [1, 2]}, "nodes is a list; expected a pandas DataFrame or the path of a file"),
+    ],
+)
+def test_errors_name_arguments(tables, changes, message):
+    given = {"nodes": tables[0], "edges": tables[1], "target": "colour", **QUICK, **changes}
+    with pytest.raises(ValueError, match=message):
+        fit_tables(**given)
+
+
+def test_a_setting_that_does_not_exist_is_refused(tables):
+    with pytest.raises(TypeError, match=r"'learning_rate' is no setting of a training; known: model, design"):
+        fit_tables(*tables, "colour", learning_rate=1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_told(tables):
+    with pytest.raises(ValueError, match="device='cuda'; torch finds no CUDA device here, use device='cpu'"):
+        fit_tables(*tables, "colour", device="cuda")
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_a_run_that_predicts_anywhere(tables, tmp_path):
+    run = fit_tables(*tables, "colour", features=["income", "town"], device="cuda", **QUICK)
+    assert run.metrics["device"] == "cuda"
+    assert next(run.model.parameters()).device.type == "cpu"
+    on_gpu, on_cpu = (run.predict(*tables, device=device) for device in ("cuda", "cpu"))
+    assert np.allclose(on_gpu["probability_red"], on_cpu["probability_red"], atol=1e-4)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"is not a run of 'walksum train': it holds no config.json"):
+        open_run(tmp_path)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    (tmp_path / "metrics.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"config.json is damaged"):
+        open_run(tmp_path)
