@@ -23,7 +23,7 @@ def rings():
     node = torch.arange(80)
     ring = torch.stack([node, 40 * y + (node + 1) % 40])
     x = torch.randn(80, 4, generator=draw) + 0.5 * y.unsqueeze(1)
-    return from_data("rings", Data(x=x, edge_index=ring, y=y))
+    return from_data("rings", PyGData(x=x, edge_index=ring, y=y))
 
 
 def model_of(prepared, width=8):
