@@ -23,7 +23,7 @@ def small():
 @pytest.fixture(scope="session")
 def large():
     """Too large to be drawn whole."""
-    from benchmarks.problems import power_law
+    from benchmarks.graphs import power_law
 
     graph = power_law(2_500, 8_000, 0.5)
     draw = torch.Generator().manual_seed(0)
