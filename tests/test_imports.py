@@ -11,9 +11,31 @@ import walksum as ws
 
 SOURCE = Path(ws.__file__).parent
 # from the top: what a module may import stands before its own place
-ORDER = ["_checks", "_files", "_torch", "graph", "backends", "ops", "precision", "designs", "solvers", "solving", "field"]
+ORDER = [
+    "_checks",
+    "_files",
+    "_torch",
+    "graph",
+    "backends",
+    "ops",
+    "precision",
+    "designs",
+    "solvers",
+    "solving",
+    "field",
+]
 ORDER += ["nn", "analysis", "plot", "data", "training", "workflow", "estimators", "explore", "paper", "cli"]
-OTHERS = ["pandas", "sklearn", "matplotlib", "typer", "rich", "torchdiffeq", "ray", "dash", "pyamg"]  # torch itself brings the rest
+OTHERS = [
+    "pandas",
+    "sklearn",
+    "matplotlib",
+    "typer",
+    "rich",
+    "torchdiffeq",
+    "ray",
+    "dash",
+    "pyamg",
+]  # torch itself brings the rest
 
 
 def imports(source: str) -> set[str]:

@@ -15,7 +15,7 @@ from walksum.explore.matrices import Recent
 from walksum.explore.navigation import connect_navigation
 from walksum.explore.page import FIRST_PANEL, class_legend, influence_legend
 from walksum.explore.panels import panel
-from walksum.explore.view import View
+from walksum.explore.view import View, stored_view
 from walksum.explore.whatif_page import connect_whatif
 
 KEPT_PANELS = 12
@@ -45,7 +45,7 @@ def _showing(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def show(now: Any, shown: str | None) -> tuple:
-        return shown_view(desk, View(**now), shown)
+        return shown_view(desk, stored_view(now), shown)
 
     @app.callback(Output("graph", "stylesheet"), Input("scheme", "data"), prevent_initial_call=True)
     def dress(scheme: str | None) -> list:
@@ -103,7 +103,7 @@ def _panels(app: Dash, desk: Desk) -> None:
         name = name or FIRST_PANEL
         if name == FIRST_PANEL or now is None:
             return no_update, True, False, no_update
-        view = View(**now)
+        view = stored_view(now)
         key = (name, view.matrix, view.node, view.solver, scheme)
         return made.get(key, lambda: panel(desk, name, view, scheme)), False, True, f"tab-{name}"
 
@@ -118,7 +118,7 @@ def _saving(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def save_data(a: Any, b: Any, now: Any) -> tuple:
-        answer = desk.answer(View(**now))
+        answer = desk.answer(stored_view(now))
         if answer is None:
             return no_update, [html.P("Choose a node first: the data are its sources.")]
         ending, write = ("csv", export.as_csv) if ctx.triggered_id == "save-csv" else ("json", export.as_json)
@@ -135,7 +135,7 @@ def _saving(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def save_picture(a: Any, b: Any, now: Any, scheme: str | None) -> tuple:
-        view = View(**now)
+        view = stored_view(now)
         if view.node is None and not draws_whole(desk.subject):
             return no_update, [html.P("Choose a node first: there is no drawing yet.")]
         name = "graph" if view.node is None else "influence-" + "".join(c if c.isalnum() else "-" for c in view.node)

@@ -11,7 +11,7 @@ from walksum.explore.answer import Desk
 from walksum.explore.answer_panel import node_button
 from walksum.explore.controls import options
 from walksum.explore.subject import Subject
-from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, to_query
+from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, stored_view, to_query
 
 
 def connect_navigation(app: Dash, desk: Desk) -> None:
@@ -65,7 +65,7 @@ def _next_view(
     if now is None:
         view, messages = from_query(subject, query)
     else:
-        view = View(**now)
+        view = stored_view(now)
         if "url" in by and (query or "") != to_query(subject, view):  # a link, or back and forth in the browser
             view, messages = from_query(subject, query)
     if "asked" in by and asked:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from dash import Dash, html, set_props
 from flask import Flask, Response, abort, request
+from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from walksum.explore.answer import Desk
@@ -25,6 +26,7 @@ from walksum.explore.view import first_view
 ADDRESS = "127.0.0.1"
 HOSTS = ("127.0.0.1", "localhost")
 ASSETS = Path(__file__).parent / "assets"
+CALLBACK = "/_dash-update-component"
 PREFIXES = ("/_dash-", "/assets/")
 ANY_PATH = "/<path:path>"
 SINGLES = ("/", "/_favicon.ico")
@@ -46,23 +48,26 @@ def make_app(subject: Subject) -> Dash:
         on_error=_say_failure,
     )
     desk = Desk(subject)
-    warm(desk)
+    compute_first_view(desk)
     app.layout = page(subject)
     connect(app, desk)
     app.enable_dev_tools(debug=False)
     guard(app.server)
+    check_callbacks(app)
     return app
 
 
 def _say_failure(error: Exception) -> None:
-    """What nobody foresaw: a word on the page, the stack trace in the terminal."""
+    """What nobody foresaw: a message on the page, the stack trace in the terminal. A bad request stays one."""
+    if isinstance(error, HTTPException):
+        raise error
     traceback.print_exception(error)
     words = f"That did not work: {type(error).__name__}: {error}. The terminal shows where."
     set_props("message", {"children": [html.P(words)]})
 
 
-def warm(desk: Desk) -> None:
-    """Predictions, layout and compiled kernels."""
+def compute_first_view(desk: Desk) -> None:
+    """Make predictions, layout and compiled kernels before the first visitor waits for them."""
     shown_view(desk, first_view(desk.subject), None)
     shown_view(desk, replace(first_view(desk.subject), node=desk.subject.name(0)), None)
 
@@ -81,11 +86,44 @@ def guard(server: Flask) -> None:
             abort(404)
 
     @server.after_request
-    def seal(response: Response) -> Response:
+    def add_security_headers(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
+
+
+def check_callbacks(app: Dash) -> None:
+    """Answer a callback whose JSON the page would never send with 400 instead of a stack trace."""
+
+    @app.server.before_request
+    def check() -> None:
+        if request.path == CALLBACK and request.method == "POST":
+            try:
+                body = request.get_json(silent=True)
+            except RecursionError:
+                body = None  # brackets nested a hundred thousand deep
+            check_body(app, body)
+
+
+def check_body(app: Dash, body: Any) -> None:
+    """As Dash's renderer writes it: a known output, and its inputs and states as they were declared."""
+    if not isinstance(body, dict):
+        raise BadRequest("The body of a callback is a JSON object.")
+    known = app.callback_map.get(body["output"]) if isinstance(body.get("output"), str) else None
+    if known is None:
+        raise BadRequest("There is no such callback.")
+    if not isinstance(body.get("outputs"), list | dict):
+        raise BadRequest("A callback names its outputs.")
+    changed = body.get("changedPropIds", [])
+    if not isinstance(changed, list) or not all(isinstance(each, str) for each in changed):
+        raise BadRequest("changedPropIds is a list of names.")
+    for kind in ("inputs", "state"):
+        given = body.get(kind, [])
+        parts = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else None
+        declared = [(each["id"], each["property"]) for each in known[kind]]
+        if parts is None or [(each.get("id"), each.get("property")) for each in parts] != declared:
+            raise BadRequest(f"The callback's {kind} are not those of the page.")
 
 
 def _known(path: str) -> bool:
@@ -103,7 +141,7 @@ def _hostname(url: str) -> str | None:
 
 class _Quiet(WSGIRequestHandler):
     def log_request(self, *args: Any, **kwargs: Any) -> None:
-        """No line a request: the terminal belongs to the user."""
+        """No line per request: the terminal belongs to the user."""
 
 
 def open_server(subject: Subject, port: int) -> BaseWSGIServer:

@@ -49,6 +49,23 @@ class View:
         return self.design, self.coupling, self.scale
 
 
+def stored_view(now: Any) -> View:
+    """The view as the page holds it; a bad request where another program wrote it."""
+    from werkzeug.exceptions import BadRequest
+
+    names = {each.name for each in fields(View)}
+    if not isinstance(now, dict) or set(now) != names:
+        raise BadRequest(f"A view has the fields {', '.join(sorted(names))}.")
+    view = View(**now)
+    usual = asdict(View())
+    for name, value in now.items():
+        kind = str if name == "node" else type(usual[name])
+        whole_for_float = kind is float and type(value) is int  # JavaScript knows no difference
+        if type(value) is not kind and not whole_for_float and not (name == "node" and value is None):
+            raise BadRequest(f"The view's {name} is of another kind.")
+    return view
+
+
 def first_view(subject: Subject) -> View:
     return View(layer=len(subject.precisions))
 

@@ -59,8 +59,13 @@ class Changes:
 
 
 def from_json(record: dict[str, Any] | None) -> Changes:
-    pairs = {name: tuple((a, b) for a, b in values) for name, values in (record or {}).items()}
-    return Changes(**pairs)
+    """The changes as the page holds them; a bad request where another program wrote them."""
+    from werkzeug.exceptions import BadRequest
+
+    try:
+        return Changes(**{name: tuple((a, b) for a, b in values) for name, values in (record or {}).items()})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadRequest("The changes are not those of the page.") from error
 
 
 def kinds(subject: Subject) -> list[str]:

@@ -10,7 +10,7 @@ from walksum.explore.answer import Desk
 from walksum.explore.controls import field, options
 from walksum.explore.navigation import triggers
 from walksum.explore.subject import Subject
-from walksum.explore.view import View
+from walksum.explore.view import View, stored_view
 from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, from_json, kinds
 from walksum.explore.whatif_panel import before_and_after
 
@@ -107,7 +107,7 @@ def connect_whatif(app: Dash, desk: Desk) -> None:
         try:
             for by in sorted(triggers()):
                 changes = _changed(subject, changes, by, node or "", kind, one or "", other or "")
-            result = _result(subject, imagine, View(**now), changes)
+            result = _result(subject, imagine, stored_view(now), changes)
         except ValueError as error:
             message, changes = str(error), from_json(known)
             result = no_update
