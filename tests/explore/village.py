@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from walksum.data.problem import Problem
-from walksum.explore.quick import quick_job
-from walksum.explore.subject import Subject
+from walksum.explore.small_model import small_job
 from walksum.workflow.fit import fit_model, material_of
+from walksum.workflow.trained_run import TrainedRun
 
 ODD = '<b>odd & "id"</b>'  # ids are the user's own text
 
@@ -35,9 +35,9 @@ def village(count=60, seed=0):
     )
 
 
-def subject_of(problem, design="laplacian", learned=True, epochs=20):
-    job = replace(quick_job(design, learned, None), hidden=16, max_epochs=epochs)
+def trained_on(problem, design="laplacian", learned=True, epochs=20):
+    job = replace(small_job(design, learned, None), hidden=16, max_epochs=epochs)
     material = material_of(job, problem)
     model, _ = fit_model(job, material)
     training = frozenset(material.split.train.tolist())
-    return Subject(problem.name, problem, material.x, material.encoding, model, training)
+    return TrainedRun(problem.name, problem, material.x, material.encoding, model, training)

@@ -12,12 +12,11 @@ from gallery import random_graph
 from walksum.data.problem import from_data
 from walksum.paper.figures import of_paper
 from walksum.training.loop import Epoch
-from walksum.workflow.figures import of_run, read_history
+from walksum.workflow.figures import Listener, of_run, read_history, small_part
 from walksum.workflow.fit import Job
 from walksum.workflow.fit import run as run_job
-from walksum.workflow.page_figures import page_figures
+from walksum.workflow.page import page_figures
 from walksum.workflow.run import read_run, write_run
-from walksum.workflow.subject import Listener, small_part
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from walksum.cli import completion
 from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
-    from walksum.explore.subject import Subject
+    from walksum.workflow.trained_run import TrainedRun
 
 PORT = 8050
 EXTRA = "the explorer needs Dash and its graph drawing: pip install 'walksum[explore]'"
@@ -61,10 +61,10 @@ def explore(
         _check_installed()
         _check_sources(run, dataset, nodes, edges, graph)
         if run is None:
-            subject = _of_dataset(voice, dataset or "digits", design, learned, coupling)
+            trained = _of_dataset(voice, dataset or "digits", design, learned, coupling)
         else:
-            subject = _of_run(voice, run, nodes, edges, graph, drop_unknown, encoding)
-        _serve(voice, subject, port, browser)
+            trained = _of_run(voice, run, nodes, edges, graph, drop_unknown, encoding)
+        _serve(voice, trained, port, browser)
 
     speak(voice, action)
 
@@ -98,27 +98,27 @@ def _of_run(
     graph: Path | None,
     drop_unknown: bool,
     encoding: str,
-) -> Subject:
+) -> TrainedRun:
     from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
-    from walksum.explore.subject import check_explorable, subject_of_run
     from walksum.workflow.run import read_run
+    from walksum.workflow.trained_run import check_explorable, open_trained_run
 
     if not folder.exists():
         raise ValueError(f"{folder} does not exist; train a run first: walksum train --out {folder}")
     run = read_run(folder)
     check_explorable(run)
     problem = problem_of_run(run, nodes, edges, graph, drop_unknown, encoding, reading(voice), labels=True)
-    return subject_of_run(run, problem, title=folder.name)
+    return open_trained_run(run, problem, title=folder.name)
 
 
-def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: str | None) -> Subject:
+def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: str | None) -> TrainedRun:
     from walksum.cli.progress import Epochs
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
     from walksum.designs import make_design
-    from walksum.explore.quick import quick_job, quick_run
-    from walksum.explore.subject import subject_of_run
+    from walksum.explore.small_model import small_job, small_run
+    from walksum.workflow.trained_run import open_trained_run
 
     make_design(design, learned, 8, 8, 1, coupling)  # a wrong name is known before anything is read
     problem = from_data(name, load(name))
@@ -131,16 +131,16 @@ def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: s
             torch.set_num_threads(1)  # small steps: a second thread costs more than it does
         voice.say(f"training a small model of {name}, once; 'walksum train --dataset {name}' makes a better one")
 
-    run = quick_run(quick_job(design, learned, coupling), problem, epochs, on_start)
+    run = small_run(small_job(design, learned, coupling), problem, epochs, on_start)
     epochs.done()
-    return subject_of_run(run, problem, title=name)
+    return open_trained_run(run, problem, title=name)
 
 
-def _serve(voice: Voice, subject: Subject, port: int, browser: bool) -> None:
+def _serve(voice: Voice, trained: TrainedRun, port: int, browser: bool) -> None:
     from walksum.explore.server import open_server, serve, url_of
 
-    server = open_server(subject, port)
-    voice.say(f"{subject.title}: {subject.num_nodes:,} nodes; see {url_of(server)} (Ctrl-C ends)", always=True)
-    voice.result({"url": url_of(server), "nodes": subject.num_nodes})
+    server = open_server(trained, port)
+    voice.say(f"{trained.title}: {trained.num_nodes:,} nodes; see {url_of(server)} (Ctrl-C ends)", always=True)
+    voice.result({"url": url_of(server), "nodes": trained.num_nodes})
     serve(server, browser)
     voice.say("\nended")

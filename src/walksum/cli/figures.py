@@ -12,7 +12,7 @@ from walksum.cli import completion
 from walksum.cli.console import Debug, Json, Quiet, Voice, speak
 
 if TYPE_CHECKING:
-    from walksum.workflow.subject import Drawing
+    from walksum.workflow.figures import NamedFigure
 
 BOTH = "both"
 
@@ -105,7 +105,7 @@ class _Progress:
 
     def __init__(self, voice: Voice):
         from walksum.cli.progress import Epochs
-        from walksum.workflow.subject import Listener
+        from walksum.workflow.figures import Listener
 
         self.notes: list[str] = []
         self.doing, self.epochs = voice.progress, Epochs(voice, "score")
@@ -122,7 +122,7 @@ def _of_run(
     compare: list[str],
     layer: int,
     progress: _Progress,
-) -> Iterator[Drawing]:
+) -> Iterator[NamedFigure]:
     from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
     from walksum.workflow.figures import of_run
@@ -135,7 +135,7 @@ def _of_run(
 
 def _of_paper(
     dataset: str, root: Path | None, seed: int, epochs: int, compare: list[str], progress: _Progress
-) -> Iterator[Drawing]:
+) -> Iterator[NamedFigure]:
     from walksum.analysis.spectrum import SPECTRUM_LIMIT
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
@@ -151,7 +151,7 @@ def _of_paper(
 
 
 def _write(
-    drawings: Iterator[Drawing], place: Path, kinds: list[str], themes: list[str], dpi: int, progress: _Progress
+    drawings: Iterator[NamedFigure], place: Path, kinds: list[str], themes: list[str], dpi: int, progress: _Progress
 ) -> list[Path]:
     from walksum.plot import save
 

@@ -48,10 +48,10 @@ def _predict(
     drop_unknown: bool,
     encoding: str,
 ) -> None:
+    from walksum.analysis.variance import marginal_variance
     from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
     from walksum.nn import GLT
-    from walksum.training.metrics import marginal_variance
     from walksum.workflow.fit import predict as forward
     from walksum.workflow.run import read_run, write_predictions
 

@@ -17,11 +17,11 @@ from flask import Flask, Response, abort, request
 from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.callbacks import connect, shown_view
 from walksum.explore.page import page
-from walksum.explore.subject import Subject
 from walksum.explore.view import first_view
+from walksum.workflow.trained_run import TrainedRun
 
 ADDRESS = "127.0.0.1"
 HOSTS = ("127.0.0.1", "localhost")
@@ -36,21 +36,21 @@ POLICY = (
 )
 
 
-def make_app(subject: Subject) -> Dash:
-    """The page of one subject, with its first view made: the first visitor should not wait for it."""
+def make_app(trained: TrainedRun) -> Dash:
+    """The page of one trained, with its first view made: the first visitor should not wait for it."""
     app = Dash(
         "walksum",
         assets_folder=str(ASSETS),
         serve_locally=True,
-        title=f"{subject.title} · walksum explore",
+        title=f"{trained.title} · walksum explore",
         update_title="",
         compress=False,
         on_error=_say_failure,
     )
-    desk = Desk(subject)
-    compute_first_view(desk)
-    app.layout = page(subject)
-    connect(app, desk)
+    session = Session(trained)
+    compute_first_view(session)
+    app.layout = page(trained)
+    connect(app, session)
     app.enable_dev_tools(debug=False)
     guard(app.server)
     check_callbacks(app)
@@ -66,10 +66,10 @@ def _say_failure(error: Exception) -> None:
     set_props("message", {"children": [html.P(words)]})
 
 
-def compute_first_view(desk: Desk) -> None:
+def compute_first_view(session: Session) -> None:
     """Make predictions, layout and compiled kernels before the first visitor waits for them."""
-    shown_view(desk, first_view(desk.subject), None)
-    shown_view(desk, replace(first_view(desk.subject), node=desk.subject.name(0)), None)
+    shown_view(session, first_view(session.trained), None)
+    shown_view(session, replace(first_view(session.trained), node=session.trained.name(0)), None)
 
 
 def guard(server: Flask) -> None:
@@ -144,9 +144,9 @@ class _Quiet(WSGIRequestHandler):
         """No line per request: the terminal belongs to the user."""
 
 
-def open_server(subject: Subject, port: int) -> BaseWSGIServer:
+def open_server(trained: TrainedRun, port: int) -> BaseWSGIServer:
     """Listening on loopback; port 0 takes a free one."""
-    app = make_app(subject)
+    app = make_app(trained)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         return make_server(ADDRESS, port, app.server, threaded=True, request_handler=_Quiet)

@@ -19,13 +19,13 @@ from torch.nn.functional import cross_entropy
 
 import walksum
 from walksum import backends
+from walksum.analysis.systems import RecordedSystem, record_systems
 from walksum.data.datasets import load, names
 from walksum.data.splits import make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.paper.rows import DATASETS, ROWS, Row, row_of
 from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_solves
-from walksum.paper.systems import System, recorded
 from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
 from walksum.solvers.base import backward_error, judge, norm_inf, worst
@@ -115,7 +115,7 @@ def probes(
     model.train()
     for epoch in range(1, max(epochs) + 1):
         optimiser.zero_grad()
-        with recorded(model) as systems:
+        with record_systems(model) as systems:
             loss = cross_entropy(model(training.x, training.graph)[training.train], training.y[training.train])
             loss.backward()
         optimiser.step()
@@ -130,7 +130,7 @@ def _model(row: Row, training: Training) -> GLT:
     return GLT(training.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
 
 
-def _all(systems: list[System]) -> Iterator[tuple[System, str, Tensor, Solution, bool]]:
+def _all(systems: list[RecordedSystem]) -> Iterator[tuple[RecordedSystem, str, Tensor, Solution, bool]]:
     """Every system under every rule; a gradient also multiplied to the size of h."""
     size = {s.layer: float(s.h.abs().max()) for s in systems if s.direction == "forward"}
     for system in systems:
@@ -186,7 +186,7 @@ def _messages(J: Precision, h: Tensor) -> Any:
 
 
 def _measured(
-    about: dict[str, Any], system: System, rule: str, truth: Tensor, solution: Solution, met: bool
+    about: dict[str, Any], system: RecordedSystem, rule: str, truth: Tensor, solution: Solution, met: bool
 ) -> SolveRecord:
     gap = (solution.value.double() - truth).square().sum(1)  # [H, F]
     norm = truth.square().sum(1)

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import torch
 from torch import Tensor
-
-from walksum.precision import Precision
-from walksum.solvers import Direct, GaBP
 
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 1000
-MOST_OPERATIONS = 3e9  # multiply-adds an exact marginal variance may take: a few seconds
 
 
 @dataclass(frozen=True)
@@ -59,15 +54,3 @@ def _r_squared(guess: np.ndarray, truth: np.ndarray) -> float:
 def over_seeds(values: list[float]) -> tuple[float, float]:
     """Mean and standard deviation over seeds."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
-@torch.no_grad()
-def marginal_variance(J: Precision) -> tuple[Tensor, str]:
-    """(J^-1)_ii of every node, heads averaged ``[N]``, and how it was found."""
-    J = J.detach()
-    try:
-        return Direct(max_operations=MOST_OPERATIONS).prepare(J).marginal_variance.mean(0), "exact (Direct)"
-    except ValueError:  # elimination fills in too much
-        prepared = GaBP(damping=1.0).prepare(J)
-        assert hasattr(prepared, "marginal_precision")
-        return (1 / prepared.marginal_precision).mean(0), "approximate on graphs with cycles (GaBP)"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from walksum.analysis.variance import marginal_variance
 from walksum.data.encoding import Encoding, fit
 from walksum.data.problem import Problem
 from walksum.data.problem_split import split_problem
@@ -20,7 +21,7 @@ from walksum.nn import GLT
 from walksum.paper.models import BASELINES, make_baseline
 from walksum.solvers import Solution
 from walksum.training.loop import Epoch, Outcome, Recipe, train
-from walksum.training.metrics import Score, marginal_variance, score_classes, score_numbers
+from walksum.training.metrics import Score, score_classes, score_numbers
 from walksum.workflow.models import GLT_NAME, check_model
 
 ALPHAS = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
