@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.charts import draw
 from benchmarks.measure import Effort
 from benchmarks.records import Record
-from benchmarks.targets import MISSED, NOISE, counted, matching, number, runs_of, told, verdicts
+from benchmarks.targets import MISSED, NOISE, counted, interval_text, matching, number, runs_of, verdicts
 
 INTRO = """# Benchmarks
 
@@ -196,7 +196,7 @@ def kernels(records: list[Record]) -> str:
 def model_steps(records: list[Record]) -> str:
     rows = [
         [r["graph"], f"{r['mode']}, {r['dropout']} dropout", r["contestant"], short(r["seconds"])]
-        + [told(runs_of(r, f"over_{k}")) if f"over_{k}" in r else "" for k in ("gcn", "gat", "appnp")]
+        + [interval_text(runs_of(r, f"over_{k}")) if f"over_{k}" in r else "" for k in ("gcn", "gat", "appnp")]
         for r in matching(records, kind="step")
         if "mode" in r
     ]
@@ -218,7 +218,7 @@ def growth(records: list[Record]) -> str:
 
 def aims(records: list[Record], bench: str) -> str:
     found = verdicts(records, bench)
-    rows = [[t.name, t.bound, told(worst), v] for t, v, worst in found]
+    rows = [[t.name, t.bound, interval_text(worst), v] for t, v, worst in found]
     return f"### Targets\n\n{table(['target', 'bound', 'worst value', 'verdict'], rows)}\n**{counted(found)}.**\n\n"
 
 
@@ -287,7 +287,7 @@ def _times(record: Record) -> str:
 
 def _verdict(records: list[Record], bench: str) -> str:
     found = verdicts(records, bench)
-    short_of = [f"{t.name} ({told(worst)}, target {t.bound})" for t, v, worst in found if v in (MISSED, NOISE)]
+    short_of = [f"{t.name} ({interval_text(worst)}, target {t.bound})" for t, v, worst in found if v in (MISSED, NOISE)]
     said = f" Missed or within noise: {'; '.join(short_of)}." if short_of else ""
     return f"Targets: {counted(found)}.{said}"
 

@@ -57,7 +57,7 @@ class Target:
         return " and ".join(parts + ([f"<= {self.at_most:g}"] if self.at_most < math.inf else []))
 
 
-def told(runs: Runs | None) -> str:
+def interval_text(runs: Runs | None) -> str:
     """Median and interval of runs, in words."""
     if runs is None:
         return "-"
@@ -261,7 +261,7 @@ def counted(found: list[tuple[Target, str, Runs | None]]) -> str:
 def summary(records: list[Record], bench: str) -> str:
     rows = verdicts(records, bench)
     lines = [
-        f"  {verdict:<12} {target.name}: {told(worst)}; {target.bound}"
+        f"  {verdict:<12} {target.name}: {interval_text(worst)}; {target.bound}"
         for target, verdict, worst in rows
         if verdict != NOT_MEASURED
     ]

@@ -73,7 +73,7 @@ def test_a_click_on_a_node_answers_why(page, small):
     assert page.sources()[0][:3] == ["house-3", "north", "0"]
     tone = page.wait(lambda: page.cy("return cy.getElementById('n3').data('tone')"), "the colours")
     assert tone == 1
-    assert page.cy("return cy.nodes('.asked').map(n => n.data('name'))") == ["house-3"]
+    assert page.cy("return cy.nodes('.chosen').map(n => n.data('name'))") == ["house-3"]
     assert page.all("#paths li")
     assert page.text("#spoken").startswith("Node house-3: label north")
 

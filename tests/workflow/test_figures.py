@@ -93,7 +93,12 @@ def test_a_training_that_diverged_still_has_its_page(problem, learned):
 
 
 @pytest.mark.filterwarnings("ignore::walksum.SolveWarning")
-def test_the_paper_has_its_figures(problem):
+def test_the_paper_has_its_figures(problem, monkeypatch):
+    from walksum.analysis import convergence
+
+    monkeypatch.setattr(convergence, "DENSELY", 2)  # few points on a curve: which figures there are is asked here
+    monkeypatch.setattr(convergence, "GROWTH", 6.0)
+    monkeypatch.setattr("walksum.paper.figures.COUNTED", 1)
     small = dataclasses.replace(problem, data=None)
     drawings = {each.name: each for each in of_paper(small, 0, ["appnp"], max_epochs=2)}
     learned = [f"figure-{k}{end}" for k in (5, 6, 7) for end in ("", "-heads")]

@@ -12,7 +12,7 @@ from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 MOST_HOPS = 8  # rows of the table by distance; what comes from further is added up
 MOST_LABELS = 6
 MOST_CLASSES = 4  # probabilities shown
-FAINT = 5e-4  # a share below this is told as "< 0.1 %"
+FAINT = 5e-4  # a share below this is written as "< 0.1 %"
 
 
 def percent(share: float) -> str:

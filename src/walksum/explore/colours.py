@@ -50,7 +50,7 @@ def stylesheet(of: Theme) -> list[dict[str, Any]]:
         style("edge.around", width=1.5, opacity=0.9),
         style("edge.path", width=3, line_color=of.quiet, opacity=1, z_index=4),
         style(
-            "node.named, node.asked",
+            "node.named, node.chosen",
             label="data(caption)",
             color=of.ink,
             font_size=13,
@@ -59,6 +59,6 @@ def stylesheet(of: Theme) -> list[dict[str, Any]]:
             text_valign="top",
             text_margin_y=-2,
         ),
-        style("node.asked", border_width=3, border_color=of.ink, width=30, height=30, font_size=38, z_index=9),
-        style("node.around.asked", width=34, height=34, font_size=16),
+        style("node.chosen", border_width=3, border_color=of.ink, width=30, height=30, font_size=38, z_index=9),
+        style("node.around.chosen", width=34, height=34, font_size=16),
     ]

@@ -91,7 +91,7 @@ def edges_among(trained: TrainedRun, nodes: np.ndarray) -> tuple[np.ndarray, int
     found = np.flatnonzero((rank[i] >= 0) & (rank[j] >= 0))
     if len(found) > MOST_AROUND:
         both = rank[i[found]] + rank[j[found]]
-        both[(rank[i[found]] == 0) | (rank[j[found]] == 0)] = -1  # the asked node keeps all of its own
+        both[(rank[i[found]] == 0) | (rank[j[found]] == 0)] = -1  # the chosen node keeps all of its own
         kept = found[np.argsort(both, kind="stable")[:MOST_AROUND]]
     else:
         kept = found
@@ -118,7 +118,7 @@ def _elements(
             data["tone"] = round(float(tone[node]), 3)
             classes.append("toned")
         if answer is not None and node == answer.node:
-            classes.append("asked")
+            classes.append("chosen")
             data["caption"] = trained.name(node)
         drawn.append({"data": data, "position": {"x": round(x, 1), "y": round(y, 1)}, "classes": " ".join(classes)})
     onpath = path_edges(answer)
@@ -140,12 +140,12 @@ def path_edges(answer: Answer | None) -> set[str]:
 
 
 def recolour(trained: TrainedRun, answer: Answer | None) -> dict[str, Any]:
-    """What changes on a whole drawing that is already there: colours, the asked node, the paths."""
+    """What changes on a whole drawing that is already there: colours, the chosen node, the paths."""
     if answer is None:
-        return {"tones": None, "asked": None, "paths": []}
+        return {"tones": None, "chosen": None, "paths": []}
     return {
         "tones": np.round(tones(answer), 3).tolist(),
-        "asked": f"n{answer.node}",
+        "chosen": f"n{answer.node}",
         "caption": trained.name(answer.node),
         "paths": [f"e{name}" for name in sorted(path_edges(answer))],
     }

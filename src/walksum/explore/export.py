@@ -15,7 +15,7 @@ COLUMNS = ("rank", "id", "label", "prediction", "hops", "influence", "share")
 
 
 def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
-    """One a node, the strongest first; empty where nothing is known."""
+    """One row per node, the strongest first; empty where nothing is known."""
     found = answer.influence
     return [
         {

@@ -183,9 +183,9 @@ def walk_panel(session: Session, view: View, answer: Answer | None, of: Theme) -
         if low < 1
         else "J is not walk-summable."
     )
-    longest = _half_life(high)
+    said = f" The radius lies between {low:.6g} and {high:.6g}. {_half_life(high)}"
     return [
-        html.P([html.Strong(statement, id="statement"), f" The radius is {low:.6g} to {high:.6g}. {longest}"]),
+        html.P([html.Strong(statement, id="statement"), said]),
         _explanation(
             "Below 1 the influence is a sum over walks that converges, and so does belief propagation; the paths above "
             "are the largest terms of that sum."

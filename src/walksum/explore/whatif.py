@@ -134,7 +134,7 @@ class WhatIf:
 
 @contextmanager
 def flipped(model: Any, signs: Tensor) -> Iterator[None]:
-    """Multiply every J the model makes by signs, one an edge. |R| stays, so J stays walk-summable."""
+    """Multiply every J the model makes by signs, one per edge. |R| stays, so J stays walk-summable."""
 
     def turn(design: Any, inputs: Any, J: Precision) -> Precision:
         return Precision(J.graph, J.diag, J.off * signs.to(J.dtype))

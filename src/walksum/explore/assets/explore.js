@@ -137,11 +137,11 @@
         return String((elements || []).length);
       },
 
-      // a whole drawing stays; only its colours, the asked node and the paths change
+      // a whole drawing stays; only its colours, the chosen node and the paths change
       recolour: function (colours) {
         if (!colours) return window.dash_clientside.no_update;
         whenDrawn((drawn) => drawn.batch(() => {
-          drawn.nodes(".asked").removeClass("asked").removeData("caption");
+          drawn.nodes(".chosen").removeClass("chosen").removeData("caption");
           drawn.edges(".path").removeClass("path");
           if (!colours.tones) {
             drawn.nodes().removeClass("toned");
@@ -149,7 +149,7 @@
           }
           colours.tones.forEach((tone, k) => drawn.getElementById("n" + k).data("tone", tone));
           drawn.nodes().addClass("toned");
-          drawn.getElementById(colours.asked).data("caption", colours.caption).addClass("asked");
+          drawn.getElementById(colours.chosen).data("caption", colours.caption).addClass("chosen");
           colours.paths.forEach((edge) => pathEdge(drawn, edge).addClass("path"));
         }), 100);
         stamp += 1;
