@@ -77,7 +77,8 @@ def of_run(
     for name in compare:
         check_model(name)
     listener = listener or Listener()
-    trained = open_trained_run(run, problem, run.job.title)
+    material = material_of(run.job, problem) if problem.labelled.numel() else None
+    trained = open_trained_run(run, problem, run.job.title, material)
     layers = len(trained.model.mixers) if isinstance(trained.model, GLT) else 0
     if layers and not 1 <= layer <= layers:
         raise ValueError(f"--layer {layer}; the model has layers 1 to {layers}")

@@ -18,7 +18,7 @@ from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.training.loop import TASKS
-from walksum.workflow.fit import Job, Material, edges_for, make_model, material_of, predict
+from walksum.workflow.fit import Job, Material, edges_for, make_model, predict
 from walksum.workflow.run import Run
 
 UNKNOWN = "?"
@@ -198,10 +198,9 @@ def check_explorable(run: Run) -> None:
         )
 
 
-def open_trained_run(run: Run, problem: Problem, title: str) -> TrainedRun:
+def open_trained_run(run: Run, problem: Problem, title: str, material: Material | None = None) -> TrainedRun:
     """A run and the graph it was trained on (or another with the same columns)."""
     x = run.encoding.encode(problem.features)
-    material = material_of(run.job, problem) if problem.labelled.numel() else None
     known = _training_nodes(run, problem)
     return TrainedRun(title, problem, x, run.encoding, run.model(), known, run.job, material)
 
