@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from walksum.analysis.inverse import apply_inverse, units
-from walksum.designs import FIXED, NAMES
+from walksum.designs import FIXED, NAMES, make_design
 from walksum.graph import Graph
 from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed
@@ -48,7 +48,8 @@ def layer(*, theme: str = "light") -> Figure:
             _box(axes, x, y, width, box, 1.8 if strong else 1.0)
             axes.text(x, y, text, ha="center", va="center", fontsize=8)
         for arrow in ARROWS:
-            _arrow(axes, *arrow.split(), look)
+            start, end = arrow.split()
+            _arrow(axes, start, end, look)
         _skip(axes, BOXES["x"][0], BOXES["add"][0], 2.5, look)
         _skip(axes, BOXES["add"][0] + 0.12, BOXES["add2"][0], 1.9, look)
         axes.annotate("", (13.0, 1.0), (12.2, 1.0), arrowprops={"arrowstyle": "->", "color": look.ink})
@@ -94,7 +95,8 @@ def how_J_is_made(
     if FIXED[design].reads_input and features is None:
         raise ValueError(f"features=None; the design {design!r} compares nodes by their features: give [N, D]")
     x = None if features is None else features.double()
-    J = FIXED[design]()(graph, x, torch.empty(0, dtype=torch.float64)).detach().to("cpu").to(torch.float64)
+    made = make_design(design, False, 1, 1, 1)(graph, x, torch.empty(0, dtype=torch.float64))
+    J = made.detach().to("cpu").to(torch.float64)
     inverse = apply_inverse(J, units(J.num_nodes))[0]
     with themed(theme) as look:
         figure = make_figure(11.0, 3.9)
