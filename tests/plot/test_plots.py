@@ -217,7 +217,7 @@ def test_the_layer_and_how_J_is_made_are_drawn(theme):
     _, J, inverse = (axes.images[0].get_array() if axes.images else None for axes in figure.axes)
     exact = ws.FixedLaplacian()(path(4)).to_dense()[0].double()
     np.testing.assert_allclose(J, exact, atol=1e-6)
-    np.testing.assert_allclose(inverse, torch.linalg.inv(exact), atol=1e-5)
+    np.testing.assert_allclose(inverse, torch.linalg.inv(exact), rtol=1e-4)  # a design of float32
 
 
 @pytest.mark.parametrize(
