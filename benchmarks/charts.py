@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.records import Record
 from benchmarks.targets import matching
-
-STYLE = {"svg.hashsalt": "walksum", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+from walksum.plot.theme import finish, make_figure, save, themed
 
 
 def draw(records: list[Record], bench: str, folder: Path) -> Iterator[tuple[str, str]]:
@@ -21,17 +20,15 @@ def draw(records: list[Record], bench: str, folder: Path) -> Iterator[tuple[str,
         (f"bench-{bench}-contestants.svg", "time of every contestant, fixed diagonally dominant", times(records)),
     ):
         if figure is not None:
-            with mpl.rc_context(STYLE):
-                figure.savefig(folder / name, metadata={"Date": None})
+            save(figure, folder / name)
             yield name, text
 
 
-def _figure(title: str, ylabel: str) -> tuple[Figure, object]:
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+def _axes(figure: Figure, title: str, ylabel: str) -> Any:
     axes = figure.add_subplot(title=title, ylabel=ylabel, yscale="log")
-    axes.grid(axis="y", color="0.9")
+    axes.grid(axis="y")
     axes.set_axisbelow(True)
-    return figure, axes
+    return axes
 
 
 def ratios(records: list[Record]) -> Figure | None:
@@ -39,17 +36,18 @@ def ratios(records: list[Record]) -> Figure | None:
     if not mine:
         return None
     graphs, designs = (list(dict.fromkeys(r[k] for r in mine)) for k in ("graph", "design"))
-    with mpl.rc_context(STYLE):
-        figure, axes = _figure("auto, forward + backward, 64 columns", "times faster than the yardstick")
+    with themed("light") as look:
+        figure = make_figure(8, 3.2)
+        axes = _axes(figure, "auto, forward + backward, 64 columns, known graph", "times faster than the yardstick")
         width = 0.8 / len(designs)
         for k, design in enumerate(designs):
             here = matching(mine, design=design)
             at = [graphs.index(r["graph"]) + (k - len(designs) / 2 + 0.5) * width for r in here]
             axes.bar(at, [r["ratio"] for r in here], width, label=design)
-        axes.axhline(1, color="0.4", linewidth=0.8)
+        axes.axhline(1, color=look.faint, linewidth=0.8)
         axes.set_xticks(range(len(graphs)), graphs)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(designs), frameon=False, fontsize=8)
-    return figure
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(designs), fontsize=8)
+        return finish(figure, look)
 
 
 def times(records: list[Record]) -> Figure | None:
@@ -57,14 +55,17 @@ def times(records: list[Record]) -> Figure | None:
     if not mine:
         return None
     graphs, names = (list(dict.fromkeys(r[k] for r in mine)) for k in ("graph", "contestant"))
-    with mpl.rc_context(STYLE):
-        figure, axes = _figure("fixed diagonally dominant, forward + backward, 64 columns", "seconds")
+    with themed("light") as look:
+        figure = make_figure(8, 3.2)
+        axes = _axes(figure, "fixed diagonally dominant, forward + backward, 64 columns, known graph", "seconds")
+        colours = len(look.categories)
         for k, name in enumerate(names):
             here = matching(mine, contestant=name)
-            # five marks on ten colours: no two contestants look alike
-            at, mark = [graphs.index(r["graph"]) for r in here], "*" if name == "auto" else "osD^v"[k % 5 - k // 10]
-            axes.plot(at, [r["seconds"] for r in here], mark, markersize=9 if name == "auto" else 4, label=name)
+            # another mark each time the colours come round: no two contestants look alike
+            mark, size = ("*", 9) if name == "auto" else ("osD^v"[(k + k // colours) % 5], 4)
+            at = [graphs.index(r["graph"]) for r in here]
+            axes.plot(at, [r["seconds"] for r in here], mark, markersize=size, label=name)
         axes.set_xticks(range(len(graphs)), graphs)
         axes.margins(x=0.1)
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
-    return figure
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+        return finish(figure, look)

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from threadpoolctl import threadpool_limits
 
-from benchmarks import contestants, floors, peers, problems, scaling, steps, targets, timing
-from benchmarks.cells import QUICK, Effort, identity, measure
+from benchmarks import contestants, floors, graphs, peers, problems, scaling, steps, targets, timing
+from benchmarks.measure import QUICK, Effort, identity, measure
 from benchmarks.records import Store
 
 LEARNED = ("L-PN", "L-DD", "L-Lap")
 LAYOUTS = ((1, 64), (8, 8))  # heads x columns; eight heads are for learned designs
 DEFAULT_GRAPHS = ("texas", "cora", "citeseer", "pubmed", "grid-300", "power-law-100k", "power-law-1m")
-# The yardstick takes minutes a cell on these, so they are asked what their targets ask.
+# The yardstick takes minutes per cell on these, so they are asked what their targets ask.
 FEW_DESIGNS = {
     "grid-300": ("F-DD", "F-Lap", "L-Lap"),
     "power-law-100k": ("F-DD", "F-Lap", "L-PN"),
@@ -42,14 +42,14 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str, int, int]]:
 def entrants(args: argparse.Namespace, problem: problems.Problem) -> tuple[dict, dict]:
     """Who runs, and the reasons of those who do not."""
     free, columns = floors.available_bytes("cpu"), problem.heads * problem.columns
-    makes = contestants.solvers("cpu")
-    reasons = {name: contestants.why_not(name, problem.graph, columns, free) for name in makes}
+    known = contestants.solvers("cpu")
+    reasons = {name: contestants.why_not(name, problem.graph, columns, free) for name in known}
     if problem.heads == 1:
-        makes |= peers.installed()
+        known |= peers.installed()
         reasons |= {name: peers.why_not(name, problem.graph) for name in peers.installed()}
-    asked = {name: make for name, make in makes.items() if not args.solvers or name in args.solvers}
+    asked = {name: each for name, each in known.items() if not args.solvers or name in args.solvers}
     absent = {name: reasons[name] for name in asked if reasons[name] and name != "auto-forward"}
-    return {name: make for name, make in asked.items() if not reasons[name]}, absent
+    return {name: each for name, each in asked.items() if not reasons[name]}, absent
 
 
 def run_cells(args: argparse.Namespace, store: Store, progress: Progress) -> None:
@@ -64,18 +64,18 @@ def run_cells(args: argparse.Namespace, store: Store, progress: Progress) -> Non
             held = (graph_name, *problems.load_graph(graph_name))
         problem = problems.make(graph_name, held[1], held[2], design, heads, columns)
         asked = {"kind": "solve", "graph": graph_name, "design": design, "heads": heads, "columns": columns}
-        makes, absent = entrants(args, problem)
+        running, absent = entrants(args, problem)
         store.add(*(identity(problem, name) | {"left_out": reason} for name, reason in absent.items()))
-        makes = {name: make for name, make in makes.items() if not store.has(**asked, contestant=name)}
-        if makes:
+        running = {name: each for name, each in running.items() if not store.has(**asked, contestant=name)}
+        if running:
             say = lambda text, where=where: progress.update(task, description=f"{where}: {text}")  # noqa: E731
-            store.add(*measure(problem, makes, effort, store.header["bandwidth"], say))
+            store.add(*measure(problem, running, effort, store.header["bandwidth"], say))
         progress.advance(task)
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.cpu", description=__doc__.splitlines()[0])
-    parser.add_argument("--graphs", nargs="+", help=f"of {', '.join([*problems.REAL, *problems.SYNTHETIC])}")
+    parser.add_argument("--graphs", nargs="+", help=f"of {', '.join([*problems.REAL, *graphs.SYNTHETIC])}")
     parser.add_argument("--designs", nargs="+", choices=list(problems.DESIGNS))
     parser.add_argument("--solvers", nargs="+", help="contestants to run; default: all that are there")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, shorter yardstick runs")
@@ -83,6 +83,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-models", action="store_true", help="leave out training steps and scaling")
     parser.add_argument("--out", type=Path, default=Path("results/bench/cpu.json"))
     args = parser.parse_args(argv)
+    args.step_graphs = tuple(args.graphs or ())
     args.graphs = args.graphs or [name for name in DEFAULT_GRAPHS if name in problems.available()]
     return args
 
@@ -97,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             run_cells(args, store, progress)
             if not args.no_models:
-                steps.run(store, progress, "cpu", args.quick)
+                steps.run(store, progress, "cpu", args.quick, args.step_graphs)
                 scaling.run(store, progress, "cpu", args.quick)
         except KeyboardInterrupt:
             progress.console.print(f"interrupted; {len(store.records)} records kept in {args.out}")

@@ -23,11 +23,11 @@ from benchmarks.problems import load_graph
 from benchmarks.records import Record, Store
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.callbacks import shown_view
-from walksum.explore.subject import Subject
 from walksum.explore.view import first_view
 from walksum.explore.whatif import Changes, WhatIf
+from walksum.workflow.trained_run import TrainedRun
 
 OUT = Path(__file__).parent.parent / "results" / "bench" / "explore.json"
 GRAPHS = ("cora", "pubmed", "power-law-100k")
@@ -35,7 +35,7 @@ TARGETS = {"cora": {"click": 0.3, "change": 1.0}, "power-law-100k": {"click": 2.
 CLASSES = 5
 
 
-def make_subject(name: str) -> Subject:
+def make_trained_run(name: str) -> TrainedRun:
     """The graph with an untrained model: how long a solve takes does not depend on what was learned."""
     graph, x = load_graph(name)
     torch.manual_seed(0)
@@ -48,23 +48,23 @@ def make_subject(name: str) -> Subject:
         y=torch.randint(0, CLASSES, (graph.num_nodes,)),
         classes=list("abcde"),
     )
-    return Subject(name, problem, x, Encoding(width=x.size(1)), model)
+    return TrainedRun(name, problem, x, Encoding(width=x.size(1)), model)
 
 
 class Visitor:
-    """Someone who asks a desk one thing after the other."""
+    """Someone who asks a session one thing after the other."""
 
-    def __init__(self, subject: Subject, seed: int = 0):
-        self.subject, self.desk = subject, Desk(subject)
+    def __init__(self, trained: TrainedRun, seed: int = 0):
+        self.trained, self.session = trained, Session(trained)
         self.draw = np.random.default_rng(seed)
-        self.view = first_view(subject)
+        self.view = first_view(trained)
         self.click()  # compiles kernels, predicts, makes what belongs to the graph
 
     def show(self) -> None:
-        to_json_plotly([part for part in shown_view(self.desk, self.view, None) if part is not None])
+        to_json_plotly([part for part in shown_view(self.session, self.view, None) if part is not None])
 
     def click(self) -> None:
-        self.view = replace(self.view, node=str(self.draw.integers(self.subject.num_nodes)))
+        self.view = replace(self.view, node=str(self.draw.integers(self.trained.num_nodes)))
         self.show()
 
     def change(self) -> None:
@@ -73,8 +73,8 @@ class Visitor:
         self.show()
 
     def whatif(self) -> None:
-        edge = tuple(self.subject.graph.edges[:, int(self.draw.integers(self.subject.graph.num_edges))].tolist())
-        WhatIf(self.subject).output(Changes(dropped=(edge,)))
+        edge = tuple(self.trained.graph.edges[:, int(self.draw.integers(self.trained.graph.num_edges))].tolist())
+        WhatIf(self.trained).output(Changes(dropped=(edge,)))
 
 
 def seconds(action: Callable[[], None]) -> float:
@@ -84,8 +84,8 @@ def seconds(action: Callable[[], None]) -> float:
 
 
 def measure(name: str, rounds: int) -> list[Record]:
-    subject = make_subject(name)
-    visitor = Visitor(subject)
+    trained = make_trained_run(name)
+    visitor = Visitor(trained)
     records = []
     for kind, action in (("click", visitor.click), ("change", visitor.change), ("what-if", visitor.whatif)):
         action()
@@ -95,8 +95,8 @@ def measure(name: str, rounds: int) -> list[Record]:
             {
                 "kind": "explore",
                 "graph": name,
-                "nodes": subject.num_nodes,
-                "edges": subject.graph.num_edges,
+                "nodes": trained.num_nodes,
+                "edges": trained.graph.num_edges,
                 "contestant": kind,
                 "seconds": statistics.median(taken),
                 "worst": max(taken),

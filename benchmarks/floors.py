@@ -27,7 +27,7 @@ def gabp_bytes(graph: ws.Graph, heads: int, columns: int) -> float:
 
 
 def step_bytes(contestant: str, graph: ws.Graph, heads: int, columns: int) -> float | None:
-    """Bytes a step of an iterative solver; None where a step is not one pass over the edges."""
+    """Bytes per step of an iterative solver; None where a step is not one pass over the edges."""
     if contestant in MESSAGES:
         return gabp_bytes(graph, heads, columns)
     return spmm_bytes(graph, heads, columns) if contestant in PRODUCTS else None

@@ -19,15 +19,15 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import walksum as ws
-from benchmarks import contestants, floors, gpu_graphs, host, problems, scaling, steps, targets, timing
-from benchmarks.cells import QUICK, Effort, measure
+from benchmarks import contestants, floors, graphs, peers, problems, scaling, steps, targets, timing
+from benchmarks.measure import QUICK, Effort, measure
 from benchmarks.records import Record, Store
-from benchmarks.yardstick import directed, gabp
 from walksum import backends
 
 SOLVED, KERNELS = ("cora", "pubmed"), ("power-law-1m", "wide-2.4m")
 COLUMNS, CG_TOL = 64, 1e-5
-GPU_EFFORT = Effort(budget=0.4, yardstick=1.5, rounds=9)
+CONTESTANTS = ("auto", "auto-captured", "cg", "gabp", "chebyshev", *peers.GPU_PEERS, *peers.GPU_CAPTURED)
+GPU_EFFORT = Effort(budget=0.15, yardstick=0.7, rounds=5)
 
 
 def median(run: Callable[[], object], device: str, rounds: int = 9) -> float:
@@ -43,7 +43,8 @@ def kernel_records(problem: problems.Problem, bandwidth: float, device: str) -> 
         "spmm": lambda: _spmm(problem, floor, device),
         "gabp-step": lambda: _gabp_step(problem, bandwidth, device),
         "cg": lambda: _cg(problem, floor, device),
-        "yardstick-step": lambda: _yardstick_step(problem, device),
+        "yardstick-step": lambda: _algorithm_1_step(problem, "yardstick", device),
+        "yardstick-tuned-step": lambda: _algorithm_1_step(problem, "yardstick-tuned", device),
     }
     common = {"kind": "kernel", "graph": problem.graph_name, "design": problem.design, "heads": 1, "columns": COLUMNS}
     common |= {"nodes": problem.graph.num_nodes, "edges": problem.graph.num_edges}
@@ -116,19 +117,19 @@ def _gabp_step(problem: problems.Problem, bandwidth: float, device: str) -> Reco
 
 
 def _cg(problem: problems.Problem, floor: float, device: str) -> Record:
-    run = contestants.ours(ws.CG(tol=CG_TOL))(problem)
+    run = contestants.ours(ws.CG(tol=CG_TOL)).known(problem)
     outcome = run()
     taken, peak = median(run, device, rounds=5), timing.peak_bytes(run, device)
     found = {"seconds": taken, "steps": list(outcome.steps), "status": outcome.status}
     return found | {"over_floor": taken / (floor * sum(outcome.steps)), "peak_bytes": peak}
 
 
-def _yardstick_step(problem: problems.Problem, device: str) -> Record:
+def _algorithm_1_step(problem: problems.Problem, name: str, device: str) -> Record:
     if 6 * 8 * problem.graph.num_edges * COLUMNS > floors.available_bytes(device):
         return {"failure": "memory for the messages"}
-    graph = directed(problem.graph.edges)
-    run = lambda: gabp(graph, problem.diag, problem.off, problem.h, tol=0.0, max_steps=5)  # noqa: E731
-    return {"seconds": median(run, device, rounds=3) / 5}
+    step, structure = contestants.ALGORITHM_1[name]
+    graph, values = structure(problem), (problem.diag, problem.off, problem.h)
+    return {"seconds": median(lambda: step(graph, *values, tol=0.0, max_steps=5), device, rounds=3) / 5}
 
 
 def run_kernels(args: argparse.Namespace, store: Store, progress: Progress) -> None:
@@ -148,13 +149,20 @@ def run_kernels(args: argparse.Namespace, store: Store, progress: Progress) -> N
 
 def _large_problem(name: str, device: str) -> problems.Problem:
     """Drawn on the GPU itself where that is possible: on the host it takes minutes."""
-    if device == "cpu" or name not in gpu_graphs.LARGE:
+    if device == "cpu" or name not in graphs.LARGE:
         graph, x = problems.load_graph(name)
         return problems.make(name, graph.to(device), x, "F-Lap", 1, COLUMNS)
-    J = gpu_graphs.laplacian(gpu_graphs.large(name, device))
+    J = _laplacian(graphs.large_on(device, name))
     random = torch.Generator(device).manual_seed(2)
     h, grad = (torch.randn(1, J.num_nodes, COLUMNS, device=device, generator=random) for _ in range(2))
     return problems.Problem(name, "F-Lap", J.graph, J.diag, J.off, h, grad)
+
+
+def _laplacian(graph: ws.Graph, strength: float = 0.99) -> ws.Precision:
+    """I - strength D^-1/2 A D^-1/2."""
+    root = graph.degree.float().clamp_min(1).rsqrt()
+    i, j = graph.edges
+    return ws.Precision(graph, torch.ones(graph.num_nodes, device=graph.device), -strength * root[i] * root[j])
 
 
 def run_solves(args: argparse.Namespace, store: Store, progress: Progress) -> None:
@@ -169,18 +177,23 @@ def run_solves(args: argparse.Namespace, store: Store, progress: Progress) -> No
                 return
             progress.update(task, description=f"{name} {design} {heads}x{COLUMNS // heads}")
             asked = {"kind": "solve", "graph": name, "design": design, "heads": heads, "columns": COLUMNS // heads}
-            makes = {n: m for n, m in _contestants().items() if n in args.solvers}
-            if any(not store.has(**asked, contestant=n) for n in makes):
+            running = {n: m for n, m in _contestants(heads, args.device).items() if n in args.solvers}
+            if any(not store.has(**asked, contestant=n) for n in running):
                 problem = problems.make(name, graph, x, design, heads, COLUMNS // heads)
                 effort = QUICK if args.quick else GPU_EFFORT
-                store.add(*measure(problem, makes, effort, store.header["bandwidth"]))
+                store.add(*measure(problem, running, effort, store.header["bandwidth"]))
                 if not store.has(**_empty(name)):
-                    store.add({**_empty(name), "seconds": median(host.nothing(problem), args.device)})
+                    store.add({**_empty(name), "seconds": median(contestants.nothing(problem), args.device)})
             progress.advance(task)
 
 
-def _contestants() -> dict[str, contestants.Make]:
-    return {**contestants.solvers(), "auto-captured": host.captured}
+def _contestants(heads: int, device: str) -> dict[str, contestants.Contestant]:
+    """Ours and torch's, each called from Python and, on a GPU, each as a CUDA graph."""
+    found = contestants.solvers() | (peers.GPU_PEERS if heads == 1 else {})
+    if device == "cuda":
+        found |= {"auto-captured": contestants.captured(contestants.our_pass)}
+        found |= peers.GPU_CAPTURED if heads == 1 else {}
+    return found
 
 
 def _empty(graph: str) -> Record:
@@ -194,15 +207,17 @@ def _late(args: argparse.Namespace) -> bool:
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", nargs="+", help=f"default: {' '.join(SOLVED + KERNELS)}; quick: cora small")
-    parser.add_argument("--solvers", nargs="+", default=["auto", "auto-captured", "cg", "gabp", "chebyshev"])
+    parser.add_argument("--solvers", nargs="+", default=list(CONTESTANTS))
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="small graphs, fewer rounds")
     parser.add_argument("--fresh", action="store_true", help="measure again what the record file already holds")
     parser.add_argument("--no-models", action="store_true", help="leave out training steps and scaling")
     parser.add_argument("--seconds", type=float, default=400.0, help="nothing new is begun after so many")
+    parser.add_argument("--calling-thread", action="store_true", help="backward on the calling thread, for everybody")
     parser.add_argument("--out", type=Path, default=Path("results/bench/gpu.json"))
     args = parser.parse_args(argv)
     args.began = time.monotonic()
+    args.step_graphs = tuple(args.graphs or ())
     default = ("cora", "small") if args.quick else SOLVED + KERNELS
     args.graphs = args.graphs or [name for name in default if name in problems.available()]
     return args
@@ -211,13 +226,14 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    threads = torch.autograd.set_multithreading_enabled(not args.calling_thread)
+    with threads, Progress(*columns, console=Console(stderr=True)) as progress:
         about = {"bench": "gpu", "quick": args.quick, "bandwidth": timing.bandwidth(args.device)}
         store = Store(args.out, args.device, args.fresh, **about)
         try:
             run_solves(args, store, progress)
             if not args.no_models and not _late(args):
-                steps.run(store, progress, args.device, args.quick)
+                steps.run(store, progress, args.device, args.quick, args.step_graphs)
             run_kernels(args, store, progress)
             if not args.no_models and not _late(args):
                 scaling.run(store, progress, args.device, args.quick)

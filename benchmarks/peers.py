@@ -1,112 +1,239 @@
 """Other libraries on the same problems, where they are installed. One head only.
 
 Peers that know nothing of autograd are timed on factorisation and two solves alone: the gradients with respect
-to J, which ours computes, are a gift to them.
+to J, which ours computes, are a gift to them. Each works in float32, as ours does, if it can: CHOLMOD and PyAMG cannot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 import walksum as ws
-from benchmarks.contestants import CUBIC, LARGEST, Make, Outcome, Run, leaves
+from benchmarks.contestants import CUBIC, LARGEST, Contestant, Outcome, Run, captured, implicit, leaves
 from benchmarks.problems import Problem
 from benchmarks.truth import is_large, sparse_lu
 
+CG_TOL, CG_STEPS, LOOK = 1e-6, 1000, 10  # plain CG looks at its residual once in ten steps
 
-def _raw(solve_both: Callable[[np.ndarray], np.ndarray], p: Problem) -> Outcome:
-    both = np.concatenate([p.h[0].numpy(), p.grad[0].numpy()], 1).astype(np.float64)
+
+def _raw(solve_both: Callable[[np.ndarray], np.ndarray], p: Problem, dtype: Any = np.float64) -> Outcome:
+    both = np.concatenate([p.h[0].numpy(), p.grad[0].numpy()], 1).astype(dtype)
     x = torch.from_numpy(np.ascontiguousarray(solve_both(both))).float().unsqueeze(0)
     return Outcome(x[..., : p.columns], x[..., p.columns :])
 
 
-def scipy_splu(p: Problem) -> Run:
-    A = ws.Precision(p.graph, p.diag.double(), p.off.double()).to_scipy(0).tocsc()
-    return lambda: _raw(sparse_lu(A).solve, p)
-
-
-def cholmod(p: Problem) -> Run:
-    """CHOLMOD's supernodal/simplicial Cholesky, as shipped with cvxopt; the symbolic step is done here, once."""
-    from cvxopt import cholmod as chol
-    from cvxopt import matrix, spmatrix
-
-    A = ws.Precision(p.graph, p.diag.double(), p.off.double()).to_scipy(0).tocoo()
-    lower = A.row >= A.col
-    J = spmatrix(A.data[lower], A.row[lower].astype(int), A.col[lower].astype(int), A.shape)
-    factor = chol.symbolic(J)
-
-    def solve(both: np.ndarray) -> np.ndarray:
-        chol.numeric(J, factor)
-        x = matrix(both)
-        chol.solve(factor, x)
-        return np.array(x)
-
-    return lambda: _raw(solve, p)
-
-
-def pyamg(p: Problem) -> Run:
-    from pyamg import smoothed_aggregation_solver
-
-    A = ws.Precision(p.graph, p.diag.double(), p.off.double()).to_scipy(0).tocsr()
-
-    def solve(both: np.ndarray) -> np.ndarray:
-        levels = smoothed_aggregation_solver(A, symmetry="symmetric")
-        return np.stack([levels.solve(b, tol=1e-7, accel="cg") for b in both.T], 1)
-
-    return lambda: _raw(solve, p)
-
-
-def dense_inverse(p: Problem) -> Run:
-    def run() -> Outcome:
-        diag, off, h = leaves(p)
-        mu = torch.linalg.inv(ws.Precision(p.graph, diag, off).to_dense()) @ h
-        mu.backward(p.grad)
-        return Outcome(mu.detach(), h.grad)
-
-    return run
-
-
 def _entries(p: Problem) -> tuple[Tensor, Tensor]:
+    """Row and column of every entry of J: the diagonal, then the edges both ways."""
     (i, j), nodes = p.graph.edges, torch.arange(p.graph.num_nodes, device=p.graph.device)
     return torch.cat([nodes, i, j]), torch.cat([nodes, j, i])
 
 
-def torch_sla(p: Problem) -> Run:
-    import torch_sla as sla
+def _values(diag: Tensor, off: Tensor) -> Tensor:
+    return torch.cat([diag[0], off[0], off[0]])
 
-    row, col = _entries(p)
+
+def _matrix(p: Problem, dtype: Any) -> sp.csc_matrix:
+    row, col = (each.numpy() for each in _entries(p))
+    return sp.csc_matrix((_values(p.diag, p.off).numpy().astype(dtype), (row, col)), (p.graph.num_nodes,) * 2)
+
+
+def scipy_splu(dtype: Any) -> Contestant:
+    """SuperLU with minimum degree. On a known graph the order is found beforehand and the values are put in place."""
+
+    def known(p: Problem) -> Run:
+        order = np.argsort(sparse_lu(_matrix(p, dtype)).perm_c)
+        row, col = (each.numpy() for each in _entries(p))
+        place = np.argsort(order)
+        numbered = sp.csc_matrix((np.arange(1.0, row.size + 1), (place[row], place[col])))
+        slot = numbered.data.astype(np.int64) - 1
+
+        def solve(both: np.ndarray) -> np.ndarray:
+            data = _values(p.diag, p.off).numpy().astype(dtype)[slot]
+            A = sp.csc_matrix((data, numbered.indices, numbered.indptr), numbered.shape)
+            return sparse_lu(A, "NATURAL").solve(both[order])[place]
+
+        return lambda: _raw(solve, p, dtype)
+
+    return Contestant(known, lambda p: lambda: _raw(sparse_lu(_matrix(p, dtype)).solve, p, dtype))
+
+
+def cholmod() -> Contestant:
+    """CHOLMOD's supernodal and simplicial Cholesky, as shipped with cvxopt, in float64."""
+
+    def known(p: Problem) -> Run:
+        from cvxopt import cholmod as chol
+        from cvxopt import matrix, spmatrix
+
+        A = _matrix(p, np.float64).tocoo()
+        lower = A.row >= A.col
+        J = spmatrix(A.data[lower], A.row[lower].astype(int), A.col[lower].astype(int), A.shape)
+        factor = chol.symbolic(J)
+
+        def solve(both: np.ndarray) -> np.ndarray:
+            chol.numeric(J, factor)
+            x = matrix(both)
+            chol.solve(factor, x)
+            return np.array(x)
+
+        return lambda: _raw(solve, p)
+
+    return Contestant(known, lambda p: lambda: known(p)())
+
+
+def pyamg() -> Contestant:
+    """Smoothed aggregation: its hierarchy depends on the values, so that a known graph saves it nothing."""
+
+    def make(p: Problem) -> Run:
+        from pyamg import smoothed_aggregation_solver
+
+        A = _matrix(p, np.float64).tocsr()
+
+        def solve(both: np.ndarray) -> np.ndarray:
+            levels = smoothed_aggregation_solver(A, symmetry="symmetric")
+            return np.stack([levels.solve(b, tol=1e-7, accel="cg") for b in both.T], 1)
+
+        return lambda: _raw(solve, p)
+
+    return Contestant(make)
+
+
+def torch_sla() -> Contestant:
+    """It keeps no symbolic factor by itself, only whole solvers by value, which would recognise the run before."""
+
+    def make(p: Problem) -> Run:
+        import torch_sla as sla
+
+        row, col = _entries(p)
+
+        def run() -> Outcome:
+            sla.SOLVER_CACHE.clear()
+            diag, off, h = leaves(p)
+            size = (p.graph.num_nodes,) * 2
+            mu = sla.spsolve(_values(diag, off), row, col, size, h[0], is_symmetric=True, is_spd=True)
+            mu.backward(p.grad[0])
+            return Outcome(mu.detach().unsqueeze(0), h.grad)
+
+        return run
+
+    return Contestant(make)
+
+
+def torchsparsegradutils() -> Contestant:
+    def make(p: Problem) -> Run:
+        from torchsparsegradutils import sparse_generic_solve
+        from torchsparsegradutils.utils.linear_cg import LinearCGSettings, linear_cg
+
+        index, shape = torch.stack(_entries(p)), (p.graph.num_nodes,) * 2
+        settings = LinearCGSettings(cg_tolerance=CG_TOL, max_cg_iterations=CG_STEPS)
+
+        def run() -> Outcome:
+            diag, off, h = leaves(p)
+            A = torch.sparse_coo_tensor(index, _values(diag, off), shape)
+            mu = sparse_generic_solve(A, h[0], linear_cg, linear_cg, settings=settings)
+            mu.backward(p.grad[0])
+            return Outcome(mu.detach().unsqueeze(0), h.grad)
+
+        return run
+
+    return Contestant(make)
+
+
+class _TorchCSR:
+    """J as torch's own CSR matrix (MKL, cuSPARSE); where its values go depends on the graph alone."""
+
+    def __init__(self, p: Problem):
+        row, col = _entries(p)
+        self.size = p.graph.num_nodes
+        self.order = torch.argsort(row * self.size + col)
+        counts = torch.bincount(row, minlength=self.size)
+        self.start = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
+        self.column = col[self.order].int()
+
+    def matrix(self, diag: Tensor, off: Tensor) -> Tensor:
+        value = _values(diag, off).index_select(0, self.order)
+        return torch.sparse_csr_tensor(self.start, self.column, value, (self.size,) * 2, check_invariants=False)
+
+    def solve(self, diag: Tensor, off: Tensor, h: Tensor, steps: int | None = None) -> tuple[Tensor, int]:
+        """Conjugate gradients, Jacobi, all columns at once; ``steps``: so many, without looking at the residual."""
+        A, inverse, b = self.matrix(diag, off), 1 / diag[0].unsqueeze(1), h[0]
+        x, r = torch.zeros_like(b), b.clone()
+        p = z = inverse * r
+        rho, bound = (r * z).sum(0), CG_TOL * b.norm(dim=0)
+        for step in range(1, (steps or CG_STEPS) + 1):
+            q = A @ p
+            alpha = rho / (p * q).sum(0).clamp_min(1e-30)
+            x.addcmul_(alpha, p)
+            r.addcmul_(alpha, q, value=-1)
+            if steps is None and step % LOOK == 0 and bool((r.norm(dim=0) <= bound).all()):
+                break
+            z = inverse * r
+            rho, old = (r * z).sum(0), rho
+            p = torch.addcmul(z, rho / old.clamp_min(1e-30), p)
+        return x.unsqueeze(0), step
+
+
+def torch_cg() -> Contestant:
+    """Conjugate gradients that a user of torch writes in fifteen lines, on torch's CSR product."""
+
+    def known(p: Problem) -> Run:
+        csr = _TorchCSR(p)
+        return lambda: implicit(p, csr.solve)
+
+    return Contestant(known, lambda p: lambda: known(p)())
+
+
+def torch_cg_captured() -> Contestant:
+    """The same as a CUDA graph, with as many steps as it needed when it looked."""
+
+    def make_pass(p: Problem) -> Callable[[], tuple[Tensor, Tensor]]:
+        csr = _TorchCSR(p)
+        count = max(implicit(p, csr.solve).steps)
+        return lambda: _detached(implicit(p, lambda diag, off, h: csr.solve(diag, off, h, count)))
+
+    return captured(make_pass)
+
+
+def _detached(outcome: Outcome) -> tuple[Tensor, Tensor]:
+    assert outcome.g is not None
+    return outcome.mu, outcome.g
+
+
+def _cholesky(p: Problem) -> Run:
+    """torch's dense Cholesky, factorised once for forward and backward."""
+    i, j = p.graph.edges
 
     def run() -> Outcome:
-        sla.SOLVER_CACHE.clear()  # or it would recognise the matrix of the run before
-        diag, off, h = leaves(p)
-        values = torch.cat([diag[0], off[0], off[0]])
-        mu = sla.spsolve(values, row, col, (p.graph.num_nodes,) * 2, h[0], is_symmetric=True, is_spd=True)
-        mu.backward(p.grad[0])
-        return Outcome(mu.detach().unsqueeze(0), h.grad)
+        factor: list[Tensor] = []
+
+        def solve(diag: Tensor, off: Tensor, h: Tensor) -> tuple[Tensor, int]:
+            if not factor:
+                A = torch.diag(diag[0])
+                A[i, j] = A[j, i] = off[0]
+                factor.append(torch.linalg.cholesky_ex(A)[0])
+            return torch.cholesky_solve(h[0], factor[0]).unsqueeze(0), 0
+
+        return implicit(p, solve)
 
     return run
 
 
-def torchsparsegradutils(p: Problem) -> Run:
-    from torchsparsegradutils import sparse_generic_solve
-    from torchsparsegradutils.utils.linear_cg import LinearCGSettings, linear_cg
+def torch_cholesky() -> Contestant:
+    return Contestant(_cholesky)
 
-    index, shape = torch.stack(_entries(p)), (p.graph.num_nodes,) * 2
-    settings = LinearCGSettings(cg_tolerance=1e-6, max_cg_iterations=1000)
 
-    def run() -> Outcome:
-        diag, off, h = leaves(p)
-        A = torch.sparse_coo_tensor(index, torch.cat([diag[0], off[0], off[0]]), shape)
-        mu = sparse_generic_solve(A, h[0], linear_cg, linear_cg, settings=settings)
-        mu.backward(p.grad[0])
-        return Outcome(mu.detach().unsqueeze(0), h.grad)
+def torch_cholesky_captured() -> Contestant:
+    def make_pass(p: Problem) -> Callable[[], tuple[Tensor, Tensor]]:
+        run = _cholesky(p)
+        return lambda: _detached(run())
 
-    return run
+    return captured(make_pass)
 
 
 Fits = Callable[[ws.Graph], str | None]  # the reason for which a graph is not tried
@@ -121,22 +248,27 @@ def _up_to(nodes: int, reason: str) -> Fits:
 
 
 def _by_steps(graph: ws.Graph) -> str | None:
-    return "minutes a run; measured on the graph a tenth of the size" if graph.num_edges > LARGEST else None
+    return "minutes per run; measured on the graph a tenth of the size" if graph.num_edges > LARGEST else None
 
 
-# name: (how, the module it needs, why a graph is left out)
-PEERS: dict[str, tuple[Make, str, Fits]] = {
-    "scipy-splu": (scipy_splu, "scipy", _unless_large("fill")),
-    "cholmod": (cholmod, "cvxopt", _unless_large("fill")),
-    "pyamg": (pyamg, "pyamg", _up_to(5_000, "one column at a time: minutes a run")),
-    "torch-sla": (torch_sla, "torch_sla", _unless_large("fill")),
-    "torchsparsegradutils": (torchsparsegradutils, "torchsparsegradutils", _by_steps),
-    "dense-inverse": (dense_inverse, "torch", _up_to(CUBIC, "N^3: minutes a run")),
+# name: (contestant, the module it needs, why a graph is left out)
+PEERS: dict[str, tuple[Contestant, str, Fits]] = {
+    "scipy-splu": (scipy_splu(np.float32), "scipy", _unless_large("fill")),
+    "scipy-splu-float64": (scipy_splu(np.float64), "scipy", _unless_large("fill")),
+    "cholmod": (cholmod(), "cvxopt", _unless_large("fill")),
+    "pyamg": (pyamg(), "pyamg", _up_to(5_000, "one column at a time: minutes per run")),
+    "torch-sla": (torch_sla(), "torch_sla", _unless_large("fill")),
+    "torchsparsegradutils": (torchsparsegradutils(), "torchsparsegradutils", _by_steps),
+    "torch-cg": (torch_cg(), "torch", _by_steps),
+    "torch-cholesky": (torch_cholesky(), "torch", _up_to(CUBIC, "N^3: minutes per run")),
 }
+# On a GPU torch alone is there; dense matrices go further. Its sparse direct solver needs a build with cuDSS.
+GPU_PEERS = {"torch-cg": torch_cg(), "torch-cholesky": torch_cholesky()}
+GPU_CAPTURED = {"torch-cg-captured": torch_cg_captured(), "torch-cholesky-captured": torch_cholesky_captured()}
 
 
-def installed() -> dict[str, Make]:
-    return {name: make for name, (make, module, _) in PEERS.items() if find_spec(module)}
+def installed() -> dict[str, Contestant]:
+    return {name: contestant for name, (contestant, module, _) in PEERS.items() if find_spec(module)}
 
 
 def why_not(name: str, graph: ws.Graph) -> str | None:

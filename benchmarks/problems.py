@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
 import walksum as ws
+from benchmarks.graphs import SYNTHETIC
 
-REAL = {"texas": "texas", "cora": "cora", "citeseer": "citeseer", "pubmed": "pubmed"}
+REAL = ("texas", "cora", "citeseer", "pubmed")  # read from $WALKSUM_DATA
 FEATURES = 16  # of a node of a synthetic graph
 
 
@@ -45,50 +46,21 @@ class Problem:
         return replace(self, h=self.h[..., :count].contiguous(), grad=self.grad[..., :count].contiguous())
 
 
-def power_law(nodes: int, edges: int, skew: float, seed: int = 0) -> ws.Graph:
-    """Endpoints drawn with density ~ rank^-skew, ranks shuffled: exactly ``edges`` edges, no loops, no duplicates.
-
-    The largest hub has about ``2 edges / nodes^(1 - skew)`` neighbours.
-    """
-    rng = np.random.default_rng(seed)
-    label, keys = rng.permutation(nodes), np.empty(0, np.int64)
-    while keys.size < edges:
-        a, b = (label[(nodes * rng.random(edges + edges // 6) ** (1 / (1 - skew))).astype(np.int64)] for _ in range(2))
-        low, high = np.minimum(a, b), np.maximum(a, b)
-        keys = np.sort(np.concatenate([keys, (low * nodes + high)[low < high]]))
-        keys = keys[np.diff(keys, prepend=-1) > 0]
-    surplus = keys.size - edges
-    if surplus:
-        keys = np.delete(keys, np.argpartition(rng.random(keys.size), surplus)[:surplus])
-    return ws.Graph(torch.from_numpy(np.stack(np.divmod(keys, nodes))), nodes)
-
-
-def grid(side: int) -> ws.Graph:
-    node = torch.arange(side * side).view(side, side)
-    across, down = (node[:, :-1], node[:, 1:]), (node[:-1], node[1:])
-    return ws.Graph.from_edge_index(torch.cat([torch.stack(p).flatten(1) for p in (across, down)], 1), side * side)
-
-
-SYNTHETIC: dict[str, Callable[[], ws.Graph]] = {
-    "tiny": lambda: power_law(60, 120, 0.4),
-    "small": lambda: power_law(2_000, 8_000, 0.5),
-    "grid-300": lambda: grid(300),
-    "power-law-100k": lambda: power_law(100_000, 1_000_000, 0.5),
-    "power-law-1m": lambda: power_law(1_000_000, 10_000_000, 0.5),  # a hub of 19k
-    "wide-2.4m": lambda: power_law(2_400_000, 60_000_000, 0.3),  # the size of ogbn-products
-}
-
-
 def available() -> list[str]:
     return [*(REAL if os.environ.get("WALKSUM_DATA") else ()), *SYNTHETIC]
+
+
+def load(name: str) -> Any:
+    """A published graph as a PyG ``Data``."""
+    from walksum.data.datasets import load as load_dataset
+
+    return load_dataset(name)
 
 
 def load_graph(name: str) -> tuple[ws.Graph, Tensor]:
     """Graph and node features ``[N, D]``."""
     if name in REAL:
-        from benchmarks.real import load
-
-        data = load(REAL[name])
+        data = load(name)
         return ws.Graph.from_edge_index(data.edge_index, data.num_nodes), data.x.float()
     if name not in SYNTHETIC:
         raise ValueError(f"graph={name!r}; known: {', '.join([*REAL, *SYNTHETIC])}")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 Record = dict[str, Any]
-KEY = ("kind", "graph", "design", "heads", "columns", "contestant")
+KEY = ("kind", "graph", "design", "heads", "columns", "contestant", "mode", "dropout")
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "triton", "pyamg", "cvxopt", "torch-sla")
 PACKAGES += ("torchsparsegradutils",)
 

@@ -17,10 +17,10 @@ import torch
 from rich.progress import Progress
 
 import walksum as ws
-from benchmarks import contestants, gpu_graphs, problems, timing
+from benchmarks import contestants, graphs, problems, timing
 from benchmarks.records import Record, Store
 
-# device and effort: (edges of the E sweep, edges of the F sweep), ten edges a node
+# device and effort: (edges of the E sweep, edges of the F sweep), ten edges per node
 SIZES = {
     ("cpu", False): ((50_000, 100_000, 200_000, 500_000), 100_000),
     ("cpu", True): ((2_000, 6_000, 20_000), 5_000),
@@ -47,8 +47,8 @@ def _problem(variable: str, size: int, device: str, quick: bool) -> problems.Pro
 
 def _graph(edges: int, device: str) -> ws.Graph:
     if device == "cuda":  # drawn there: seconds instead of minutes
-        return gpu_graphs.power_law(edges // 10, edges, device, 1, SKEW)
-    return problems.power_law(edges // 10, edges, SKEW)
+        return graphs.power_law_on(device, edges // 10, edges, exponent=SKEW)
+    return graphs.power_law(edges // 10, edges, SKEW)
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:
@@ -69,7 +69,7 @@ def run(store: Store, progress: Progress, device: str, quick: bool) -> None:
 def _peak(variable: str, size: int, quick: bool) -> int | None:
     """Bytes beyond the inputs on a CPU; for a process of its own."""
     torch.set_num_threads(1)
-    run = contestants.ours("auto")(_problem(variable, size, "cpu", quick))
+    run = contestants.ours("auto").known(_problem(variable, size, "cpu", quick))
     run()  # load what is compiled, derive what belongs to the graph
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(timing.peak_bytes, run).result()
@@ -84,7 +84,7 @@ def _fit(variable: str, device: str, quick: bool) -> Record:
     points = []
     for size, problem in sweep(variable, device, quick):
         timing.tidy(device)
-        run_once = contestants.ours("auto")(problem)
+        run_once = contestants.ours("auto").known(problem)
         outcome = run_once()
         peak = _peak_elsewhere(variable, size, quick) if device == "cpu" else timing.peak_bytes(run_once, device)
         sample = timing.sampler(run_once, device)

@@ -1,10 +1,15 @@
-"""A whole training step of a two-layer model: GLT beside PyG's GCN, GAT and APPNP of the same width."""
+"""A whole training step of a two-layer model: GLT beside PyG's GCN, GAT and APPNP of the same width.
+
+All have the same dropout, the same optimiser and the same way to be launched: eager steps are compared with eager
+steps, steps captured as CUDA graphs with captured ones. What depends on the graph alone is done before for all (GCN and
+APPNP keep their normalised adjacency, GAT is given its self-loops, GLT its Graph).
+"""
 
 from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,138 +19,151 @@ from torch import Tensor, nn
 
 import walksum as ws
 from benchmarks import problems, timing
-from benchmarks.real import load
-from benchmarks.records import Store
+from benchmarks.measure import medians
+from benchmarks.records import Record, Store
+from walksum.nn.dropout import Dropout
 
-WIDTH, HEADS, DROPOUT = 64, 8, 0.6
+WIDTH, HEADS, DROPOUT, RUNS = 64, 8, 0.6, 3
+EAGER, CAPTURED = "eager", "captured"
+DROPOUTS: dict[str, type[nn.Dropout]] = {"walksum": Dropout, "torch": nn.Dropout}
+OTHERS = ("gcn", "gat", "appnp")
 
 
-def baselines(inputs: int, classes: int, loops: bool = True) -> dict[str, nn.Module]:
-    """GCN and APPNP with their normalised adjacency cached, as fast as PyG has them.
-
-    ``loops``: whether GAT adds self-loops to the edges it is given.
-    """
+def compared_models(inputs: int, classes: int) -> dict[str, nn.Module]:
+    """PyG's models as fast as PyG has them; dropout as modules, so that it can be exchanged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit inside PyG
         from torch_geometric.nn import APPNP, GATConv, GCNConv, Sequential
-    drop, signature = nn.Dropout(DROPOUT), "x, edge_index"
-    through, mix = "x -> x", "x, edge_index -> x"
-    first_gat = GATConv(inputs, WIDTH // HEADS, heads=HEADS, dropout=DROPOUT, add_self_loops=loops)
+
+    class Attention(GATConv):
+        """GATConv whose dropout of attention weights is a module."""
+
+        def __init__(self, *args: Any, **kwargs: Any):
+            super().__init__(*args, add_self_loops=False, **kwargs)
+            self.drop = nn.Dropout(DROPOUT)
+
+        def edge_update(self, alpha_j, alpha_i, edge_attr, index, ptr, dim_size):  # type: ignore[no-untyped-def]
+            return self.drop(super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size))
+
+    def stack(*parts: nn.Module) -> nn.Module:
+        mixes = (GCNConv, GATConv, APPNP)
+        signs = ["x, edge_index -> x" if isinstance(part, mixes) else "x -> x" for part in parts]
+        return Sequential("x, edge_index", list(zip(parts, signs, strict=True)))
+
+    def drop() -> nn.Module:
+        return nn.Dropout(DROPOUT)
+
     return {
-        "gcn": Sequential(
-            signature,
-            [
-                (drop, through),
-                (GCNConv(inputs, WIDTH, cached=True), mix),
-                (nn.ReLU(), through),
-                (drop, through),
-                (GCNConv(WIDTH, classes, cached=True), mix),
-            ],
+        "gcn": stack(
+            drop(), GCNConv(inputs, WIDTH, cached=True), nn.ReLU(), drop(), GCNConv(WIDTH, classes, cached=True)
         ),
-        "gat": Sequential(
-            signature,
-            [
-                (drop, through),
-                (first_gat, mix),
-                (nn.ELU(), through),
-                (drop, through),
-                (GATConv(WIDTH, classes, dropout=DROPOUT, add_self_loops=loops), mix),
-            ],
+        "gat": stack(
+            drop(), Attention(inputs, WIDTH // HEADS, heads=HEADS), nn.ELU(), drop(), Attention(WIDTH, classes)
         ),
-        "appnp": Sequential(
-            signature,
-            [
-                (drop, through),
-                (nn.Linear(inputs, WIDTH), through),
-                (nn.ReLU(), through),
-                (drop, through),
-                (nn.Linear(WIDTH, classes), through),
-                (APPNP(K=10, alpha=0.1, cached=True), mix),
-            ],
+        "appnp": stack(
+            drop(), nn.Linear(inputs, WIDTH), nn.ReLU(), drop(), nn.Linear(WIDTH, classes),
+            APPNP(K=10, alpha=0.1, cached=True),
         ),
-    }
+    }  # fmt: skip
 
 
 def transformers(inputs: int, classes: int) -> dict[str, nn.Module]:
-    """GLT, fixed and learned; none where this build of the library has no model yet."""
-    model = getattr(ws, "GLT", None)
-    if model is None:
-        return {}
+    """GLT, fixed and learned."""
     common = {"in_channels": inputs, "hidden_channels": WIDTH, "num_layers": 2, "out_channels": classes}
     return {
-        "glt-fixed": model(**common, design="diagonally-dominant", learned=False, dropout=DROPOUT),
-        "glt-learned": model(**common, heads=(HEADS, 1), design="laplacian", learned=True, dropout=DROPOUT),
+        "glt-fixed": ws.GLT(**common, design="diagonally-dominant", learned=False, dropout=DROPOUT),
+        "glt-learned": ws.GLT(**common, heads=(HEADS, 1), design="laplacian", learned=True, dropout=DROPOUT),
     }
 
 
-def training_step(model: nn.Module, x: Tensor, edge_index: Tensor, y: Tensor, train: Tensor) -> Callable[[], Any]:
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=5e-4)
-    model.train()
+def with_dropout(model: nn.Module, kind: type[nn.Dropout]) -> nn.Module:
+    """Every dropout of the model becomes one of this kind, in place."""
+    for part in list(model.modules()):
+        for name, child in list(part.named_children()):
+            if isinstance(child, nn.Dropout):
+                setattr(part, name, kind(child.p))
+    return model
 
-    def step() -> None:
+
+def make_steps(data: Any, device: str, dropout: str, mode: str) -> dict[str, Callable[[], Any]]:
+    """Every model's step, warm; one that cannot be captured is missing."""
+    from torch_geometric.utils import add_remaining_self_loops
+
+    inputs, classes = data.num_features, int(data.y.max()) + 1
+    nodes = data.train_mask.nonzero().flatten()
+    loops = add_remaining_self_loops(data.edge_index, num_nodes=data.num_nodes)[0]
+    graph = ws.Graph.from_edge_index(data.edge_index, data.num_nodes)
+    models = compared_models(inputs, classes) | transformers(inputs, classes)
+    found = {}
+    for name, model in models.items():
+        edges = graph if name.startswith("glt") else loops if name == "gat" else data.edge_index
+        step = _step(with_dropout(model, DROPOUTS[dropout]).to(device), data.x, edges, data.y[nodes], nodes, mode)
+        for _ in range(6):
+            step()
+        if mode == EAGER or step.captured:
+            found[name] = step
+    return found
+
+
+def _step(model: nn.Module, x: Tensor, edges: Any, target: Tensor, nodes: Tensor, mode: str) -> Any:
+    """One step of Adam, the same for all models; captured steps read their loss after each, as training does."""
+    model.train()
+    fast: Any = {"capturable": mode == CAPTURED, "fused": True} if x.is_cuda else {}
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=5e-4, **fast)
+
+    def loss() -> Tensor:
+        return nnf.cross_entropy(model(x, edges).index_select(0, nodes), target)
+
+    if mode == CAPTURED:
+        return ws.TrainingStep(loss, optimiser)
+
+    def step() -> float:
         optimiser.zero_grad()
-        nnf.cross_entropy(model(x, edge_index)[train], y[train]).backward()
+        value = loss()
+        value.backward()
         optimiser.step()
+        return float(value.detach())
 
     return step
 
 
-def captured_step(model: nn.Module, x: Tensor, edge_index: Tensor, y: Tensor, train: Tensor) -> ws.TrainingStep:
-    """The step as ``walksum train`` takes it: on a GPU one CUDA graph, its loss and verdicts read after each."""
-    fast = {"capturable": True, "fused": True} if x.is_cuda else {}
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=5e-4, **fast)
-    nodes = train.nonzero().flatten()
-    target = y[nodes]
-    model.train()
-    return ws.TrainingStep(lambda: nnf.cross_entropy(model(x, edge_index).index_select(0, nodes), target), optimiser)
+def conditions(device: str) -> Iterator[tuple[str, str]]:
+    """Mode and dropout. On a GPU the library's dropout is torch's, on a CPU there is nothing to capture."""
+    if device == "cpu":
+        yield from ((EAGER, name) for name in DROPOUTS)
+    else:
+        yield from ((mode, "torch") for mode in (EAGER, CAPTURED))
 
 
-def steps(data: Any, device: str) -> dict[str, Callable[[], Any]]:
-    """Every contestant's step, warm; on a GPU also ours as it is, launch by launch, and GAT captured, if it can be."""
-    inputs, classes = data.num_features, int(data.y.max()) + 1
-    given = (data.x, data.edge_index, data.y, data.train_mask)
-    found: dict[str, Callable[[], Any]] = {}
-    for name, model in baselines(inputs, classes).items():
-        found[name] = training_step(model.to(device), *given)
-    for name, model in transformers(inputs, classes).items():
-        found[name] = captured_step(model.to(device), *given)
-    if device != "cpu":
-        for name, model in transformers(inputs, classes).items():
-            found[f"{name}-eager"] = training_step(model.to(device), *given)
-        found["gat-captured"] = _captured_gat(inputs, classes, data, device)
-    for step in found.values():
-        for _ in range(6):
-            step()
-    return {name: step for name, step in found.items() if name != "gat-captured" or step.captured}  # type: ignore[attr-defined]
-
-
-def _captured_gat(inputs: int, classes: int, data: Any, device: str) -> ws.TrainingStep:
-    """With the self-loops among the edges: where GAT adds them itself, it makes the host look at how many there are."""
-    from torch_geometric.utils import add_remaining_self_loops
-
-    edges = add_remaining_self_loops(data.edge_index, num_nodes=data.num_nodes)[0]
-    model = baselines(inputs, classes, loops=False)["gat"].to(device)
-    return captured_step(model, data.x, edges, data.y, data.train_mask)
-
-
-def run(store: Store, progress: Progress, device: str, quick: bool) -> None:
-    graphs = [name for name in ("cora", "pubmed") if name in problems.available()]
-    task = progress.add_task("training steps", total=len(graphs))
-    for name in graphs:
-        progress.update(task, description=f"training steps on {name}")
-        data = load(name).to(device)
-        if not all(store.has(kind="step", graph=name, contestant=label) for label in ("gat", "glt-learned")):
-            store.add(*_measure(name, data, device, quick))
+def run(store: Store, progress: Progress, device: str, quick: bool, graphs: tuple[str, ...] = ()) -> None:
+    names = [name for name in (graphs or ("cora", "pubmed")) if name in problems.REAL and name in problems.available()]
+    asked = [(name, *condition) for name in names for condition in conditions(device)]
+    task = progress.add_task("training steps", total=len(asked))
+    for name, mode, dropout in asked:
+        progress.update(task, description=f"training steps on {name}, {mode}, {dropout} dropout")
+        key = {"kind": "step", "graph": name, "mode": mode, "dropout": dropout}
+        if not store.has(**key, contestant="glt-learned"):
+            store.add(*_measure(problems.load(name).to(device), device, quick, **key))
         progress.advance(task)
 
 
-def _measure(name: str, data: Any, device: str, quick: bool) -> list[dict]:
-    found = steps(data, device)
-    samples = {label: timing.sampler(step, device, at_least=0.05) for label, step in found.items()}
-    taken = timing.interleaved(samples, dict.fromkeys(samples, 1.0 if quick else 8.0), rounds=3 if quick else 11)
-    medians = {label: statistics.median(values) for label, values in taken.items()}
+def _measure(data: Any, device: str, quick: bool, **key: Any) -> list[Record]:
+    """Three runs, in each of which every model is made anew; ratios are within a run."""
+    runs = []
+    for _ in range(RUNS):
+        steps = make_steps(data, device, key["dropout"], key["mode"])
+        samples = {name: timing.sampler(step, device, at_least=0.05) for name, step in steps.items()}
+        budget = dict.fromkeys(samples, 0.5 if quick else 3.0)
+        taken = timing.interleaved(samples, budget, rounds=3 if quick else 7)
+        runs.append({name: statistics.median(values) for name, values in taken.items()})
+    shared = [name for name in runs[0] if all(name in run for run in runs)]
     return [
-        {"kind": "step", "graph": name, "contestant": label, "seconds": value, "samples": len(taken[label])}
-        | {f"over_{other}": value / medians[other] for other in ("gcn", "gat", "appnp")}
-        for label, value in medians.items()
+        {**key, "contestant": name}
+        | medians(
+            [
+                {"seconds": run[name]} | {f"over_{other}": run[name] / run[other] for other in OTHERS if other in run}
+                for run in runs
+            ]
+        )
+        for name in shared
     ]

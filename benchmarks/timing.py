@@ -8,13 +8,15 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 Sample = Callable[[], float]  # one measurement, in seconds
+Key = TypeVar("Key", bound=Hashable)
 
 
 def seconds(run: Callable[[], object], device: str = "cpu", calls: int = 1) -> float:
@@ -47,12 +49,12 @@ def sampler(run: Callable[[], object], device: str, at_least: float = 0.01) -> S
     return lambda: seconds(run, device, calls)
 
 
-def interleaved(samples: dict[str, Sample], budget: dict[str, float], rounds: int) -> dict[str, list[float]]:
+def interleaved(samples: dict[Key, Sample], budget: dict[Key, float], rounds: int) -> dict[Key, list[float]]:
     """Each in turn, round after round, so that a noisy minute hits all alike; one whose seconds are spent drops out.
 
     The turns change from round to round: nobody is always the one after the yardstick, which leaves cold caches.
     """
-    taken: dict[str, list[float]] = {name: [] for name in samples}
+    taken: dict[Key, list[float]] = {name: [] for name in samples}
     spent = dict.fromkeys(samples, 0.0)
     with _no_collections():
         turns, shuffle = list(samples), random.Random(0).shuffle
@@ -108,7 +110,7 @@ def _status(field: str) -> int:
 
 
 def bandwidth(device: str = "cpu") -> float:
-    """Bytes a second, read and written, of copying a tensor far larger than the caches."""
+    """Bytes per second, read and written, of copying a tensor far larger than the caches."""
     source = torch.ones((1 << 26) if device == "cpu" else (1 << 30), device=device)
     target = torch.empty_like(source)
     target.copy_(source)

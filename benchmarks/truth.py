@@ -17,8 +17,8 @@ DENSE = 25_000  # nodes up to which a GPU factorises a head as a dense matrix, i
 FEW_COLUMNS = 4  # on large graphs: columns are independent, so their error is a sample of the error
 
 
-def sparse_lu(A: Any) -> Any:
-    return splu(A.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+def sparse_lu(A: Any, order: str = "MMD_AT_PLUS_A") -> Any:
+    return splu(A.tocsc(), permc_spec=order, diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
 
 def is_large(graph: ws.Graph) -> bool:

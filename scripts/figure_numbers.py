@@ -11,16 +11,16 @@ from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.designs import NAMES
 from walksum.paper.figures import count_steps, train_design
+from walksum.workflow.figures import COMPARED, Listener, compared_hops
 from walksum.workflow.fit import Job, predict, score
-from walksum.workflow.subject import COMPARED, Listener, compared_hops
 
 SEEDS = (0, 1, 2)
 EPOCHS = 30  # of training by message passing
 
 
-def measure(subject):
+def measure(trained):
     """One design after training, heads averaged."""
-    J, graph = subject.precision(), subject.problem.graph
+    J, graph = trained.precision(), trained.problem.graph
     count = J.num_nodes
     matrix = correlation(J).numpy()
     other = ~np.eye(count, dtype=bool)
@@ -40,9 +40,9 @@ def measure(subject):
     found = response(J)
     gain, values = found.gain.mean(0), found.eigenvalues
     own = score(
-        predict(subject.model, subject.x, subject.problem, subject.prepared.encoding),
-        subject.problem,
-        subject.prepared.split,
+        predict(trained.model, trained.x, trained.problem, trained.prepared.encoding),
+        trained.problem,
+        trained.prepared.split,
     )
     return {
         "test accuracy": own.value,
@@ -65,10 +65,10 @@ def by_hop(hops):
     return f"mean hops {hops.reach:.2f}, beyond two hops {float(hops.mean[3:].sum()):.3f}"
 
 
-def message_passing(subject):
+def message_passing(trained):
     """Steps of the paper's algorithm: by its own absolute rule in training, and to 1e-6 at the same scale."""
-    history = count_steps(subject, EPOCHS, Listener())
-    curves = subject.curves()
+    history = count_steps(trained, EPOCHS, Listener())
+    curves = trained.curves()
     for way in ("forward", "backward"):
         counts = [getattr(epoch, f"{way}_steps") for epoch in history]
         curve = next(c for c in curves if c.direction == way and "the paper's" in c.name)
@@ -91,7 +91,7 @@ def main():
             seeds = SEEDS if learned else SEEDS[:1]
             jobs = [Job(design=design, learned=learned, seed=seed) for seed in seeds]
             subjects = [train_design(job, problem, Listener()) for job in jobs]
-            rows = [measure(subject) for subject in subjects]
+            rows = [measure(trained) for trained in subjects]
             print(f"{'learned' if learned else 'fixed'} {design}, seeds {[*SEEDS][: len(rows)]}")
             for name in rows[0]:
                 print(f"  {name}: {', '.join(row[name] if name == 'kind' else f'{row[name]:.4g}' for row in rows)}")

@@ -1,7 +1,8 @@
-"""Pictures of the explorer for the docs: ``python scripts/screenshots.py runs/cora runs/digits``.
+"""Pictures of the explorer for the docs: ``python scripts/screenshots.py runs/cora runs/digits [--only NAME]``.
 
-Each run folder (of a published dataset) gives docs/images/explorer-NAME.png; the first one also explorer-NAME-dark.png
-and its panels. Needs walksum[dev] and Debian's chromium and chromium-driver.
+Each run folder (of a published dataset) gives docs/images/explorer-NAME.png; the first one also explorer-NAME-dark.png,
+explorer-signs.png (the first layer's J as trained, whose couplings have both signs), explorer-design.png (another
+design on the same graph) and its panels. Needs walksum[dev] and Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -13,34 +14,37 @@ import sys
 import threading
 from pathlib import Path
 
+import torch
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "explore"))
 
 from browser import Page, start_chromium  # noqa: E402
+from walksum.cli.sources import problem_of_run  # noqa: E402
 
+from walksum.analysis.inverse import apply_inverse, units  # noqa: E402
 from walksum.explore.server import open_server, url_of  # noqa: E402
-from walksum.explore.subject import subject_of_run  # noqa: E402
-from walksum.workflow.problem import Source, problem_of_run  # noqa: E402
 from walksum.workflow.run import open_run  # noqa: E402
+from walksum.workflow.trained_run import open_trained_run  # noqa: E402
 
 SIZE = (1280, 800)
 LARGEST = 300_000  # bytes of a picture
+CANDIDATES = 100  # nodes from which the pictured one is chosen
 PANELS = ("correlation", "spectrum", "convergence")
 
 
 class Served:
     def __init__(self, folder: Path):
         run = open_run(folder)
-        problem = problem_of_run(run, Source(), labels=True)
-        self.subject = subject_of_run(run, problem, title=problem.name)
-        self.server = open_server(self.subject, 0)
+        problem = problem_of_run(run, None, None, None, False, "utf-8", None, labels=True)
+        self.trained = open_trained_run(run, problem, title=problem.name)
+        self.server = open_server(self.trained, 0)
         self.url = url_of(self.server)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-def dress(page: Page, scheme: str) -> None:
+def set_colour_scheme(page: Page, scheme: str) -> None:
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     page.wait(lambda: page.js(f"return matchMedia('(prefers-color-scheme: {scheme})').matches"), scheme)
@@ -51,7 +55,7 @@ def resize(page: Page, width: int, height: int) -> None:
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def settle(page: Page) -> None:
+def wait_until_drawn(page: Page) -> None:
     """Until nothing is being answered, and two frames were drawn."""
     page.wait(lambda: not page.all("[data-dash-is-loading=true]"), "answers")
     page.driver.execute_async_script(
@@ -60,7 +64,7 @@ def settle(page: Page) -> None:
 
 
 def shoot(page: Page, path: Path, element: str | None = None) -> None:
-    settle(page)
+    wait_until_drawn(page)
     for place in ("document.documentElement", "document.getElementById('answer')"):
         page.js(f"{place}.style.scrollbarWidth = 'none'")
     content = page.find(element).screenshot_as_png if element else page.driver.get_screenshot_as_png()
@@ -73,30 +77,41 @@ def shoot(page: Page, path: Path, element: str | None = None) -> None:
     print(path, path.stat().st_size)
 
 
-def asked_node(page: Page) -> str:
-    """The node that is least sure, yet right: it has most to explain."""
-    subject = page.served.subject
-    return subject.name(dict(subject.suggestions).get("least sure, yet right", 0))
+def chosen_view(page: Page) -> tuple[str, int]:
+    """Of the least sure nodes that are still right, the one with most negative influence in a head of the first J."""
+    trained = page.served.trained
+    right = torch.from_numpy(trained.prediction) == trained.problem.y
+    nodes = trained.output.max(1).values.masked_fill(~right, 2.0).argsort()[:CANDIDATES]
+    value = apply_inverse(trained.precisions[0], units(trained.num_nodes, nodes))
+    share = value.clamp(max=0).abs().sum(1) / value.abs().sum(1)  # [heads, candidates]
+    head, which = divmod(int(share.argmax()), len(nodes))
+    return trained.name(int(nodes[which])), head + 1
 
 
-def picture_of(page: Page, scheme: str, path: Path) -> None:
-    dress(page, scheme)
-    page.open(f"?node={asked_node(page)}")
+VIEWS = {  # of the first run: colour scheme, and what follows the node in the address
+    "explorer-{name}-dark": ("dark", ""),
+    "explorer-signs": ("light", "&layer=1&head={head}"),
+    "explorer-design": ("light", "&design=pairwise-normal"),
+}
+
+
+def picture_of(page: Page, scheme: str, query: str, path: Path) -> None:
+    set_colour_scheme(page, scheme)
+    node, head = chosen_view(page)
+    page.open(f"?node={node}{query.format(head=head)}")
     shoot(page, path)
 
 
 def panels_of(page: Page, out: Path) -> None:
-    dress(page, "light")
-    page.open(f"?node={asked_node(page)}&design=pairwise-normal")
-    shoot(page, out / "explorer-signs.png")
+    set_colour_scheme(page, "light")
     resize(page, SIZE[0], 2 * SIZE[1])  # a picture of an element ends where the window does
-    page.open(f"?node={asked_node(page)}")
+    page.open(f"?node={chosen_view(page)[0]}")
     for name in PANELS:
         page.panel(name)
         page.wait(lambda: page.all("#panel-body .main-svg"), name)
         shoot(page, out / f"explorer-{name}.png", ".panels")
     page.press("#tab-whatif")
-    following = next(name for name in page.served.subject.problem.classes if name != page.text("#fact-predicted"))
+    following = next(name for name in page.served.trained.problem.classes if name != page.text("#fact-predicted"))
     page.choose("if-class", following)
     page.press("#if-features")
     page.wait(lambda: page.all("#before-after"), "before and after")
@@ -106,6 +121,7 @@ def panels_of(page: Page, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--only", help="one picture by its name, without .png")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     options = parser.parse_args()
     chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), options.out)
@@ -113,10 +129,13 @@ def main() -> None:
         for number, folder in enumerate(options.runs):
             page = Page(chromium, Served(folder))
             resize(page, *SIZE)
-            name = page.served.subject.problem.name
-            picture_of(page, "light", options.out / f"explorer-{name}.png")
-            if number == 0:
-                picture_of(page, "dark", options.out / f"explorer-{name}-dark.png")
+            name = page.served.trained.problem.name
+            views = {f"explorer-{name}": ("light", "")}
+            views |= {key.format(name=name): view for key, view in VIEWS.items()} if number == 0 else {}
+            for key, view in views.items():
+                if options.only in (None, key):
+                    picture_of(page, *view, options.out / f"{key}.png")
+            if number == 0 and options.only is None:
                 panels_of(page, options.out)
     finally:
         chromium.quit()

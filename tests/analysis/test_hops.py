@@ -6,7 +6,7 @@ from torch_geometric.utils.influence import jacobian_l1
 
 import walksum as ws
 from gallery import path, random_graph
-from walksum.analysis.hops import hop_shares, influence, sample
+from walksum.analysis.hops import hop_shares, jacobian_size, sample
 from walksum.paper.models import make_baseline
 
 
@@ -28,13 +28,13 @@ def test_influence_is_pygs_where_pyg_sees_the_whole_graph(name):
     model = make(name, graph, x).eval()
     edges = both_ways(graph)
     theirs = jacobian_l1(model, Data(x=x, edge_index=edges), max_hops=6, node_idx=1, device="cpu", vectorize=False)
-    np.testing.assert_allclose(influence(model, x, edges, 1), theirs, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(jacobian_size(model, x, edges, 1), theirs, rtol=1e-8, atol=1e-12)
 
 
 def test_influence_is_the_jacobian_by_differences():
     graph, x = random_graph(7, 12), torch.randn(7, 3, dtype=torch.double)
     model = make("glt", graph, x).eval()
-    found = influence(model, x, graph, 2)
+    found = jacobian_size(model, x, graph, 2)
     step, expected = 1e-6, torch.zeros(7, dtype=torch.double)
     for u in range(7):
         for f in range(3):

@@ -1,4 +1,4 @@
-"""The page as a reader uses it: one method an action, each waiting for what it should bring about."""
+"""The page as a reader uses it: one method per action, each waiting for what it should bring about."""
 
 import json
 

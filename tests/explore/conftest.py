@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from village import subject_of, village
+from village import trained_on, village
 
 from walksum.data.problem import Problem
 
@@ -17,13 +17,13 @@ CHROMIUM, DRIVER = "chromium", "chromedriver"
 @pytest.fixture(scope="session")
 def small():
     """Drawn whole; eight heads in the first layer."""
-    return subject_of(village())
+    return trained_on(village())
 
 
 @pytest.fixture(scope="session")
 def large():
     """Too large to be drawn whole."""
-    from benchmarks.problems import power_law
+    from benchmarks.graphs import power_law
 
     graph = power_law(2_500, 8_000, 0.5)
     draw = torch.Generator().manual_seed(0)
@@ -35,17 +35,17 @@ def large():
         y=torch.randint(0, 4, (2_500,), generator=draw),
         classes=list("abcd"),
     )
-    return subject_of(problem, "diagonally-dominant", learned=False, epochs=2)
+    return trained_on(problem, "diagonally-dominant", learned=False, epochs=2)
 
 
 class Served:
-    """A subject on a real server of its own."""
+    """A trained on a real server of its own."""
 
-    def __init__(self, subject):
+    def __init__(self, trained):
         from walksum.explore.server import open_server, url_of
 
-        self.subject = subject
-        self.server = open_server(subject, 0)
+        self.trained = trained
+        self.server = open_server(trained, 0)
         self.url, self.port = url_of(self.server), self.server.server_port
         self._thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self._thread.start()

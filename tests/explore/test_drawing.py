@@ -6,10 +6,12 @@ import torch
 
 import walksum as ws
 from walksum.explore import drawing
-from walksum.explore.answer import Desk
-from walksum.explore.colours import SCHEMES, stylesheet
-from walksum.explore.layout import around_layout, whole_layout
+from walksum.explore.answer import Session
+from walksum.explore.colours import stylesheet
+from walksum.explore.server import ASSETS
 from walksum.explore.view import View, first_view
+from walksum.plot.layout import around_layout, whole_layout
+from walksum.plot.theme import THEMES
 
 
 def parts(elements):
@@ -25,14 +27,14 @@ def test_a_small_graph_is_drawn_whole(small):
 
 
 def test_nodes_of_a_small_graph_are_as_large_as_those_around_one(small):
-    elements = drawing.draw(small, Desk(small).answer(View("house-4", 2))).elements
+    elements = drawing.draw(small, Session(small).answer(View("house-4", 2))).elements
     assert all("around" in each["classes"].split() for each in elements)
     spots = np.array([list(each["position"].values()) for each in elements if "position" in each])
     assert np.ptp(spots, axis=0).max() <= drawing.AROUND_SIDE + 1
 
 
 def test_tones_have_the_sign_and_the_order_of_the_influence(small):
-    answer = Desk(small).answer(View("house-4", design="laplacian", coupling="repulsive", scale=0.9))
+    answer = Session(small).answer(View("house-4", design="laplacian", coupling="repulsive", scale=0.9))
     tone, value = drawing.tones(answer), answer.influence.value
     assert np.abs(np.delete(tone, 4)).max() == pytest.approx(1)
     assert ((tone == 0) | (np.sign(tone) == np.sign(value))).all()
@@ -41,13 +43,13 @@ def test_tones_have_the_sign_and_the_order_of_the_influence(small):
 
 
 def test_a_node_alone_colours_nothing_else(small):
-    answer = Desk(small).answer(View("house-59", 2))
+    answer = Session(small).answer(View("house-59", 2))
     assert (drawing.tones(answer) == 0).all()
 
 
 def test_a_large_graph_shows_the_strongest_and_the_edges_among_them(large):
     assert drawing.draw(large, None).elements == []
-    answer = Desk(large).answer(View("17", 2))
+    answer = Session(large).answer(View("17", 2))
     found = drawing.draw(large, answer)
     nodes, edges = parts(found.elements)
     shown = {int(each["name"]) for each in nodes}
@@ -59,7 +61,7 @@ def test_a_large_graph_shows_the_strongest_and_the_edges_among_them(large):
 
 def test_too_many_edges_are_thinned_but_the_asked_node_keeps_its_own(large, monkeypatch):
     monkeypatch.setattr(drawing, "MOST_AROUND", 120)
-    answer = Desk(large).answer(View("17", 2))
+    answer = Session(large).answer(View("17", 2))
     found = drawing.draw(large, answer)
     _, edges = parts(found.elements)
     assert len(edges) == 120
@@ -70,18 +72,18 @@ def test_too_many_edges_are_thinned_but_the_asked_node_keeps_its_own(large, monk
 
 
 def test_the_edges_of_the_strongest_paths_are_marked(small):
-    answer = Desk(small).answer(View("house-4", 2))
+    answer = Session(small).answer(View("house-4", 2))
     marked = {each["data"]["id"] for each in drawing.draw(small, answer).elements if "path" in each.get("classes", "")}
-    assert marked == set(drawing.paint(small, answer)["paths"])
+    assert marked == set(drawing.recolour(small, answer)["paths"])
     assert marked
 
 
 def test_of_a_dense_graph_some_edges_are_drawn_and_all_on_paths(small, monkeypatch):
     monkeypatch.setattr(drawing, "MOST_EDGES", 10)
-    answer = Desk(small).answer(View("house-4", 2))
+    answer = Session(small).answer(View("house-4", 2))
     found = drawing.draw(small, answer)
     drawn = {each["id"] for each in parts(found.elements)[1]}
-    assert set(drawing.paint(small, answer)["paths"]) <= drawn
+    assert set(drawing.recolour(small, answer)["paths"]) <= drawn
     assert 10 <= len(drawn) <= 10 + len(drawing.path_edges(answer))
     assert found.note.startswith(f"10 of {small.graph.num_edges} edges are drawn")
 
@@ -110,12 +112,13 @@ def test_tiny_graphs_have_a_layout(count):
     assert np.isfinite(around_layout(edges.numpy(), np.arange(count))).all()
 
 
-def test_stylesheets_name_colours_of_their_scheme():
-    for of in SCHEMES.values():
-        text = str(stylesheet(of))
-        assert of.positive in text
-        assert of.negative in text
+def test_drawing_and_page_have_the_colours_of_the_theme():
+    page = (ASSETS / "style.css").read_text()
+    for of in THEMES.values():
+        for text in (str(stylesheet(of)), page):
+            assert all(colour in text for colour in (of.positive, of.negative, of.neutral, of.edge, of.ink))
+        assert of.background in page
 
 
 def test_the_first_view_has_no_node(small):
-    assert Desk(small).answer(first_view(small)) is None
+    assert Session(small).answer(first_view(small)) is None

@@ -4,13 +4,13 @@ import pytest
 
 pytest.importorskip("dash_cytoscape")
 
-from benchmarks.explore import TARGETS, Visitor, make_subject, seconds
+from benchmarks.explore import TARGETS, Visitor, make_trained_run, seconds
 
 ROOM = 10
 
 
 def check(name, capsys):
-    visitor = Visitor(make_subject(name))
+    visitor = Visitor(make_trained_run(name))
     for kind, target in TARGETS[name].items():
         taken = min(seconds(getattr(visitor, kind)) for _ in range(2))
         with capsys.disabled():

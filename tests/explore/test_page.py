@@ -25,22 +25,22 @@ def page(driver, served):
     return Page(driver, served)
 
 
-def expected_sources(subject, J, node, count=20):
+def expected_sources(trained, J, node, count=20):
     """id and influence of the strongest sources, as the page prints them."""
     unit = torch.zeros(J.num_nodes, 1, dtype=torch.float64)
     unit[node] = 1
     row = ws.solve(J, unit).squeeze(1).numpy()
     order = np.argsort(-np.abs(row), kind="stable")[:count]
-    return [[subject.name(k), f"{row[k]:+.4g}"] for k in order]
+    return [[trained.name(k), f"{row[k]:+.4g}"] for k in order]
 
 
-def trained_J(subject, layer=-1, head=0):
-    J = subject.model.precisions(subject.x, subject.graph)[layer].to(torch.float64)
+def trained_J(trained, layer=-1, head=0):
+    J = trained.model.precisions(trained.x, trained.graph)[layer].to(torch.float64)
     return ws.Precision(J.graph, J.diag[head], J.off[head])
 
 
-def fixed_J(subject, design):
-    return design(subject.graph, subject.x.double(), torch.empty(0, dtype=torch.float64))
+def fixed_J(trained, design):
+    return design(trained.graph, trained.x.double(), torch.empty(0, dtype=torch.float64))
 
 
 def test_the_page_loads_from_this_machine_alone_and_says_where_to_start(page, small):
@@ -73,7 +73,7 @@ def test_a_click_on_a_node_answers_why(page, small):
     assert page.sources()[0][:3] == ["house-3", "north", "0"]
     tone = page.wait(lambda: page.cy("return cy.getElementById('n3').data('tone')"), "the colours")
     assert tone == 1
-    assert page.cy("return cy.nodes('.asked').map(n => n.data('name'))") == ["house-3"]
+    assert page.cy("return cy.nodes('.chosen').map(n => n.data('name'))") == ["house-3"]
     assert page.all("#paths li")
     assert page.text("#spoken").startswith("Node house-3: label north")
 
@@ -290,7 +290,7 @@ def test_panels_show_what_the_library_computes(page, small):
     page.open("?node=house-3").shows("house-3")
     page.panel("walks")
     low, high = trained_J(small).walk_summability()
-    assert page.text("#verdict") == "J is walk-summable."
+    assert page.text("#statement") == "J is walk-summable."
     assert f"between {low:.6g} and {high:.6g}" in page.text("#panel-body")
     for name, title in (
         ("correlation", "Around node house-3"),
@@ -319,7 +319,7 @@ def test_the_keyboard_is_enough(page, small):
     page.shows(name)
     tab = page.find("#tab-whatif")
     tab.send_keys(Keys.ARROW_LEFT)
-    page.wait(lambda: page.text("#verdict"), "the last panel")
+    page.wait(lambda: page.text("#statement"), "the last panel")
     page.find("#tab-walks").send_keys(Keys.ESCAPE)
     page.wait(lambda: page.heading == "Choose a node", "the selection to go")
     assert page.text("#spoken") == "No node is chosen."
@@ -373,7 +373,7 @@ def test_a_large_graph_shows_the_surroundings_of_the_chosen_node(driver, served_
 
 def test_of_a_dense_graph_the_edges_of_the_paths_are_added(page, small, monkeypatch):
     from walksum.explore import drawing
-    from walksum.explore.answer import Desk
+    from walksum.explore.answer import Session
     from walksum.explore.view import View
 
     monkeypatch.setattr(drawing, "MOST_EDGES", 10)
@@ -381,7 +381,7 @@ def test_of_a_dense_graph_the_edges_of_the_paths_are_added(page, small, monkeypa
     page.wait(lambda: page.cy("return cy.edges().length") == 10, "few edges")
     page.search("house-4")
     page.shows("house-4")
-    expected = sorted(drawing.paint(small, Desk(small).answer(View("house-4", 2)))["paths"])
+    expected = sorted(drawing.recolour(small, Session(small).answer(View("house-4", 2)))["paths"])
     page.wait(lambda: page.cy("return cy.edges('.path').map(e => e.id()).sort()") == expected, "the paths")
 
 

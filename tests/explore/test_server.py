@@ -120,3 +120,71 @@ def test_dev_tools_are_off(client):
 def test_a_port_in_use_is_named(served, small):
     with pytest.raises(ValueError, match=f"port={served.port} is in use; name another one, or port=0"):
         open_server(small, served.port)
+
+
+NAVIGATE = ("url.search", "asked.data", "find.n_clicks", "search.n_submit"), ("search.value", "view.data")
+
+
+def body_of(client, **changes):
+    """A callback's JSON as the page sends it, with some of it replaced."""
+    (output,) = [name for name in client.application.config["callbacks"] if "url.search" in name]
+    inputs, state = (
+        [dict(zip(("id", "property"), each.split("."), strict=True)) for each in part] for part in NAVIGATE
+    )
+    outputs = [dict(zip(("id", "property"), each.split("."), strict=True)) for each in output.strip(".").split("...")]
+    body = {"output": output, "outputs": outputs, "inputs": inputs, "state": state, "changedPropIds": ["url.search"]}
+    return {**body, **changes}
+
+
+@pytest.fixture(scope="module")
+def callbacks(small):
+    app = make_app(small)
+    app.server.config["callbacks"] = list(app.callback_map)
+    return app.server.test_client()
+
+
+def post(client, **kwargs):
+    return client.post("/_dash-update-component", headers={"Host": "localhost"}, **kwargs)
+
+
+def test_a_callback_of_the_page_is_answered(callbacks):
+    assert post(callbacks, json=body_of(callbacks)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output": "nothing.here"},
+        {"output": None},
+        {"outputs": 3},
+        {"inputs": None},
+        {"inputs": []},
+        {"inputs": [{"id": "url"}]},
+        {"inputs": ["url"]},
+        {"state": [{"id": "search", "property": "value"}]},
+        {"changedPropIds": [None]},
+        {"changedPropIds": "url"},
+    ],
+)
+def test_a_malformed_callback_is_a_bad_request(callbacks, capsys, changes):
+    assert post(callbacks, json=body_of(callbacks, **changes)).status_code == 400
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'"text"', b"null", b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_no_callback_is_a_bad_request(callbacks, capsys, content):
+    assert post(callbacks, data=content, content_type="application/json").status_code == 400
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("view", [3, "text", {}, {"node": None}, {"other": 1}, {"layer": "x"}])
+def test_a_view_that_the_page_never_had_is_a_bad_request(callbacks, capsys, view):
+    from dataclasses import asdict
+
+    from walksum.explore.view import View
+
+    now = asdict(View()) | view if isinstance(view, dict) and view and "node" not in view else view
+    body = body_of(callbacks)
+    body["state"][1]["value"] = now
+    assert post(callbacks, json=body).status_code == 400
+    assert "Traceback" not in capsys.readouterr().err

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
-from village import ODD, subject_of, village
+from village import ODD, trained_on, village
 
 import walksum as ws
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.export import as_csv, as_json, file_name
 from walksum.explore.matrices import Recent, precision_of
 from walksum.explore.view import View, changed, first_view, from_query, refused_solvers, to_query
@@ -84,17 +84,17 @@ def test_the_trained_view_is_the_models_own_head(small):
 
 @pytest.mark.parametrize("solver", ["auto", "direct", "cg", "gabp", "hybrid", "chebyshev", "dense"])
 def test_every_solver_gives_the_row_of_the_inverse(small, solver):
-    answer = Desk(small).answer(replace(FULL, solver=solver))
+    answer = Session(small).answer(replace(FULL, solver=solver))
     exact = torch.linalg.inv(precision_of(small, FULL).to_dense()[0])[9]
     assert np.allclose(answer.influence.value, exact, atol=1e-9)
     assert sum(share for _, share in answer.by_label) == pytest.approx(1)
 
 
 def test_answers_are_kept_and_shared(small):
-    desk = Desk(small)
-    assert desk.answer(FULL) is desk.answer(FULL)
-    assert desk.matrix(FULL) is desk.matrix(replace(FULL, node="house-1", solver="direct"))
-    assert desk.answer(first_view(small)) is None
+    session = Session(small)
+    assert session.answer(FULL) is session.answer(FULL)
+    assert session.matrix(FULL) is session.matrix(replace(FULL, node="house-1", solver="direct"))
+    assert session.answer(first_view(small)) is None
 
 
 def test_recent_forgets_the_oldest():
@@ -115,18 +115,18 @@ def test_a_value_that_fails_is_asked_again():
 def test_a_node_without_edges_and_one_without_a_label_are_explained(small):
     from walksum.explore.answer_panel import answer_panel, spoken
 
-    desk = Desk(small)
-    alone = desk.answer(View("house-59", 2))
+    session = Session(small)
+    alone = session.answer(View("house-59", 2))
     assert alone.paths == []
     assert alone.influence.ranked(1).tolist() == [59]
     assert answer_panel(small, alone)
-    assert "label unknown" in spoken(small, desk.answer(View("house-5", 2)))
+    assert "label unknown" in spoken(small, session.answer(View("house-5", 2)))
 
 
 def test_exports_hold_every_node(small):
     import json
 
-    answer = Desk(small).answer(replace(FULL, node=ODD))
+    answer = Session(small).answer(replace(FULL, node=ODD))
     assert len(as_csv(small, answer).splitlines()) == 61
     record = json.loads(as_json(small, answer))
     assert record["view"] == asdict(replace(FULL, node=ODD))
@@ -143,13 +143,13 @@ def test_numbers_as_targets_are_explored_too():
     problem = village()
     y = problem.features.sum(1)
     y[5] = torch.nan
-    subject = subject_of(replace(problem, y=y, task="regression", classes=[]), epochs=3)
-    answer = Desk(subject).answer(View("house-5", 2))
+    trained = trained_on(replace(problem, y=y, task="regression", classes=[]), epochs=3)
+    answer = Session(trained).answer(View("house-5", 2))
     assert answer.by_label == []
-    assert answer_panel(subject, answer)
-    assert nothing_yet(subject)
-    assert "probability" not in spoken(subject, answer)
-    assert len(draw(subject, answer).elements) == 60 + subject.graph.num_edges
-    changes = Changes().with_features(subject, "house-5", ALL)
-    after = WhatIf(subject).output(changes)
-    assert f"→ {float(after[5]):.4g}" in str(before_and_after(subject, 5, changes, after))
+    assert answer_panel(trained, answer)
+    assert nothing_yet(trained)
+    assert "probability" not in spoken(trained, answer)
+    assert len(draw(trained, answer).elements) == 60 + trained.graph.num_edges
+    changes = Changes().with_features(trained, "house-5", ALL)
+    after = WhatIf(trained).output(changes)
+    assert f"→ {float(after[5]):.4g}" in str(before_and_after(trained, 5, changes, after))

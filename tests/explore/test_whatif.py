@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from village import subject_of, village
+from village import trained_on, village
 
 import walksum as ws
 from walksum.explore.whatif import ALL, DROP, FLIP, Changes, WhatIf, describe, from_json
@@ -13,13 +13,13 @@ def edge(small):
     return small.graph.edges[:, 5].tolist()
 
 
-def names(subject, edge):
-    return [subject.name(node) for node in edge]
+def names(trained, edge):
+    return [trained.name(node) for node in edge]
 
 
-def direct(subject, x, graph):
+def direct(trained, x, graph):
     with torch.no_grad():
-        return subject.model(x, graph).softmax(-1)
+        return trained.model(x, graph).softmax(-1)
 
 
 def test_no_change_is_the_prediction(small):
@@ -44,32 +44,32 @@ def test_a_dropped_edge_is_a_graph_without_it(small, edge):
 
 @pytest.mark.parametrize(("design", "learned"), [("laplacian", True), ("laplacian", False), ("pairwise-normal", True)])
 def test_a_flipped_edge_changes_one_sign_of_every_J(design, learned):
-    subject = subject_of(village(), design, learned, epochs=2)
-    pair = subject.graph.edges[:, 5].tolist()
+    trained = trained_on(village(), design, learned, epochs=2)
+    pair = trained.graph.edges[:, 5].tolist()
     seen = []
-    layer = subject.model.mixers[0]
+    layer = trained.model.mixers[0]
     before = layer.design(
-        subject.graph,
-        subject.x if layer.design.reads_input else torch.zeros(60, 16),
+        trained.graph,
+        trained.x if layer.design.reads_input else torch.zeros(60, 16),
         torch.zeros(layer.heads, 60, layer.out_channels),
     )
-    imagine = WhatIf(subject)
+    imagine = WhatIf(trained)
     solve = ws.nn.conv.solve
     try:
         ws.nn.conv.solve = lambda J, *args, **kwargs: (seen.append(J), solve(J, *args, **kwargs))[1]
-        after = imagine.output(Changes().with_edge(subject, *names(subject, pair), FLIP))
-        imagine.output(Changes().with_features(subject, "house-4", ALL))  # the hooks are gone again
+        after = imagine.output(Changes().with_edge(trained, *names(trained, pair), FLIP))
+        imagine.output(Changes().with_features(trained, "house-4", ALL))  # the hooks are gone again
     finally:
         ws.nn.conv.solve = solve
     turned, plain = seen[0], seen[2]
     assert before.off.shape == turned.off.shape
-    same = torch.ones(subject.graph.num_edges, dtype=torch.bool)
+    same = torch.ones(trained.graph.num_edges, dtype=torch.bool)
     same[5] = False
     if not learned:
         assert torch.equal(turned.off[:, same], plain.off[:, same])
         assert torch.equal(turned.off[:, 5], -plain.off[:, 5])
     assert turned.is_walk_summable
-    assert not torch.equal(after, subject.output)
+    assert not torch.equal(after, trained.output)
 
 
 def test_drop_and_flip_of_one_edge_replace_each_other_and_add_up_with_others(small, edge):
@@ -99,9 +99,9 @@ def test_a_weighted_graph_keeps_its_other_weights():
 
     problem = village()
     weights = torch.rand(problem.edge_index.size(1)) + 0.5
-    subject = subject_of(replace(problem, edge_weight=weights), "diagonally-dominant", False, epochs=2)
-    pair = subject.graph.edges[:, 3].tolist()
-    kept = torch.arange(subject.graph.num_edges) != 3
-    graph = ws.Graph(subject.graph.edges[:, kept], 60, subject.graph.edge_weight[kept])
-    found = WhatIf(subject).output(Changes().with_edge(subject, *names(subject, pair), DROP))
-    assert torch.allclose(found, direct(subject, subject.x, graph), atol=1e-6)
+    trained = trained_on(replace(problem, edge_weight=weights), "diagonally-dominant", False, epochs=2)
+    pair = trained.graph.edges[:, 3].tolist()
+    kept = torch.arange(trained.graph.num_edges) != 3
+    graph = ws.Graph(trained.graph.edges[:, kept], 60, trained.graph.edge_weight[kept])
+    found = WhatIf(trained).output(Changes().with_edge(trained, *names(trained, pair), DROP))
+    assert torch.allclose(found, direct(trained, trained.x, graph), atol=1e-6)

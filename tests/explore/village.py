@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from walksum.data.problem import Problem
-from walksum.explore.quick import quick_job
-from walksum.explore.subject import Subject
+from walksum.explore.small_model import small_job
 from walksum.workflow.fit import fit_model, prepare_data
+from walksum.workflow.trained_run import TrainedRun
 
 ODD = '<b>odd & "id"</b>'  # ids are the user's own text
 
@@ -35,9 +35,9 @@ def village(count=60, seed=0):
     )
 
 
-def subject_of(problem, design="laplacian", learned=True, epochs=20):
-    job = replace(quick_job(design, learned, None), hidden=16, max_epochs=epochs)
+def trained_on(problem, design="laplacian", learned=True, epochs=20):
+    job = replace(small_job(design, learned, None), hidden=16, max_epochs=epochs)
     prepared = prepare_data(job, problem)
     model, _ = fit_model(job, prepared)
     training = frozenset(prepared.split.train.tolist())
-    return Subject(problem.name, problem, prepared.x, prepared.encoding, model, training)
+    return TrainedRun(problem.name, problem, prepared.x, prepared.encoding, model, training)

@@ -207,3 +207,27 @@ def test_pieces_stand_apart():
     assert np.abs(spots).max() == pytest.approx(1)
     assert len({tuple(np.round(spot, 6)) for spot in spots}) == 7
     np.testing.assert_array_equal(spots, positions(islands()))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_layer_and_how_J_is_made_are_drawn(theme):
+    check_drawn(ws.plot.layer(theme=theme), theme)
+    figure = ws.plot.how_J_is_made(path(4), theme=theme)
+    check_drawn(figure, theme)
+    _, J, inverse = (axes.images[0].get_array() if axes.images else None for axes in figure.axes)
+    exact = ws.FixedLaplacian()(path(4)).to_dense()[0].double()
+    np.testing.assert_allclose(J, exact, atol=1e-6)
+    np.testing.assert_allclose(inverse, torch.linalg.inv(exact), rtol=1e-4)  # a design of float32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((path(13),), "expected 1 to 12 nodes"),
+        ((path(3), "pairwise-normal"), "features=None"),
+        ((path(3), "other"), "design='other'"),
+    ],
+)
+def test_what_cannot_be_drawn_as_a_matrix_of_numbers_says_so(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        ws.plot.how_J_is_made(*arguments)

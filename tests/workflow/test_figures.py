@@ -12,12 +12,11 @@ from gallery import random_graph
 from walksum.data.problem import from_data
 from walksum.paper.figures import of_paper
 from walksum.training import Epoch
-from walksum.workflow.figures import of_run, read_history
+from walksum.workflow.figures import Listener, of_run, read_history, small_part
 from walksum.workflow.fit import Job
 from walksum.workflow.fit import fit_once as run_job
-from walksum.workflow.page_figures import page_figures
+from walksum.workflow.page import page_figures
 from walksum.workflow.run import open_run, run_of
-from walksum.workflow.subject import Listener, small_part
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,12 @@ def test_a_training_that_diverged_still_has_its_page(problem, learned):
 
 
 @pytest.mark.filterwarnings("ignore::walksum.SolveWarning")
-def test_the_paper_has_its_figures(problem):
+def test_the_paper_has_its_figures(problem, monkeypatch):
+    from walksum.analysis import convergence
+
+    monkeypatch.setattr(convergence, "DENSELY", 2)  # few points on a curve: which figures there are is asked here
+    monkeypatch.setattr(convergence, "GROWTH", 6.0)
+    monkeypatch.setattr("walksum.paper.figures.COUNTED", 1)
     small = dataclasses.replace(problem, data=None)
     drawings = {each.name: each for each in of_paper(small, 0, ["appnp"], max_epochs=2)}
     learned = [f"figure-{k}{end}" for k in (5, 6, 7) for end in ("", "-heads")]

@@ -2,17 +2,16 @@
 
 import itertools
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem
-from walksum.workflow import picture
+from walksum.workflow import page
 from walksum.workflow.fit import Job, fit_once
+from walksum.workflow.trained_run import TrainedRun
 
 COUNT = 90
 
@@ -31,50 +30,47 @@ def result_of(y, classes, task=CLASSIFICATION):
     return fit_once(Job(max_epochs=3, hidden=8, layers=1), problem)
 
 
-def drawn(result, monkeypatch):
-    """The figure that ``draw`` saves."""
-    kept = SimpleNamespace()
-    monkeypatch.setattr(
-        Figure, "savefig", lambda figure, *_, **__: (figure.canvas.draw(), setattr(kept, "figure", figure))
-    )
+def drawn(result):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        picture.draw(result, None)
-    return kept.figure
+        trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
+        figure = page.overview_of(result, trained, page.explain(result, trained))
+        figure.canvas.draw()
+    return figure
 
 
 def texts(axes):
     return [text.get_text() for text in axes.texts]
 
 
-def test_nodes_of_a_table_are_named_where_there_is_no_image(monkeypatch):
-    figure = drawn(result_of(torch.arange(COUNT) % 2, ["$5{ to $10", "more"]), monkeypatch)
-    faces = figure.subfigs[1].axes
-    assert len(faces) == 1 + picture.SHOWN
-    for face in faces:
-        assert not face.images
-        assert texts(face)[0].startswith("a node")
-        assert texts(face)[0][-1].isdigit()
+def test_nodes_of_a_table_are_named_where_there_is_no_image():
+    figure = drawn(result_of(torch.arange(COUNT) % 2, ["$5{ to $10", "more"]))
+    tiles = figure.subfigs[1].axes
+    assert len(tiles) == 1 + page.SOURCES
+    for tile in tiles:
+        assert not tile.images
+        assert texts(tile)[0].startswith("a node")
+        assert texts(tile)[0][-1].isdigit()
 
 
-def test_long_names_of_classes_stay_apart(monkeypatch):
+def test_long_names_of_classes_stay_apart():
     classes = ["Department of Physics", "Department of History"]
-    confusion = drawn(result_of(torch.arange(COUNT) % 2, classes), monkeypatch).subfigs[0].axes[2]
+    confusion = drawn(result_of(torch.arange(COUNT) % 2, classes)).subfigs[0].axes[2]
     names = [label.get_text() for label in confusion.get_yticklabels()]
     assert len(set(names)) == 2
     assert max(map(len, names)) <= 14
 
 
-def test_names_of_many_classes_do_not_overlap(monkeypatch):
-    confusion = drawn(result_of(torch.arange(COUNT) % 30, [f"class{k}" for k in range(30)]), monkeypatch)
+def test_names_of_many_classes_do_not_overlap():
+    confusion = drawn(result_of(torch.arange(COUNT) % 30, [f"class{k}" for k in range(30)]))
     axes = next(axes for axes in confusion.axes if axes.get_title(loc="left").startswith("prediction"))
     boxes = sorted((label.get_window_extent() for label in axes.get_yticklabels()), key=lambda box: box.y0)
     assert all(low.y1 <= high.y0 + 1 for low, high in itertools.pairwise(boxes))
 
 
-def test_a_score_below_zero_is_in_the_picture(monkeypatch):
+def test_a_score_below_zero_is_in_the_picture():
     result = result_of(torch.randn(COUNT, generator=torch.Generator().manual_seed(1)), [], REGRESSION)
     lowest = min(epoch.val_score for epoch in result.outcome.history)
     assert lowest < 0
-    curve = drawn(result, monkeypatch).subfigs[0].axes[0]
+    curve = drawn(result).subfigs[0].axes[0]
     assert curve.get_ylim()[0] < lowest

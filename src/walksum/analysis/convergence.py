@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum.analysis.systems import record_systems
 from walksum.precision import Precision
-from walksum.solvers import CG, Chebyshev, GaBP, Hybrid, Prepared, SolveError, Solver, Status
+from walksum.solvers import CG, Chebyshev, GaBP, Hybrid, Solver, Status
 
 DENSELY = 16  # every step up to here is measured, later ones with a growing distance
 GROWTH = 1.15
@@ -56,56 +56,47 @@ def standard_solvers(tol: float = 1e-10, max_steps: int = 1000) -> dict[str, Sol
 
 @torch.no_grad()
 def residual_curve(J: Precision, h: Tensor, solver: Solver, name: str = "", direction: str = "forward") -> Curve:
-    """Solve once to the end, then again and again with fewer steps allowed. J is prepared once.
+    """Solve once to the end, then again and again with fewer steps allowed.
 
-    Every point is the true residual of what the solver returns after so many steps.
+    Every point is the true residual of what the solver returns when it is allowed so many steps.
     """
-    prepared = solver.prepare(J.detach())
-    loop = _loop(prepared)
-    name = name or solver.name
-    if loop is None:
-        solution = prepared(h, direction)
-        return Curve(name, direction, [solution.steps], [solution.residual], solution.status)
-    knobs: Any = loop.solver
-    _settle(loop)
-    last = prepared(h, direction)  # as the solver ends when left alone
+    J, name = J.detach(), name or solver.name
+    last = solver.prepare(J)(h, direction)  # as the solver ends when left alone
     steps, residuals = [], []
-    for count in step_counts(knobs.max_steps):
+    for count in step_counts(_most_steps(solver)):
         if count >= last.steps:
             break
-        loop.solver = replace(knobs, max_steps=count)
-        solution = prepared(h, direction)
+        solution = with_most_steps(solver, count).prepare(J)(h, direction)
         steps.append(solution.steps)
         residuals.append(solution.residual)
-    loop.solver = knobs
     return Curve(name, direction, [*steps, last.steps], [*residuals, last.residual], last.status)
+
+
+def _most_steps(solver: Solver) -> int:
+    """0 for a direct method."""
+    return int(getattr(getattr(solver, "inner", solver), "max_steps", 0))
+
+
+def with_most_steps(solver: Solver, count: int) -> Solver:
+    """The same solver with another limit; of a hybrid, that of the part that iterates."""
+    knobs: Any = solver
+    if isinstance(solver, Hybrid):
+        return replace(knobs, inner=with_most_steps(knobs.inner, count))
+    return replace(knobs, max_steps=count)
 
 
 def step_counts(most: int) -> list[int]:
     """1, 2, 3, ... and then in growing strides up to ``most``."""
     counts = list(range(1, min(DENSELY, most) + 1))
-    while counts[-1] < most:
+    while counts and counts[-1] < most:
         counts.append(min(most, max(counts[-1] + 1, int(counts[-1] * GROWTH))))
     return counts
-
-
-def _loop(prepared: Prepared) -> Any:
-    """The part that iterates: of a hybrid its core; None for a direct method."""
-    inner = getattr(prepared, "core", prepared)
-    return inner if hasattr(getattr(inner, "solver", None), "max_steps") else None
-
-
-def _settle(loop: Any) -> None:
-    """GaBP's precisions depend on J alone and count no steps where it stops by residual: settle them in full first."""
-    if isinstance(loop.solver, GaBP) and loop.solver.stop == "residual":
-        with contextlib.suppress(SolveError):  # not walk-summable: the solve will say so
-            _ = loop.marginal_precision
 
 
 def residual_curves(
     J: Precision, h: Tensor, grad: Tensor | None = None, solvers: dict[str, Solver] | None = None
 ) -> list[Curve]:
-    """One curve a solver for J mu = h; with ``grad`` = dL/dmu also for the backward pass, J g = grad."""
+    """One curve per solver for J mu = h; with ``grad`` = dL/dmu also for the backward pass, J g = grad."""
     found = []
     for name, solver in (standard_solvers() if solvers is None else solvers).items():
         for direction, right in (("forward", h), ("backward", grad)):
@@ -117,7 +108,7 @@ def residual_curves(
 
 
 @dataclass(frozen=True)
-class System:
+class LayerSystem:
     """What one layer solved in one training step: J mu = h forward, J g = grad backward; in float64."""
 
     J: Precision
@@ -125,26 +116,26 @@ class System:
     grad: Tensor
 
 
-def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[System]:
-    """The systems of every layer of a GLT for one pass; ``loss(output)`` gives the number to differentiate.
-
-    h and grad are what J makes of the layer's own solutions, so they are exact for slightly other data than the
-    layer's by as much as its residual.
-    """
+def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[LayerSystem]:
+    """The systems of every layer of a GLT for one pass; ``loss(output)`` gives the number to differentiate."""
     model.eval()
-    loss(model(x, edges)).backward()
+    with record_systems(model) as recorded:
+        loss(model(x, edges)).backward()
     model.zero_grad()
-    systems = []
-    for J, layer in zip(model.precisions(x, edges), model.mixers, strict=True):
-        exact = J.detach().to(torch.float64)
-        # precisions() ran the forward pass again; the backward report is still that of the loss
-        mu, g = (_as_heads(exact, each.value.double()) for each in (layer.last_solve, layer.last_backward_solve))
-        systems.append(System(exact, exact @ mu, exact @ g))
-    return systems
+    found = []
+    for layer in range(len(model.mixers)):
+        forward, backward = (
+            next(each for each in recorded if (each.layer, each.direction) == (layer, direction))
+            for direction in ("forward", "backward")
+        )
+        J = forward.J.to(torch.float64)
+        found.append(LayerSystem(J, _as_heads(J, forward.h.double()), _as_heads(J, backward.h.double())))
+    return found
 
 
 def _as_heads(J: Precision, value: Tensor) -> Tensor:
-    return value if value.shape[:2] == J.diag.shape else value.reshape(1, J.num_nodes, -1)
+    """``[H, N, F]`` for the heads of J: all heads of the layer side by side where they share one J."""
+    return value if value.size(0) == J.heads else value.transpose(0, 1).reshape(1, J.num_nodes, -1)
 
 
 def steps_by_epoch(history: Sequence[Any]) -> tuple[list[int], list[int]] | None:

@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from walksum.graph import Graph
 
-NODES = 32  # asked by default
-WORK = 6e7  # numbers in the gradients of one output of all asked nodes: seconds
+NODES = 32  # measured by default
+WORK = 6e7  # numbers in the gradients of one output of all these nodes: seconds
 
 
 @dataclass(frozen=True)
 class Hops:
-    """Shares of influence by distance.
+    """Shares of the Jacobian by distance.
 
     Attributes:
-        shares: ``[n, K + 1]``, one row an asked node: the share of its output that comes from k hops away. The last
-            column holds everything from K hops on. Rows sum to 1.
-        nodes: the asked nodes.
+        shares: ``[n, K + 1]``, one row per node of ``nodes``: the share of its output that comes from k hops away.
+            The last column holds everything from K hops on. Rows sum to 1.
+        nodes: the nodes measured.
     """
 
     shares: Tensor
@@ -29,7 +29,7 @@ class Hops:
 
     @property
     def mean(self) -> Tensor:
-        """``[K + 1]``, over the asked nodes."""
+        """``[K + 1]``, over the nodes measured."""
         return self.shares.mean(0)
 
     @property
@@ -38,7 +38,7 @@ class Hops:
         return float(self.mean @ torch.arange(self.shares.size(1), dtype=self.shares.dtype))
 
 
-def influence(model: nn.Module, x: Tensor, edges: Any, node: int) -> Tensor:
+def jacobian_size(model: nn.Module, x: Tensor, edges: Any, node: int) -> Tensor:
     r""":math:`\sum_{c,f} |\partial y_{vc} / \partial x_{uf}|` of one node v for every node u, ``[N]``.
 
     The whole graph is used. PyG's ``torch_geometric.utils.total_influence`` cuts a neighbourhood out first, which
@@ -56,13 +56,13 @@ def influence(model: nn.Module, x: Tensor, edges: Any, node: int) -> Tensor:
 def hop_shares(
     model: nn.Module, x: Tensor, edges: Any, graph: Graph, nodes: Tensor | None = None, most: int = 10
 ) -> Hops:
-    """Shares of influence by distance for some nodes of a model ``model(x, edges) -> [N, C]``.
+    """Shares of the Jacobian by distance for some nodes of a model ``model(x, edges) -> [N, C]``.
 
     Args:
         model: any model; it is put in evaluation mode.
         x, edges: what the model is called with.
         graph: the graph on which hops are counted.
-        nodes: the nodes asked; by default up to 32 drawn from a fixed seed, fewer on graphs so large that their
+        nodes: the nodes measured; by default up to 32 drawn from a fixed seed, fewer on graphs so large that their
             gradients would take long.
         most: K, the number of hops told apart.
     """
@@ -71,7 +71,7 @@ def hop_shares(
     far = torch.where(hops < 0, most, hops)
     rows = []
     for node, distance in zip(nodes.tolist(), far, strict=True):
-        strength = influence(model, x, edges, node).double()
+        strength = jacobian_size(model, x, edges, node).double()
         if not bool(torch.isfinite(strength).all()):
             raise ValueError(
                 f"the gradient of node {node}'s output holds NaN or infinity; the model's training diverged"
@@ -82,6 +82,6 @@ def hop_shares(
 
 
 def sample(x: Tensor, work: float = WORK, seed: int = 0) -> Tensor:
-    """Nodes to ask, ascending, 2 to 32: as many as their gradients are worth waiting for."""
+    """Nodes to measure, ascending, 2 to 32: as many as their gradients are worth waiting for."""
     count = min(x.size(0), max(2, min(NODES, int(work / max(1, x.numel())))))
     return torch.randperm(x.size(0), generator=torch.Generator().manual_seed(seed))[:count].sort().values

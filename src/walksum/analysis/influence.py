@@ -77,7 +77,7 @@ class Path:
     """One walk of the walk-sum, without repeated nodes.
 
     Attributes:
-        nodes: from the source to the node that is asked about.
+        nodes: from the source to the node it influences.
         weight: what this walk alone adds to the influence of its source.
     """
 

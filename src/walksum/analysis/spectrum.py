@@ -30,7 +30,7 @@ class Spectrum:
     """Eigenvalues of D^-1/2 A D^-1/2, descending from 1 (smooth) to -1 at least (alternating), and their vectors."""
 
     values: Tensor  # [N], float64
-    vectors: Tensor  # [N, N], one a column
+    vectors: Tensor  # [N, N], one per column
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Response:
 
 
 def normalised_adjacency(graph: Graph, strength: Tensor | None = None) -> sp.csr_matrix:
-    """D^-1/2 A D^-1/2 in float64; ``strength``: a non-negative number an edge; rows without edges are 0."""
+    """D^-1/2 A D^-1/2 in float64; ``strength``: one non-negative number per edge; rows without edges are 0."""
     A = graph.structure.to_scipy(None if strength is None else strength.double())
     degree = np.asarray(A.sum(1)).ravel()
     scale = sp.diags(1 / np.sqrt(np.where(degree > 0, degree, 1.0)))
@@ -85,7 +85,7 @@ def fiedler_order(graph: Graph, strength: Tensor | None = None) -> Tensor:
     """Nodes by the second eigenvector of the normalised Laplacian, ``[N]``.
 
     A graph in several pieces has no such vector of its own: pieces follow each other by size, each in the order of
-    its second eigenvector; nodes without edges come last. ``strength``: one non-negative number an edge instead of 1.
+    its second eigenvector; nodes without edges come last. ``strength``: one non-negative number per edge instead of 1.
     """
     return graph.derived(_fiedler_order) if strength is None else _fiedler_order(graph, strength)
 

@@ -1,4 +1,4 @@
-"""Marginal variance: how sure the Gaussian with precision J is of each node."""
+"""Marginal variances: the diagonal of J^-1."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from walksum.cli import completion
 from walksum.cli.console import Console, Debug, Json, Quiet, run_command
 
 if TYPE_CHECKING:
-    from walksum.explore.subject import Subject
     from walksum.workflow.problem import Source
+    from walksum.workflow.trained_run import TrainedRun
 
 PORT = 8050
 EXTRA = "the explorer needs Dash and its graph drawing: pip install 'walksum[explore]'"
@@ -62,14 +62,14 @@ def explore(
         _check_installed()
         _check_use(run, dataset, nodes is not None or edges is not None or graph is not None)
         if run is None:
-            subject = _of_dataset(console, dataset or "digits", design, learned, coupling)
+            trained = _of_dataset(console, dataset or "digits", design, learned, coupling)
         else:
             from walksum.cli.progress import reading
             from walksum.workflow.problem import Source
 
             source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
-            subject = _of_run(run, source, drop_unknown)
-        _serve(console, subject, port, browser)
+            trained = _of_run(run, source, drop_unknown)
+        _serve(console, trained, port, browser)
 
     run_command(console, action)
 
@@ -90,26 +90,26 @@ def _check_use(run: Path | None, dataset: str | None, tables: bool) -> None:
         raise ValueError("name a run folder, for example runs/digits, or --dataset digits")
 
 
-def _of_run(folder: Path, source: Source, drop_unknown: bool) -> Subject:
-    from walksum.explore.subject import check_explorable, subject_of_run
+def _of_run(folder: Path, source: Source, drop_unknown: bool) -> TrainedRun:
     from walksum.workflow.problem import problem_of_run
     from walksum.workflow.run import open_run
+    from walksum.workflow.trained_run import check_explorable, open_trained_run
 
     if not folder.exists():
         raise ValueError(f"{folder} does not exist; train a run first: walksum train --out {folder}")
     run = open_run(folder)
     check_explorable(run)
     problem = problem_of_run(run, source, drop_unknown, labels=True)
-    return subject_of_run(run, problem, title=folder.name)
+    return open_trained_run(run, problem, title=folder.name)
 
 
-def _of_dataset(console: Console, name: str, design: str, learned: bool, coupling: str | None) -> Subject:
+def _of_dataset(console: Console, name: str, design: str, learned: bool, coupling: str | None) -> TrainedRun:
     from walksum.cli.progress import Epochs
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
     from walksum.designs import check_design
-    from walksum.explore.quick import quick_job, quick_run
-    from walksum.explore.subject import subject_of_run
+    from walksum.explore.small_model import small_job, small_run
+    from walksum.workflow.trained_run import open_trained_run
 
     check_design(design, learned, coupling)  # a wrong name is known before anything is read
     problem = from_data(name, load(name))
@@ -122,16 +122,16 @@ def _of_dataset(console: Console, name: str, design: str, learned: bool, couplin
             torch.set_num_threads(1)  # small steps: a second thread costs more than it does
         console.say(f"training a small model of {name}, once; 'walksum train --dataset {name}' makes a better one")
 
-    run = quick_run(quick_job(design, learned, coupling), problem, epochs, on_start)
+    run = small_run(small_job(design, learned, coupling), problem, epochs, on_start)
     epochs.done()
-    return subject_of_run(run, problem, title=name)
+    return open_trained_run(run, problem, title=name)
 
 
-def _serve(console: Console, subject: Subject, port: int, browser: bool) -> None:
+def _serve(console: Console, trained: TrainedRun, port: int, browser: bool) -> None:
     from walksum.explore.server import open_server, serve, url_of
 
-    server = open_server(subject, port)
-    console.say(f"{subject.title}: {subject.num_nodes:,} nodes; see {url_of(server)} (Ctrl-C ends)", always=True)
-    console.result({"url": url_of(server), "nodes": subject.num_nodes})
+    server = open_server(trained, port)
+    console.say(f"{trained.title}: {trained.num_nodes:,} nodes; see {url_of(server)} (Ctrl-C ends)", always=True)
+    console.result({"url": url_of(server), "nodes": trained.num_nodes})
     serve(server, browser)
     console.say("\nended")

@@ -12,8 +12,8 @@ from walksum.cli import completion
 from walksum.cli.console import Console, Debug, Json, Quiet, run_command
 
 if TYPE_CHECKING:
+    from walksum.workflow.figures import NamedFigure
     from walksum.workflow.problem import Source
-    from walksum.workflow.subject import Drawing
 
 BOTH = "both"
 
@@ -112,14 +112,14 @@ class _Progress:
 
     def __init__(self, console: Console):
         from walksum.cli.progress import Epochs
-        from walksum.workflow.subject import Listener
+        from walksum.workflow.figures import Listener
 
         self.notes: list[str] = []
         self.doing, self.epochs = console.progress, Epochs(console, "score")
         self.listener = Listener(self.doing, self.notes.append, self.epochs)
 
 
-def _of_run(folder: Path, source: Source, compare: list[str], layer: int, progress: _Progress) -> Iterator[Drawing]:
+def _of_run(folder: Path, source: Source, compare: list[str], layer: int, progress: _Progress) -> Iterator[NamedFigure]:
     from walksum.workflow.figures import of_run
     from walksum.workflow.problem import problem_of_run
     from walksum.workflow.run import open_run
@@ -131,7 +131,7 @@ def _of_run(folder: Path, source: Source, compare: list[str], layer: int, progre
 
 def _of_paper(
     dataset: str, root: Path | None, seed: int, epochs: int, compare: list[str], progress: _Progress
-) -> Iterator[Drawing]:
+) -> Iterator[NamedFigure]:
     from walksum.analysis.spectrum import SPECTRUM_LIMIT
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
@@ -147,7 +147,7 @@ def _of_paper(
 
 
 def _write(
-    drawings: Iterator[Drawing], place: Path, kinds: list[str], themes: list[str], dpi: int, progress: _Progress
+    drawings: Iterator[NamedFigure], place: Path, kinds: list[str], themes: list[str], dpi: int, progress: _Progress
 ) -> list[Path]:
     from walksum.plot import save
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from walksum.analysis.influence import Influence, Path, influence, longest_only
 from walksum.explore.matrices import Matrix, Recent, precision_of
-from walksum.explore.subject import UNKNOWN, Subject
 from walksum.explore.view import View
+from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 LISTED = 20  # sources
 PATHS, PATH_SOURCES = 6, 24
@@ -35,15 +35,15 @@ class Answer:
     by_label: list[tuple[str, float]]
 
 
-class Desk:
-    """A subject with the matrices and answers that were made for it."""
+class Session:
+    """A trained with the matrices and answers that were made for it."""
 
-    def __init__(self, subject: Subject):
-        self.subject = subject
+    def __init__(self, trained: TrainedRun):
+        self.trained = trained
         self._matrices, self._answers = Recent(KEPT_MATRICES), Recent(KEPT_ANSWERS)
 
     def matrix(self, view: View) -> Matrix:
-        return self._matrices.get(view.matrix, lambda: Matrix(precision_of(self.subject, view)))
+        return self._matrices.get(view.matrix, lambda: Matrix(precision_of(self.trained, view)))
 
     def answer(self, view: View) -> Answer | None:
         """None without a node."""
@@ -53,21 +53,21 @@ class Desk:
 
     def _answer(self, view: View) -> Answer:
         assert view.node is not None
-        node, matrix = self.subject.node(view.node), self.matrix(view)
+        node, matrix = self.trained.node(view.node), self.matrix(view)
         found = influence(matrix.J, node, matrix.prepared(view.solver))
         paths = matrix.walks.strongest(node, found.ranked(PATH_SOURCES).tolist())
         return Answer(
-            view, node, found, found.ranked(LISTED), longest_only(paths)[:PATHS], by_label(self.subject, found)
+            view, node, found, found.ranked(LISTED), longest_only(paths)[:PATHS], by_label(self.trained, found)
         )
 
 
-def by_label(subject: Subject, found: Influence) -> list[tuple[str, float]]:
+def by_label(trained: TrainedRun, found: Influence) -> list[tuple[str, float]]:
     """How much of the influence comes from the nodes of each label; nothing for numbers."""
-    if subject.problem.regression:
+    if trained.problem.regression:
         return []
-    y = subject.problem.y.numpy()
-    totals = np.bincount(y + 1, weights=found.share, minlength=len(subject.problem.classes) + 1)
-    names = [UNKNOWN, *subject.problem.classes]
+    y = trained.problem.y.numpy()
+    totals = np.bincount(y + 1, weights=found.share, minlength=len(trained.problem.classes) + 1)
+    names = [UNKNOWN, *trained.problem.classes]
     return sorted(
         ((name, float(total)) for name, total in zip(names, totals, strict=True) if total > 0), key=lambda s: -s[1]
     )

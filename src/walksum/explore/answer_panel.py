@@ -7,21 +7,21 @@ from typing import Any
 from dash import html
 
 from walksum.explore.answer import Answer
-from walksum.explore.subject import UNKNOWN, Subject
+from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 MOST_HOPS = 8  # rows of the table by distance; what comes from further is added up
 MOST_LABELS = 6
 MOST_CLASSES = 4  # probabilities shown
-FAINT = 5e-4  # a share below this is told as "< 0.1 %"
+FAINT = 5e-4  # a share below this is written as "< 0.1 %"
 
 
 def percent(share: float) -> str:
     return "< 0.1 %" if 0 < share < FAINT else f"{100 * share:.1f} %"
 
 
-def node_button(subject: Subject, node: int, words: str | None = None) -> html.Button:
+def node_button(trained: TrainedRun, node: int, words: str | None = None) -> html.Button:
     """A node one can go to: assets/explore.js sends its id."""
-    name = subject.name(node)
+    name = trained.name(node)
     return html.Button(
         words or name, className="node", **{"data-node": name, "aria-label": f"Show node {name}", "type": "button"}
     )
@@ -35,9 +35,9 @@ def bar(share: float, kind: str = "") -> html.Td:
     )
 
 
-def nothing_yet(subject: Subject) -> list[Any]:
+def nothing_yet(trained: TrainedRun) -> list[Any]:
     """The empty state: what to do, and where to start."""
-    rows = [html.Li([node_button(subject, node), f" {why}"]) for why, node in subject.suggestions]
+    rows = [html.Li([node_button(trained, node), f" {why}"]) for why, node in trained.suggestions]
     return [
         html.H2("Choose a node"),
         html.P("Click one in the drawing, search for its id, or begin with one of these:"),
@@ -45,10 +45,10 @@ def nothing_yet(subject: Subject) -> list[Any]:
     ]
 
 
-def answer_panel(subject: Subject, answer: Answer) -> list[Any]:
+def answer_panel(trained: TrainedRun, answer: Answer) -> list[Any]:
     return [
-        _head(subject, answer),
-        _sources(subject, answer),
+        _head(trained, answer),
+        _sources(trained, answer),
         html.Section(
             [
                 _bars("By distance", "hops", "distance", _by_hop(answer)),
@@ -56,19 +56,19 @@ def answer_panel(subject: Subject, answer: Answer) -> list[Any]:
             ],
             className="pair",
         ),
-        _paths(subject, answer),
+        _paths(trained, answer),
     ]
 
 
-def spoken(subject: Subject, answer: Answer) -> str:
+def spoken(trained: TrainedRun, answer: Answer) -> str:
     """For a screen reader, when the answer changes."""
-    node, sure = answer.node, subject.probability(answer.node)
+    node, sure = answer.node, trained.probability(answer.node)
     others = [each for each in answer.listed.tolist() if each != node]
-    words = f"Node {subject.name(node)}: label {_said(subject.label(node))}, predicted {subject.predicted(node)}"
+    words = f"Node {trained.name(node)}: label {_said(trained.label(node))}, predicted {trained.predicted(node)}"
     words += "" if sure is None else f" with probability {percent(sure)}"
     if others:
         first = others[0]
-        words += f". Strongest source: node {subject.name(first)}, influence {answer.influence.value[first]:+.3g}"
+        words += f". Strongest source: node {trained.name(first)}, influence {answer.influence.value[first]:+.3g}"
     return words + "."
 
 
@@ -76,13 +76,13 @@ def _said(label: str) -> str:
     return "unknown" if label == UNKNOWN else label
 
 
-def _head(subject: Subject, answer: Answer) -> html.Section:
+def _head(trained: TrainedRun, answer: Answer) -> html.Section:
     node, variance = answer.node, answer.influence.variance
-    label, predicted = subject.label(node), subject.predicted(node)
-    verdict = "" if label == UNKNOWN or subject.problem.regression else "right" if label == predicted else "wrong"
-    tags = [html.Span("training node", className="tag")] if subject.is_training(node) else []
-    tags += [html.Span(verdict, className=f"tag {verdict}")] if verdict else []
-    sure = subject.probability(node)
+    label, predicted = trained.label(node), trained.predicted(node)
+    statement = "" if label == UNKNOWN or trained.problem.regression else "right" if label == predicted else "wrong"
+    tags = [html.Span("training node", className="tag")] if trained.is_training(node) else []
+    tags += [html.Span(statement, className=f"tag {statement}")] if statement else []
+    sure = trained.probability(node)
     facts = [
         ("Label", _said(label), "label"),
         ("Prediction", predicted, "predicted"),
@@ -96,7 +96,7 @@ def _head(subject: Subject, answer: Answer) -> html.Section:
     }
     return html.Section(
         [
-            html.H2([f"Node {subject.name(node)}", *tags]),
+            html.H2([f"Node {trained.name(node)}", *tags]),
             html.Dl(
                 [
                     html.Div([html.Dt(name, title=titles.get(name)), html.Dd(value, id=f"fact-{key}")])
@@ -104,19 +104,19 @@ def _head(subject: Subject, answer: Answer) -> html.Section:
                 ],
                 className="facts",
             ),
-            *_others(subject, node),
+            *_others(trained, node),
             _solved(answer),
         ]
     )
 
 
-def _others(subject: Subject, node: int) -> list[Any]:
+def _others(trained: TrainedRun, node: int) -> list[Any]:
     """The classes it was between."""
-    if subject.problem.regression or len(subject.problem.classes) < 2:
+    if trained.problem.regression or len(trained.problem.classes) < 2:
         return []
-    row = subject.output[node]
+    row = trained.output[node]
     best = row.argsort(descending=True)[:MOST_CLASSES].tolist()
-    said = ", ".join(f"{subject.problem.classes[k]}: {percent(float(row[k]))}" for k in best[1:])
+    said = ", ".join(f"{trained.problem.classes[k]}: {percent(float(row[k]))}" for k in best[1:])
     return [html.P(f"Other classes: {said}", className="quiet")]
 
 
@@ -144,7 +144,7 @@ def _bars(title: str, key: str, first: str, rows: list[tuple[str, float]]) -> ht
     )
 
 
-def _sources(subject: Subject, answer: Answer) -> html.Section:
+def _sources(trained: TrainedRun, answer: Answer) -> html.Section:
     found = answer.influence
     most = max(float(found.share[answer.listed].max(initial=0.0)), 1e-300)
     body = []
@@ -154,24 +154,24 @@ def _sources(subject: Subject, answer: Answer) -> html.Section:
         body.append(
             html.Tr(
                 [
-                    html.Td(node_button(subject, node, words)),
-                    html.Td(_said(subject.label(node)), className="word"),
+                    html.Td(node_button(trained, node, words)),
+                    html.Td(_said(trained.label(node)), className="word"),
                     html.Td(str(hops) if hops >= 0 else "none"),
                     html.Td(f"{value:+.4g}", className="negative" if value < 0 else "positive"),
                     html.Td(percent(float(found.share[node]))),
                     bar(float(found.share[node]) / most, "negative" if value < 0 else "positive"),
                 ],
-                **{"data-source": subject.name(node)},
+                **{"data-source": trained.name(node)},
             )
         )
     names = ("node", "label", "hops", "influence", "share")
     heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
     table = html.Table([html.Caption("Strongest sources"), html.Thead(html.Tr(heads)), html.Tbody(body)], id="sources")
-    note = f"The {len(body)} strongest of {subject.num_nodes:,} nodes; the saved data hold all."
+    note = f"The {len(body)} strongest of {trained.num_nodes:,} nodes; the saved data hold all."
     return html.Section([html.Div(table, className="scroll"), html.P(note, className="quiet")])
 
 
-def _paths(subject: Subject, answer: Answer) -> html.Section:
+def _paths(trained: TrainedRun, answer: Answer) -> html.Section:
     if not answer.paths:
         return html.Section([html.H3("Strongest paths"), html.P("No edge leads to this node.", className="quiet")])
     items = []
@@ -179,7 +179,7 @@ def _paths(subject: Subject, answer: Answer) -> html.Section:
         steps: list[Any] = []
         for node in path.nodes:
             steps += [html.Span("→", className="arrow", **{"aria-label": "to"})] if steps else []
-            steps.append(node_button(subject, node))
+            steps.append(node_button(trained, node))
         total = float(answer.influence.value[path.source])
         part = path.weight / total if total else 0.0
         steps.append(

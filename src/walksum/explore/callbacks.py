@@ -7,34 +7,34 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
 from walksum.explore import export
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.answer_panel import answer_panel, nothing_yet, spoken
-from walksum.explore.colours import colours, stylesheet
-from walksum.explore.drawing import draw, draws_whole, paint
+from walksum.explore.colours import stylesheet, theme_of
+from walksum.explore.drawing import draw, draws_whole, recolour
 from walksum.explore.matrices import Recent
 from walksum.explore.navigation import connect_navigation
 from walksum.explore.page import FIRST_PANEL, class_legend, influence_legend
 from walksum.explore.panels import panel
-from walksum.explore.view import View
+from walksum.explore.view import View, stored_view
 from walksum.explore.whatif_page import connect_whatif
 
 KEPT_PANELS = 12
 
 
-def connect(app: Dash, desk: Desk) -> None:
+def connect(app: Dash, session: Session) -> None:
     """Every callback of the page."""
-    connect_navigation(app, desk)
-    _showing(app, desk)
-    _panels(app, desk)
-    connect_whatif(app, desk)
-    _saving(app, desk)
+    connect_navigation(app, session)
+    _showing(app, session)
+    _panels(app, session)
+    connect_whatif(app, session)
+    _saving(app, session)
 
 
-def _showing(app: Dash, desk: Desk) -> None:
+def _showing(app: Dash, session: Session) -> None:
     @app.callback(
         Output("answer", "children"),
         Output("graph", "elements"),
-        Output("paint", "data"),
+        Output("recolour", "data"),
         Output("shown", "data"),
         Output("legend", "children"),
         Output("drawing-note", "children"),
@@ -45,48 +45,48 @@ def _showing(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def show(now: Any, shown: str | None) -> tuple:
-        return shown_view(desk, View(**now), shown)
+        return shown_view(session, stored_view(now), shown)
 
     @app.callback(Output("graph", "stylesheet"), Input("scheme", "data"), prevent_initial_call=True)
-    def dress(scheme: str | None) -> list:
-        return stylesheet(colours(scheme))
+    def restyle(scheme: str | None) -> list:
+        return stylesheet(theme_of(scheme))
 
     for name, output, given in (
         ("scheme", Output("scheme", "data"), Input("url", "pathname")),
         ("sync", Output("controls", "data-synced"), Input("view", "data")),
-        ("paint", Output("canvas", "data-painted"), Input("paint", "data")),
+        ("recolour", Output("canvas", "data-recoloured"), Input("recolour", "data")),
         ("attach", Output("canvas", "data-attached"), Input("graph", "elements")),
     ):
         app.clientside_callback(ClientsideFunction("explore", name), output, given)
 
 
-def shown_view(desk: Desk, view: View, shown: str | None) -> tuple:
-    """Answer, elements, paint, what is drawn, legend, note, words for an empty drawing, words for a reader."""
-    subject = desk.subject
+def shown_view(session: Session, view: View, shown: str | None) -> tuple:
+    """Answer, elements, colours, what is drawn, legend, note, words for an empty drawing, words for a reader."""
+    trained = session.trained
     try:
-        answer = desk.answer(view)
+        answer = session.answer(view)
     except ValueError as error:
         return [html.P(str(error), className="warning")], *[no_update] * 6, str(error)
-    whole = draws_whole(subject)
+    whole = draws_whole(trained)
     if whole and shown == "whole":
-        elements, note, painted = no_update, no_update, paint(subject, answer)
+        elements, note, recoloured = no_update, no_update, recolour(trained, answer)
     else:
-        drawing = draw(subject, answer)
-        elements, note, painted = drawing.elements, drawing.note, no_update
+        drawing = draw(trained, answer)
+        elements, note, recoloured = drawing.elements, drawing.note, no_update
     empty = "" if whole or answer is not None else "Choose a node to draw its surroundings."
     if answer is None:
         return (
-            nothing_yet(subject),
-            *(elements, painted, "whole" if whole else "", class_legend(subject), note, empty, "No node is chosen."),
+            nothing_yet(trained),
+            *(elements, recoloured, "whole" if whole else "", class_legend(trained), note, empty, "No node is chosen."),
         )
     return (
-        answer_panel(subject, answer),
-        *(elements, painted, "whole" if whole else "around", influence_legend(subject), note, empty),
-        spoken(subject, answer),
+        answer_panel(trained, answer),
+        *(elements, recoloured, "whole" if whole else "around", influence_legend(trained), note, empty),
+        spoken(trained, answer),
     )
 
 
-def _panels(app: Dash, desk: Desk) -> None:
+def _panels(app: Dash, session: Session) -> None:
     made = Recent(KEPT_PANELS)
 
     @app.callback(
@@ -103,12 +103,12 @@ def _panels(app: Dash, desk: Desk) -> None:
         name = name or FIRST_PANEL
         if name == FIRST_PANEL or now is None:
             return no_update, True, False, no_update
-        view = View(**now)
+        view = stored_view(now)
         key = (name, view.matrix, view.node, view.solver, scheme)
-        return made.get(key, lambda: panel(desk, name, view, scheme)), False, True, f"tab-{name}"
+        return made.get(key, lambda: panel(session, name, view, scheme)), False, True, f"tab-{name}"
 
 
-def _saving(app: Dash, desk: Desk) -> None:
+def _saving(app: Dash, session: Session) -> None:
     @app.callback(
         Output("download", "data"),
         Output("message", "children", allow_duplicate=True),
@@ -118,12 +118,12 @@ def _saving(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def save_data(a: Any, b: Any, now: Any) -> tuple:
-        answer = desk.answer(View(**now))
+        answer = session.answer(stored_view(now))
         if answer is None:
             return no_update, [html.P("Choose a node first: the data are its sources.")]
         ending, write = ("csv", export.as_csv) if ctx.triggered_id == "save-csv" else ("json", export.as_json)
-        name = export.file_name(desk.subject, answer, ending)
-        return {"content": write(desk.subject, answer), "filename": name}, []
+        name = export.file_name(session.trained, answer, ending)
+        return {"content": write(session.trained, answer), "filename": name}, []
 
     @app.callback(
         Output("graph", "generateImage"),
@@ -135,10 +135,10 @@ def _saving(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def save_picture(a: Any, b: Any, now: Any, scheme: str | None) -> tuple:
-        view = View(**now)
-        if view.node is None and not draws_whole(desk.subject):
+        view = stored_view(now)
+        if view.node is None and not draws_whole(session.trained):
             return no_update, [html.P("Choose a node first: there is no drawing yet.")]
         name = "graph" if view.node is None else "influence-" + "".join(c if c.isalnum() else "-" for c in view.node)
         kind = "png" if ctx.triggered_id == "save-png" else "svg"
-        look = {"bg": colours(scheme).ground, "full": True, "scale": 2 if kind == "png" else 1}
+        look = {"bg": theme_of(scheme).background, "full": True, "scale": 2 if kind == "png" else 1}
         return {"type": kind, "action": "download", "filename": name, "options": look}, []

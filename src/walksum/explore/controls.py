@@ -6,14 +6,14 @@ from typing import Any
 
 from dash import dcc, html
 
-from walksum.explore.subject import Subject
 from walksum.explore.view import AS_TRAINED, COUPLINGS, DESIGNS, SCALE, SOLVERS, USUAL, refused_solvers
+from walksum.workflow.trained_run import TrainedRun
 
 WORDS = {AS_TRAINED: "as trained", USUAL: "the paper's"}
 
 
-def controls(subject: Subject) -> html.Section:
-    layers = [(str(k + 1), f"{k + 1} of {len(subject.precisions)}") for k in range(len(subject.precisions))]
+def controls(trained: TrainedRun) -> html.Section:
+    layers = [(str(k + 1), f"{k + 1} of {len(trained.precisions)}") for k in range(len(trained.precisions))]
     return html.Section(
         [
             field(
@@ -40,7 +40,7 @@ def controls(subject: Subject) -> html.Section:
                 html.Div(id="scale-place", **{"data-low": SCALE[0], "data-high": SCALE[1]}),
             ),
             html.P(id="hint", className="quiet"),
-            select_box("solver", "Solver", [(name, name) for name in SOLVERS], refused_solvers(subject)),
+            select_box("solver", "Solver", [(name, name) for name in SOLVERS], refused_solvers(trained)),
             html.H2("Save"),
             html.Div(
                 [

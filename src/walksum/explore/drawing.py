@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from walksum.explore.answer import Answer
-from walksum.explore.layout import around_layout, whole_layout
-from walksum.explore.subject import Subject
+from walksum.plot.layout import around_layout, whole_layout
+from walksum.plot.theme import CLASS_COLOURS, GREY
+from walksum.workflow.trained_run import TrainedRun
 
 WHOLE_NODES = 2_000  # graphs up to this size are drawn whole
 FEW_NODES = 300  # a whole drawing of so few has room for nodes as large as those around one
@@ -23,15 +24,15 @@ Element = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Drawing:
+class GraphDrawing:
     """Elements for cytoscape, and in words what is left out."""
 
     elements: list[Element]
     note: str
 
 
-def draws_whole(subject: Subject) -> bool:
-    return subject.num_nodes <= WHOLE_NODES
+def draws_whole(trained: TrainedRun) -> bool:
+    return trained.num_nodes <= WHOLE_NODES
 
 
 def tones(answer: Answer) -> np.ndarray:
@@ -47,14 +48,14 @@ def tones(answer: Answer) -> np.ndarray:
     return np.sign(value) * np.clip(strength, 0, 1)
 
 
-def draw(subject: Subject, answer: Answer | None) -> Drawing:
-    if draws_whole(subject):
-        return _whole(subject, answer)
-    return Drawing([], "") if answer is None else _around(subject, answer)
+def draw(trained: TrainedRun, answer: Answer | None) -> GraphDrawing:
+    if draws_whole(trained):
+        return _whole(trained, answer)
+    return GraphDrawing([], "") if answer is None else _around(trained, answer)
 
 
-def _whole(subject: Subject, answer: Answer | None) -> Drawing:
-    edges = subject.graph.edges.numpy()
+def _whole(trained: TrainedRun, answer: Answer | None) -> GraphDrawing:
+    edges = trained.graph.edges.numpy()
     note = ""
     if edges.shape[1] > MOST_EDGES:
         kept = np.zeros(edges.shape[1], dtype=bool)
@@ -63,34 +64,34 @@ def _whole(subject: Subject, answer: Answer | None) -> Drawing:
         kept |= np.array([f"{a}|{b}" in onpath for a, b in edges.T.tolist()])
         note = f"{MOST_EDGES:,} of {edges.shape[1]:,} edges are drawn, chosen at random, and those on a strongest path."
         edges = edges[:, kept]
-    nodes = np.arange(subject.num_nodes)
-    side = AROUND_SIDE if subject.num_nodes <= FEW_NODES else SIDE
-    elements = _elements(subject, answer, nodes, edges, whole_layout(subject.graph) * side)
-    return Drawing(elements, note)
+    nodes = np.arange(trained.num_nodes)
+    side = AROUND_SIDE if trained.num_nodes <= FEW_NODES else SIDE
+    elements = _elements(trained, answer, nodes, edges, whole_layout(trained.graph) * side)
+    return GraphDrawing(elements, note)
 
 
-def _around(subject: Subject, answer: Answer) -> Drawing:
+def _around(trained: TrainedRun, answer: Answer) -> GraphDrawing:
     nodes = answer.influence.ranked(AROUND_NODES)
     nodes = np.concatenate([[answer.node], nodes[nodes != answer.node]])[:AROUND_NODES]
     nodes = nodes[np.abs(answer.influence.value[nodes]) > 0]
-    edges, among = edges_among(subject, nodes)
-    note = f"The {len(nodes)} nodes with the strongest influence are drawn, of {subject.num_nodes:,}"
+    edges, among = edges_among(trained, nodes)
+    note = f"The {len(nodes)} nodes with the strongest influence are drawn, of {trained.num_nodes:,}"
     note += f"; {edges.shape[1]:,} of the {among:,} edges among them." if edges.shape[1] < among else "."
-    place = np.full(subject.num_nodes, -1)
+    place = np.full(trained.num_nodes, -1)
     place[nodes] = np.arange(len(nodes))
     position = around_layout(place[edges], answer.influence.hops[nodes]) * AROUND_SIDE
-    return Drawing(_elements(subject, answer, nodes, edges, position), note)
+    return GraphDrawing(_elements(trained, answer, nodes, edges, position), note)
 
 
-def edges_among(subject: Subject, nodes: np.ndarray) -> tuple[np.ndarray, int]:
+def edges_among(trained: TrainedRun, nodes: np.ndarray) -> tuple[np.ndarray, int]:
     """Edges between these nodes, and how many there are; of too many, those whose ends rank first."""
-    rank = np.full(subject.num_nodes, -1)
+    rank = np.full(trained.num_nodes, -1)
     rank[nodes] = np.arange(len(nodes))
-    i, j = subject.graph.edges.numpy()
+    i, j = trained.graph.edges.numpy()
     found = np.flatnonzero((rank[i] >= 0) & (rank[j] >= 0))
     if len(found) > MOST_AROUND:
         both = rank[i[found]] + rank[j[found]]
-        both[(rank[i[found]] == 0) | (rank[j[found]] == 0)] = -1  # the asked node keeps all of its own
+        both[(rank[i[found]] == 0) | (rank[j[found]] == 0)] = -1  # the chosen node keeps all of its own
         kept = found[np.argsort(both, kind="stable")[:MOST_AROUND]]
     else:
         kept = found
@@ -98,27 +99,27 @@ def edges_among(subject: Subject, nodes: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _elements(
-    subject: Subject, answer: Answer | None, nodes: np.ndarray, edges: np.ndarray, position: np.ndarray
+    trained: TrainedRun, answer: Answer | None, nodes: np.ndarray, edges: np.ndarray, position: np.ndarray
 ) -> list[Element]:
     tone = None if answer is None else tones(answer)
     named = set(nodes.tolist()) if len(nodes) <= LABELLED else set(nodes[:LABELLED].tolist())
-    around = not draws_whole(subject)
-    large = ["around"] * (around or subject.num_nodes <= FEW_NODES)
+    around = not draws_whole(trained)
+    large = ["around"] * (around or trained.num_nodes <= FEW_NODES)
     drawn = []
     for node, (x, y) in zip(nodes.tolist(), position.tolist(), strict=True):
-        data: dict[str, Any] = {"id": f"n{node}", "name": subject.name(node), "hue": class_hue(subject, node)}
+        data: dict[str, Any] = {"id": f"n{node}", "name": trained.name(node), "hue": class_colour(trained, node)}
         classes = list(large)
         if around and node in named:
-            data["caption"] = subject.name(node)
+            data["caption"] = trained.name(node)
             classes.append("named")
-        if subject.is_training(node):
+        if trained.is_training(node):
             classes.append("training")
         if tone is not None:
             data["tone"] = round(float(tone[node]), 3)
             classes.append("toned")
         if answer is not None and node == answer.node:
-            classes.append("asked")
-            data["caption"] = subject.name(node)
+            classes.append("chosen")
+            data["caption"] = trained.name(node)
         drawn.append({"data": data, "position": {"x": round(x, 1), "y": round(y, 1)}, "classes": " ".join(classes)})
     onpath = path_edges(answer)
     for a, b in edges.T.tolist():
@@ -138,21 +139,20 @@ def path_edges(answer: Answer | None) -> set[str]:
     return found
 
 
-def paint(subject: Subject, answer: Answer | None) -> dict[str, Any]:
-    """What changes on a whole drawing that is already there: colours, the asked node, the paths."""
+def recolour(trained: TrainedRun, answer: Answer | None) -> dict[str, Any]:
+    """What changes on a whole drawing that is already there: colours, the chosen node, the paths."""
     if answer is None:
-        return {"tones": None, "asked": None, "paths": []}
+        return {"tones": None, "chosen": None, "paths": []}
     return {
         "tones": np.round(tones(answer), 3).tolist(),
-        "asked": f"n{answer.node}",
-        "caption": subject.name(answer.node),
+        "chosen": f"n{answer.node}",
+        "caption": trained.name(answer.node),
         "paths": [f"e{name}" for name in sorted(path_edges(answer))],
     }
 
 
-# Okabe and Ito's colours and their kin, told apart by colour-blind readers; more classes come round again
-HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a900", "#7f7f7f", "#8c564b", "#6a51a3")
-
-
-def class_hue(subject: Subject, node: int) -> str:
-    return "#7f7f7f" if subject.problem.regression else HUES[int(subject.prediction[node]) % len(HUES)]
+def class_colour(trained: TrainedRun, node: int) -> str:
+    """Of the predicted class; grey for numbers."""
+    if trained.problem.regression:
+        return GREY
+    return CLASS_COLOURS[int(trained.prediction[node]) % len(CLASS_COLOURS)]

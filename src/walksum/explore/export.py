@@ -9,20 +9,20 @@ from dataclasses import asdict
 from typing import Any
 
 from walksum.explore.answer import Answer
-from walksum.explore.subject import UNKNOWN, Subject
+from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 COLUMNS = ("rank", "id", "label", "prediction", "hops", "influence", "share")
 
 
-def rows(subject: Subject, answer: Answer) -> list[dict[str, Any]]:
-    """One a node, the strongest first; empty where nothing is known."""
+def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
+    """One row per node, the strongest first; empty where nothing is known."""
     found = answer.influence
     return [
         {
             "rank": rank,
-            "id": subject.name(node),
-            "label": None if subject.label(node) == UNKNOWN else subject.label(node),
-            "prediction": subject.predicted(node),
+            "id": trained.name(node),
+            "label": None if trained.label(node) == UNKNOWN else trained.label(node),
+            "prediction": trained.predicted(node),
             "hops": int(found.hops[node]) if found.hops[node] >= 0 else None,
             "influence": float(found.value[node]),
             "share": float(found.share[node]),
@@ -31,35 +31,35 @@ def rows(subject: Subject, answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def as_csv(subject: Subject, answer: Answer) -> str:
+def as_csv(trained: TrainedRun, answer: Answer) -> str:
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     table.writeheader()
-    table.writerows(rows(subject, answer))
+    table.writerows(rows(trained, answer))
     return text.getvalue()
 
 
-def as_json(subject: Subject, answer: Answer) -> str:
+def as_json(trained: TrainedRun, answer: Answer) -> str:
     node, solution = answer.node, answer.influence.solution
     record = {
         "view": asdict(answer.view),
-        "label": subject.label(node),
-        "prediction": subject.predicted(node),
-        "probability": subject.probability(node),
+        "label": trained.label(node),
+        "prediction": trained.predicted(node),
+        "probability": trained.probability(node),
         "variance": answer.influence.variance,
         "solver": {"name": solution.solver, "steps": solution.steps, "residual": solution.residual},
         "share_by_hop": answer.influence.share_by_hop().tolist(),
         "paths": [
-            {"nodes": [subject.name(each) for each in path.nodes], "weight": path.weight} for path in answer.paths
+            {"nodes": [trained.name(each) for each in path.nodes], "weight": path.weight} for path in answer.paths
         ],
-        "sources": rows(subject, answer),
+        "sources": rows(trained, answer),
     }
     return json.dumps(record, indent=1)
 
 
-def file_name(subject: Subject, answer: Answer, ending: str) -> str:
+def file_name(trained: TrainedRun, answer: Answer, ending: str) -> str:
     """Letters and digits only: ids may hold anything."""
     plain = "".join(
-        letter if letter.isalnum() else "-" for letter in f"{subject.problem.name}-{subject.name(answer.node)}"
+        letter if letter.isalnum() else "-" for letter in f"{trained.problem.name}-{trained.name(answer.node)}"
     )
     return f"influence-{plain}.{ending}"

@@ -13,11 +13,11 @@ import torch
 from walksum.analysis.influence import Walks
 from walksum.backends.cpu.ldl import symbolic
 from walksum.designs import DESIGNS
-from walksum.explore.subject import Subject
 from walksum.explore.view import AS_TRAINED, USUAL, View
 from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers import SOLVERS, Direct, GaBP, Prepared, Solver, choose
+from walksum.workflow.trained_run import TrainedRun
 
 T = TypeVar("T")
 
@@ -60,12 +60,12 @@ def make_solver(name: str, J: Precision) -> Solver:
     return choose(J, 1).solver
 
 
-def precision_of(subject: Subject, view: View) -> Precision:
+def precision_of(trained: TrainedRun, view: View) -> Precision:
     """J of one head, in float64."""
     if view.design == AS_TRAINED:
-        J = subject.precisions[view.layer - 1]
+        J = trained.precisions[view.layer - 1]
         return Precision(J.graph, J.diag[view.head - 1].contiguous(), J.off[view.head - 1].contiguous())
-    full = subject.graph.derived(_full, _features(subject, view.design), view.design, view.coupling)
+    full = trained.graph.derived(_full, _features(trained, view.design), view.design, view.coupling)
     return Precision(full.graph, full.diag, view.scale * full.off)
 
 
@@ -82,8 +82,8 @@ class _Features:
         return isinstance(other, _Features) and other.x is self.x
 
 
-def _features(subject: Subject, design: str) -> _Features | None:
-    return _Features(subject.x) if DESIGNS[design].variant(learned=False).reads_input else None
+def _features(trained: TrainedRun, design: str) -> _Features | None:
+    return _Features(trained.x) if DESIGNS[design].variant(learned=False).reads_input else None
 
 
 def _full(graph: Graph, features: _Features | None, design: str, coupling: str) -> Precision:

@@ -7,15 +7,15 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, html
 
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.answer_panel import node_button
 from walksum.explore.controls import options
-from walksum.explore.subject import Subject
-from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, to_query
+from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, stored_view, to_query
+from walksum.workflow.trained_run import TrainedRun
 
 
-def connect_navigation(app: Dash, desk: Desk) -> None:
-    subject = desk.subject
+def connect_navigation(app: Dash, session: Session) -> None:
+    trained = session.trained
 
     @app.callback(
         Output("url", "search"),
@@ -37,12 +37,12 @@ def connect_navigation(app: Dash, desk: Desk) -> None:
     )
     def navigate(query: str, asked: Any, find: Any, submit: Any, text: str | None, now: Any) -> tuple:
         """One callback for every way to change the view, so that there is one truth: the address."""
-        view, messages, matches = _next_view(subject, now, query, asked, text or "", triggers())
+        view, messages, matches = _next_view(trained, now, query, asked, text or "", triggers())
         return (
-            to_query(subject, view),
+            to_query(trained, view),
             asdict(view),
             "as trained" if view.design == AS_TRAINED else f"{view.scale:.3f}",
-            options([(str(k + 1), f"{k + 1} of {heads(subject, view)}") for k in range(heads(subject, view))]),
+            options([(str(k + 1), f"{k + 1} of {heads(trained, view)}") for k in range(heads(trained, view))]),
             view.design != AS_TRAINED,
             view.design != AS_TRAINED,
             view.design == AS_TRAINED,
@@ -58,20 +58,20 @@ def triggers() -> set[str]:
 
 
 def _next_view(
-    subject: Subject, now: Any, query: str | None, asked: Any, text: str, by: set[str]
+    trained: TrainedRun, now: Any, query: str | None, asked: Any, text: str, by: set[str]
 ) -> tuple[View, list[str], list[Any]]:
     """The view after what was asked, what to say about it, and nodes to choose from."""
     messages: list[str] = []
     if now is None:
-        view, messages = from_query(subject, query)
+        view, messages = from_query(trained, query)
     else:
-        view = View(**now)
-        if "url" in by and (query or "") != to_query(subject, view):  # a link, or back and forth in the browser
-            view, messages = from_query(subject, query)
+        view = stored_view(now)
+        if "url" in by and (query or "") != to_query(trained, view):  # a link, or back and forth in the browser
+            view, messages = from_query(trained, query)
     if "asked" in by and asked:
-        view, messages = changed(subject, view, {name: value for name, value in asked.items() if name != "stamp"})
+        view, messages = changed(trained, view, {name: value for name, value in asked.items() if name != "stamp"})
     if by & {"find", "search"}:
-        return _find(subject, view, text)
+        return _find(trained, view, text)
     return view, messages, []
 
 
@@ -81,16 +81,16 @@ def _hint(view: View) -> str:
     return "This design on the same graph, not the J of the trained model."
 
 
-def _find(subject: Subject, view: View, text: str) -> tuple[View, list[str], list[Any]]:
+def _find(trained: TrainedRun, view: View, text: str) -> tuple[View, list[str], list[Any]]:
     if not text.strip():
         return view, ["Type the id of a node, or a part of it."], []
-    found = subject.search(text)
+    found = trained.search(text)
     if len(found) == 1:
-        return replace(view, node=subject.name(found[0])), [], []
+        return replace(view, node=trained.name(found[0])), [], []
     if found:
-        return view, [], [html.P("Which one?", className="quiet"), *[node_button(subject, node) for node in found]]
+        return view, [], [html.P("Which one?", className="quiet"), *[node_button(trained, node) for node in found]]
     try:
-        subject.node(text)
+        trained.node(text)
     except ValueError as error:
         return view, [str(error)], []
     return view, [], []

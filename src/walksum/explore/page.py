@@ -7,66 +7,67 @@ from typing import Any
 import dash_cytoscape as cyto
 from dash import dcc, html
 
-from walksum.explore.colours import colours, stylesheet
+from walksum.explore.colours import stylesheet, theme_of
 from walksum.explore.controls import controls
-from walksum.explore.drawing import HUES, draws_whole
+from walksum.explore.drawing import draws_whole
 from walksum.explore.panels import PANELS
-from walksum.explore.subject import Subject
 from walksum.explore.whatif import kinds
 from walksum.explore.whatif_page import whatif_form
+from walksum.plot.theme import CLASS_COLOURS
+from walksum.workflow.trained_run import TrainedRun
 
 cyto.load_extra_layouts()  # the build that can also write SVG
 
 FIRST_PANEL = "whatif"
-MOST_HUES = 10
+STORES = ("asked", "view", "scheme", "recolour", "shown", "panel", "edge", "changes")
 
 
-def page(subject: Subject) -> html.Div:
+def page(trained: TrainedRun) -> html.Div:
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            *[dcc.Store(id=name) for name in ("asked", "view", "scheme", "paint", "shown", "panel", "edge", "changes")],
-            dcc.Store(id="kind", data=kinds(subject)[0]),
+            *[dcc.Store(id=name) for name in STORES],
+            dcc.Store(id="kind", data=kinds(trained)[0]),
             dcc.Download(id="download"),
             html.A("Skip to the answer", href="#answer", className="skip"),
-            _header(subject),
+            _header(trained),
             html.Div(id="message", role="alert"),
             html.Main(
                 [
-                    controls(subject),
-                    _drawing(subject),
+                    controls(trained),
+                    _drawing(trained),
                     html.Section(id="answer", tabIndex=-1, **{"aria-label": "Answer"}),
                 ],
                 className="columns",
             ),
-            _panels(subject),
+            _panels(trained),
             html.Div(id="spoken", className="unseen", role="status", **{"aria-live": "polite"}),
         ],
         className="page",
     )
 
 
-def _header(subject: Subject) -> html.Header:
-    size = f"{subject.num_nodes:,} nodes, {subject.graph.num_edges:,} edges"
+def _header(trained: TrainedRun) -> html.Header:
+    size = f"{trained.num_nodes:,} nodes, {trained.graph.num_edges:,} edges"
     return html.Header(
         [
             html.H1("Why did this node get this label?"),
-            html.P([html.Strong(subject.title), f" · {size} · {_model(subject)}"], className="quiet"),
+            html.P([html.Strong(trained.title), f" · {size} · {_model(trained)}"], className="quiet"),
         ]
     )
 
 
-def _model(subject: Subject) -> str:
-    config = subject.model.config
+def _model(trained: TrainedRun) -> str:
+    config: Any = trained.model.config
     return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
 
 
-def _drawing(subject: Subject) -> html.Section:
+def _drawing(trained: TrainedRun) -> html.Section:
     graph = cyto.Cytoscape(
         id="graph",
         elements=[],
         layout={"name": "preset", "fit": True, "padding": 24},
-        stylesheet=stylesheet(colours("light")),
+        stylesheet=stylesheet(theme_of("light")),
         style={"width": "100%", "height": "100%"},
         minZoom=0.1,
         maxZoom=6,
@@ -95,7 +96,7 @@ def _drawing(subject: Subject) -> html.Section:
                 className="canvas",
                 role="group",
                 id="canvas",
-                **{"aria-label": "Drawing of the graph. The list of strongest sources holds the same as text."},
+                **{"aria-label": "GraphDrawing of the graph. The list of strongest sources holds the same as text."},
             ),
             html.Div(id="legend", className="legend"),
             html.P(id="drawing-note", className="quiet"),
@@ -105,8 +106,8 @@ def _drawing(subject: Subject) -> html.Section:
     )
 
 
-def influence_legend(subject: Subject) -> list[Any]:
-    shape = [html.Span("■ training node", className="key")] if subject.training else []
+def influence_legend(trained: TrainedRun) -> list[Any]:
+    shape = [html.Span("■ training node", className="key")] if trained.training else []
     return [
         html.Span("negative influence"),
         html.Span(className="ramp", **{"aria-hidden": "true"}),
@@ -117,22 +118,26 @@ def influence_legend(subject: Subject) -> list[Any]:
     ]
 
 
-def class_legend(subject: Subject) -> list[Any]:
-    if not draws_whole(subject) or subject.problem.regression:
+def class_legend(trained: TrainedRun) -> list[Any]:
+    if not draws_whole(trained) or trained.problem.regression:
         return []
-    names = subject.problem.classes[:MOST_HUES]
-    more = [html.Span("and more, colours come round again")] if len(subject.problem.classes) > MOST_HUES else []
+    names = trained.problem.classes[: len(CLASS_COLOURS)]
+    more = (
+        [html.Span("and more, colours come round again")] if len(trained.problem.classes) > len(CLASS_COLOURS) else []
+    )
     return [
         html.Span("predicted:"),
         *[
-            html.Span([html.I(style={"background": HUES[k]}, **{"aria-hidden": "true"}), name], className="key")
+            html.Span(
+                [html.I(style={"background": CLASS_COLOURS[k]}, **{"aria-hidden": "true"}), name], className="key"
+            )
             for k, name in enumerate(names)
         ],
         *more,
     ]
 
 
-def _panels(subject: Subject) -> html.Section:
+def _panels(trained: TrainedRun) -> html.Section:
     tabs = [(FIRST_PANEL, "What if"), *((name, words) for name, (words, _) in PANELS.items())]
     return html.Section(
         [
@@ -156,7 +161,7 @@ def _panels(subject: Subject) -> html.Section:
                 className="tabs",
                 **{"aria-label": "Panels"},
             ),
-            whatif_form(subject),
+            whatif_form(trained),
             html.Div(id="panel-body", role="tabpanel", hidden=True),
         ],
         className="panels",

@@ -11,9 +11,10 @@ import torch
 from dash import dcc, html
 
 from walksum.analysis import convergence, correlation, spectrum
-from walksum.explore.answer import Answer, Desk
-from walksum.explore.colours import Colours, colours, diverging
+from walksum.explore.answer import Answer, Session
+from walksum.explore.colours import diverging, theme_of
 from walksum.explore.view import View
+from walksum.plot.theme import Theme
 
 NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection
 SAMPLED = 400  # nodes up to which the matrix of a whole graph is shown; of more, so many are sampled
@@ -29,14 +30,14 @@ CONFIG = {
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 
 
-def correlation_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -> list[Any]:
-    matrix, graph = desk.matrix(view), desk.subject.graph
+def correlation_panel(session: Session, view: View, answer: Answer | None, of: Theme) -> list[Any]:
+    matrix, graph = session.matrix(view), session.trained.graph
     figures, notes = [], []
     if answer is not None:
         count = min(NEAR if graph.num_nodes <= LARGE else NEAR_IN_LARGE, graph.num_nodes)
         nodes = torch.from_numpy(answer.influence.ranked(count).copy())
         near = correlation.correlation(matrix.J, nodes)[0].numpy()
-        names = [desk.subject.name(node) for node in nodes.tolist()]
+        names = [session.trained.name(node) for node in nodes.tolist()]
         figures.append(_heatmap(near, names, f"Around node {view.node}, by influence", of))
         if graph.num_nodes > count:
             notes.append(
@@ -44,7 +45,7 @@ def correlation_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
             )
     if graph.num_nodes <= SAMPLE_NODES:
         whole = correlation.ordered(matrix.J, most=SAMPLED)
-        names = [desk.subject.name(node) for node in whole.nodes.tolist()]
+        names = [session.trained.name(node) for node in whole.nodes.tolist()]
         title = "The graph, in Fiedler order" + (f" ({whole.note.split(',')[0]})" if whole.note else "")
         figures.append(_heatmap(whole.matrix.numpy(), names, title, of))
         notes += [f"The whole graph is sampled: {whole.note}."] if whole.note else []
@@ -53,7 +54,7 @@ def correlation_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     if not figures:
         return [html.P("Choose a node to see the correlations around it.", className="empty")]
     return [
-        _says(
+        _explanation(
             "How much two nodes move together: J⁻¹ scaled to a unit diagonal. Red together, blue apart. "
             "Drag to zoom in, double-click to zoom out."
         ),
@@ -62,7 +63,7 @@ def correlation_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     ]
 
 
-def _heatmap(values: np.ndarray, names: list[str], title: str, of: Colours) -> go.Figure:
+def _heatmap(values: np.ndarray, names: list[str], title: str, of: Theme) -> go.Figure:
     off = values - np.diag(np.diag(values))
     limit = max(float(np.quantile(np.abs(off), 0.995)), 1e-3)
     trace = go.Heatmap(
@@ -90,14 +91,14 @@ def _heatmap(values: np.ndarray, names: list[str], title: str, of: Colours) -> g
     return figure
 
 
-def spectrum_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -> list[Any]:
-    J, note = desk.matrix(view).J, ""
+def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Theme) -> list[Any]:
+    J, note = session.matrix(view).J, ""
     if J.num_nodes > WHOLE_SPECTRUM:
         middle = answer.node if answer is not None else int(J.graph.degree.argmax())
         J = spectrum.restrict(J, spectrum.ball(J.graph, middle, BALL))
         note = (
             f"Above {WHOLE_SPECTRUM:,} nodes: the part of the graph made of the {J.num_nodes:,} nodes nearest to "
-            f"node {desk.subject.name(middle)}."
+            f"node {session.trained.name(middle)}."
         )
     found = spectrum.response(J)
     gain, spread = found.gain[0].numpy(), found.spread[0].numpy()
@@ -105,8 +106,8 @@ def spectrum_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -
         x=found.eigenvalues.numpy(),
         y=gain,
         mode="markers",
-        marker={"size": 4, "color": of.accent},
-        error_y=None if found.diagonal else {"array": spread, "color": of.line, "thickness": 0.6, "width": 0},
+        marker={"size": 4, "color": of.categories[0]},
+        error_y=None if found.diagonal else {"array": spread, "color": of.edge, "thickness": 0.6, "width": 0},
         hovertemplate="eigenvalue %{x:.3f}: gain %{y:.3g}<extra></extra>",
     )
     figure = go.Figure(trace)
@@ -118,13 +119,13 @@ def spectrum_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -
     words = "How strongly J⁻¹ passes each pattern on the graph, from smooth (left) to alternating (right)."
     if not found.diagonal:
         words += " J is no function of the adjacency here; the grey lines tell how much of a pattern leaks into others."
-    return [_says(words), _graph(figure, "spectral response"), html.P(note, className="quiet")]
+    return [_explanation(words), _graph(figure, "spectral response"), html.P(note, className="quiet")]
 
 
-def convergence_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -> list[Any]:
+def convergence_panel(session: Session, view: View, answer: Answer | None, of: Theme) -> list[Any]:
     if answer is None:
         return [html.P("Choose a node: the solvers are compared on its influence.", className="empty")]
-    J = desk.matrix(view).J
+    J = session.matrix(view).J
     h = torch.zeros(1, J.num_nodes, 1, dtype=J.dtype)
     h[0, answer.node] = 1
     large = J.num_nodes > LARGE
@@ -132,10 +133,9 @@ def convergence_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     if large:
         solvers = {name: solvers[name] for name in ("CG, DIC", "Chebyshev")}
     figure = go.Figure()
-    palette = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f")
     curves = convergence.residual_curves(J, h, solvers=solvers)
     for k, curve in enumerate(curves):
-        line = {"color": palette[k % len(palette)], "dash": DASHES[k % len(DASHES)], "width": 2}
+        line = {"color": of.categories[k % len(of.categories)], "dash": DASHES[k % len(DASHES)], "width": 2}
         figure.add_trace(
             go.Scatter(x=curve.steps, y=_positive(curve.residuals), name=curve.name, line=line, mode="lines")
         )
@@ -146,28 +146,28 @@ def convergence_panel(desk: Desk, view: View, answer: Answer | None, of: Colours
     words = f"Iterations to {TOL:.0e}: {ended}." if ended else f"None reached {TOL:.0e} in the steps allowed."
     if large:
         words += f" Above {LARGE:,} nodes only the quickest are run, for {FEW_STEPS} steps at most."
-    return [_says(words), _graph(figure, "convergence curves")]
+    return [_explanation(words), _graph(figure, "convergence curves")]
 
 
 def _positive(values: list[float]) -> list[float | None]:
     return [value if np.isfinite(value) and value > 0 else None for value in values]
 
 
-def walk_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -> list[Any]:
-    matrix = desk.matrix(view)
+def walk_panel(session: Session, view: View, answer: Answer | None, of: Theme) -> list[Any]:
+    matrix = session.matrix(view)
     low, high = matrix.walk_summability
     summable = high < 1
     figure = go.Figure()
     figure.add_trace(
-        go.Scatter(x=[0, 1], y=[0, 0], mode="lines", line={"color": of.line, "width": 10}, hoverinfo="skip")
+        go.Scatter(x=[0, 1], y=[0, 0], mode="lines", line={"color": of.edge, "width": 10}, hoverinfo="skip")
     )
     figure.add_trace(
         go.Scatter(
             x=[low, high],
             y=[0, 0],
             mode="lines+markers",
-            line={"color": of.accent if summable else of.positive, "width": 10},
-            marker={"size": 16, "symbol": "line-ns", "line": {"width": 3, "color": of.accent}},
+            line={"color": of.categories[0] if summable else of.positive, "width": 10},
+            marker={"size": 16, "symbol": "line-ns", "line": {"width": 3, "color": of.categories[0]}},
             hovertemplate="%{x:.6f}<extra></extra>",
         )
     )
@@ -176,17 +176,17 @@ def walk_panel(desk: Desk, view: View, answer: Answer | None, of: Colours) -> li
     figure.update_yaxes(visible=False, range=[-1, 1])
     figure.update_xaxes(range=[0, max(1.08, 1.02 * high)], title="1 is the border", dtick=0.1)
     figure.add_vline(x=1, line_color=of.positive, line_dash="dash")
-    verdict = (
+    statement = (
         "J is walk-summable."
         if summable
         else "Walk-summability is not proven."
         if low < 1
         else "J is not walk-summable."
     )
-    longest = _half_life(high)
+    said = f" The radius lies between {low:.6g} and {high:.6g}. {_half_life(high)}"
     return [
-        html.P([html.Strong(verdict, id="verdict"), f" The radius lies between {low:.6g} and {high:.6g}. {longest}"]),
-        _says(
+        html.P([html.Strong(statement, id="statement"), said]),
+        _explanation(
             "Below 1 the influence is a sum over walks that converges, and so does belief propagation; the paths above "
             "are the largest terms of that sum."
         ),
@@ -200,7 +200,7 @@ def _half_life(radius: float) -> str:
     return f"At most, a walk loses half its weight in {np.log(0.5) / np.log(radius):.3g} steps."
 
 
-PANELS: dict[str, tuple[str, Callable[[Desk, View, Answer | None, Colours], list[Any]]]] = {
+PANELS: dict[str, tuple[str, Callable[[Session, View, Answer | None, Theme], list[Any]]]] = {
     "correlation": ("Correlations", correlation_panel),
     "spectrum": ("Spectral response", spectrum_panel),
     "convergence": ("Convergence", convergence_panel),
@@ -208,15 +208,15 @@ PANELS: dict[str, tuple[str, Callable[[Desk, View, Answer | None, Colours], list
 }
 
 
-def panel(desk: Desk, name: str, view: View, scheme: str | None) -> list[Any]:
+def panel(session: Session, name: str, view: View, scheme: str | None) -> list[Any]:
     """The content of a panel; what cannot be computed is said in its place."""
     try:
-        return PANELS[name][1](desk, view, desk.answer(view), colours(scheme))
+        return PANELS[name][1](session, view, session.answer(view), theme_of(scheme))
     except ValueError as error:
         return [html.P(str(error), className="warning")]
 
 
-def _says(words: str) -> html.P:
+def _explanation(words: str) -> html.P:
     return html.P(words, className="explains")
 
 
@@ -225,17 +225,17 @@ def _graph(figure: go.Figure, words: str) -> html.Div:
     return html.Div(plot, className="plot", role="group", **{"aria-label": words})
 
 
-def _plain(figure: go.Figure, of: Colours, title: str, height: int = 340) -> None:
+def _plain(figure: go.Figure, of: Theme, title: str, height: int = 340) -> None:
     figure.update_layout(
         template="none",
         title={"text": title, "font": {"size": 14}, "x": 0, "xref": "paper", "xanchor": "left"},
         height=height,
         margin={"l": 60, "r": 16, "t": 44, "b": 48},
-        font={"family": "system-ui, sans-serif", "size": 12, "color": of.text},
+        font={"family": "system-ui, sans-serif", "size": 12, "color": of.ink},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": of.quiet, "activecolor": of.accent},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": of.quiet, "activecolor": of.categories[0]},
         hoverlabel={"font": {"family": "system-ui, sans-serif"}},
     )
-    figure.update_xaxes(gridcolor=of.line, linecolor=of.line, zeroline=False, tickcolor=of.line)
-    figure.update_yaxes(gridcolor=of.line, linecolor=of.line, zeroline=False, tickcolor=of.line)
+    figure.update_xaxes(gridcolor=of.edge, linecolor=of.edge, zeroline=False, tickcolor=of.edge)
+    figure.update_yaxes(gridcolor=of.edge, linecolor=of.edge, zeroline=False, tickcolor=of.edge)

@@ -14,17 +14,19 @@ from urllib.parse import unquote, urlsplit
 
 from dash import Dash, html, set_props
 from flask import Flask, Response, abort, request
+from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.callbacks import connect, shown_view
 from walksum.explore.page import page
-from walksum.explore.subject import Subject
 from walksum.explore.view import first_view
+from walksum.workflow.trained_run import TrainedRun
 
 ADDRESS = "127.0.0.1"
 HOSTS = ("127.0.0.1", "localhost")
 ASSETS = Path(__file__).parent / "assets"
+CALLBACK = "/_dash-update-component"
 PREFIXES = ("/_dash-", "/assets/")
 ANY_PATH = "/<path:path>"
 SINGLES = ("/", "/_favicon.ico")
@@ -34,37 +36,40 @@ POLICY = (
 )
 
 
-def make_app(subject: Subject) -> Dash:
-    """The page of one subject, with its first view made: the first visitor should not wait for it."""
+def make_app(trained: TrainedRun) -> Dash:
+    """The page of one trained, with its first view made: the first visitor should not wait for it."""
     app = Dash(
         "walksum",
         assets_folder=str(ASSETS),
         serve_locally=True,
-        title=f"{subject.title} · walksum explore",
+        title=f"{trained.title} · walksum explore",
         update_title="",
         compress=False,
         on_error=_say_failure,
     )
-    desk = Desk(subject)
-    warm(desk)
-    app.layout = page(subject)
-    connect(app, desk)
+    session = Session(trained)
+    compute_first_view(session)
+    app.layout = page(trained)
+    connect(app, session)
     app.enable_dev_tools(debug=False)
     guard(app.server)
+    check_callbacks(app)
     return app
 
 
 def _say_failure(error: Exception) -> None:
-    """What nobody foresaw: a word on the page, the stack trace in the terminal."""
+    """What nobody foresaw: a message on the page, the stack trace in the terminal. A bad request stays one."""
+    if isinstance(error, HTTPException):
+        raise error
     traceback.print_exception(error)
     words = f"That did not work: {type(error).__name__}: {error}. The terminal shows where."
     set_props("message", {"children": [html.P(words)]})
 
 
-def warm(desk: Desk) -> None:
-    """Predictions, layout and compiled kernels."""
-    shown_view(desk, first_view(desk.subject), None)
-    shown_view(desk, replace(first_view(desk.subject), node=desk.subject.name(0)), None)
+def compute_first_view(session: Session) -> None:
+    """Make predictions, layout and compiled kernels before the first visitor waits for them."""
+    shown_view(session, first_view(session.trained), None)
+    shown_view(session, replace(first_view(session.trained), node=session.trained.name(0)), None)
 
 
 def guard(server: Flask) -> None:
@@ -81,11 +86,44 @@ def guard(server: Flask) -> None:
             abort(404)
 
     @server.after_request
-    def seal(response: Response) -> Response:
+    def add_security_headers(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
+
+
+def check_callbacks(app: Dash) -> None:
+    """Answer a callback whose JSON the page would never send with 400 instead of a stack trace."""
+
+    @app.server.before_request
+    def check() -> None:
+        if request.path == CALLBACK and request.method == "POST":
+            try:
+                body = request.get_json(silent=True)
+            except RecursionError:
+                body = None  # brackets nested a hundred thousand deep
+            check_body(app, body)
+
+
+def check_body(app: Dash, body: Any) -> None:
+    """As Dash's renderer writes it: a known output, and its inputs and states as they were declared."""
+    if not isinstance(body, dict):
+        raise BadRequest("The body of a callback is a JSON object.")
+    known = app.callback_map.get(body["output"]) if isinstance(body.get("output"), str) else None
+    if known is None:
+        raise BadRequest("There is no such callback.")
+    if not isinstance(body.get("outputs"), list | dict):
+        raise BadRequest("A callback names its outputs.")
+    changed = body.get("changedPropIds", [])
+    if not isinstance(changed, list) or not all(isinstance(each, str) for each in changed):
+        raise BadRequest("changedPropIds is a list of names.")
+    for kind in ("inputs", "state"):
+        given = body.get(kind, [])
+        parts = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else None
+        declared = [(each["id"], each["property"]) for each in known[kind]]
+        if parts is None or [(each.get("id"), each.get("property")) for each in parts] != declared:
+            raise BadRequest(f"The callback's {kind} are not those of the page.")
 
 
 def _known(path: str) -> bool:
@@ -103,12 +141,12 @@ def _hostname(url: str) -> str | None:
 
 class _Quiet(WSGIRequestHandler):
     def log_request(self, *args: Any, **kwargs: Any) -> None:
-        """No line a request: the terminal belongs to the user."""
+        """No line per request: the terminal belongs to the user."""
 
 
-def open_server(subject: Subject, port: int) -> BaseWSGIServer:
+def open_server(trained: TrainedRun, port: int) -> BaseWSGIServer:
     """Listening on loopback; port 0 takes a free one."""
-    app = make_app(subject)
+    app = make_app(trained)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         return make_server(ADDRESS, port, app.server, threaded=True, request_handler=_Quiet)

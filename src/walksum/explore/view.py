@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlencode
 
 from walksum.designs import NAMES
 from walksum.designs.base import SIGN
-from walksum.explore.subject import Subject
+from walksum.workflow.trained_run import TrainedRun
 
 AS_TRAINED = "trained"
 USUAL = "usual"
@@ -49,16 +49,33 @@ class View:
         return self.design, self.coupling, self.scale
 
 
-def first_view(subject: Subject) -> View:
-    return View(layer=len(subject.precisions))
+def stored_view(now: Any) -> View:
+    """The view as the page holds it; a bad request where another program wrote it."""
+    from werkzeug.exceptions import BadRequest
+
+    names = {each.name for each in fields(View)}
+    if not isinstance(now, dict) or set(now) != names:
+        raise BadRequest(f"A view has the fields {', '.join(sorted(names))}.")
+    view = View(**now)
+    usual = asdict(View())
+    for name, value in now.items():
+        kind = str if name == "node" else type(usual[name])
+        whole_for_float = kind is float and type(value) is int  # JavaScript knows no difference
+        if type(value) is not kind and not whole_for_float and not (name == "node" and value is None):
+            raise BadRequest(f"The view's {name} is of another kind.")
+    return view
 
 
-def refused_solvers(subject: Subject) -> dict[str, str]:
+def first_view(trained: TrainedRun) -> View:
+    return View(layer=len(trained.precisions))
+
+
+def refused_solvers(trained: TrainedRun) -> dict[str, str]:
     """Solvers this graph is too large for, and why."""
     found = {}
-    if subject.graph.num_edges > DIRECT_EDGES:
+    if trained.graph.num_edges > DIRECT_EDGES:
         found["direct"] = f"elimination is only offered up to {DIRECT_EDGES:,} edges"
-    if subject.num_nodes > DENSE_NODES:
+    if trained.num_nodes > DENSE_NODES:
         found["dense"] = f"a dense factorisation is only offered up to {DENSE_NODES:,} nodes"
     try:
         import pyamg  # noqa: F401
@@ -67,50 +84,50 @@ def refused_solvers(subject: Subject) -> dict[str, str]:
     return found
 
 
-def changed(subject: Subject, view: View, wanted: Mapping[str, Any]) -> tuple[View, list[str]]:
+def changed(trained: TrainedRun, view: View, wanted: Mapping[str, Any]) -> tuple[View, list[str]]:
     """The view with other values; those that cannot be are left as they were, with a message."""
     messages = []
     for name in (each.name for each in fields(View)):
         if name in wanted:
             try:
-                view = replace(view, **{name: _CHECKS[name](subject, view, wanted[name])})
+                view = replace(view, **{name: _CHECKS[name](trained, view, wanted[name])})
             except ValueError as error:
                 messages.append(str(error))
-    if view.head > heads(subject, view):  # another layer may have fewer
+    if view.head > heads(trained, view):  # another layer may have fewer
         view = replace(view, head=1)
     return view, messages
 
 
-def from_query(subject: Subject, query: str | None) -> tuple[View, list[str]]:
+def from_query(trained: TrainedRun, query: str | None) -> tuple[View, list[str]]:
     """The view a link names."""
     given = {name: values[-1] for name, values in parse_qs((query or "").lstrip("?")).items()}
-    return changed(subject, first_view(subject), given)
+    return changed(trained, first_view(trained), given)
 
 
-def to_query(subject: Subject, view: View) -> str:
+def to_query(trained: TrainedRun, view: View) -> str:
     """The shortest query that restores the view: only what differs from the first one."""
-    usual = asdict(first_view(subject))
+    usual = asdict(first_view(trained))
     said = {name: value for name, value in asdict(view).items() if value != usual[name]}
     return f"?{urlencode(said)}" if said else ""
 
 
-def heads(subject: Subject, view: View) -> int:
+def heads(trained: TrainedRun, view: View) -> int:
     """Of the trained layer; kept in mind while another design is looked at."""
-    return subject.precisions[view.layer - 1].heads
+    return trained.precisions[view.layer - 1].heads
 
 
-def _node(subject: Subject, view: View, value: Any) -> str | None:
+def _node(trained: TrainedRun, view: View, value: Any) -> str | None:
     if value is None or value == "":
         return None
-    return subject.name(subject.node(str(value)))
+    return trained.name(trained.node(str(value)))
 
 
-def _layer(subject: Subject, view: View, value: Any) -> int:
-    return _whole("layer", value, len(subject.precisions))
+def _layer(trained: TrainedRun, view: View, value: Any) -> int:
+    return _whole("layer", value, len(trained.precisions))
 
 
-def _head(subject: Subject, view: View, value: Any) -> int:
-    return _whole("head", value, max(J.heads for J in subject.precisions))
+def _head(trained: TrainedRun, view: View, value: Any) -> int:
+    return _whole("head", value, max(J.heads for J in trained.precisions))
 
 
 def _whole(name: str, value: Any, most: int) -> int:
@@ -119,8 +136,8 @@ def _whole(name: str, value: Any, most: int) -> int:
     return int(value)
 
 
-def _choice(name: str, known: tuple[str, ...]) -> Callable[[Subject, View, Any], str]:
-    def check(subject: Subject, view: View, value: Any) -> str:
+def _choice(name: str, known: tuple[str, ...]) -> Callable[[TrainedRun, View, Any], str]:
+    def check(trained: TrainedRun, view: View, value: Any) -> str:
         if value not in known:
             raise ValueError(f"The {name} {value!r} is not known; choose {', '.join(known)}.")
         return value
@@ -128,7 +145,7 @@ def _choice(name: str, known: tuple[str, ...]) -> Callable[[Subject, View, Any],
     return check
 
 
-def _scale(subject: Subject, view: View, value: Any) -> float:
+def _scale(trained: TrainedRun, view: View, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -138,15 +155,15 @@ def _scale(subject: Subject, view: View, value: Any) -> float:
     return round(number, 4)
 
 
-def _solver(subject: Subject, view: View, value: Any) -> str:
-    name = _choice("solver", SOLVERS)(subject, view, value)
-    refused = refused_solvers(subject)
+def _solver(trained: TrainedRun, view: View, value: Any) -> str:
+    name = _choice("solver", SOLVERS)(trained, view, value)
+    refused = refused_solvers(trained)
     if name in refused:
         raise ValueError(f"The solver {name} is not used here: {refused[name]}.")
     return name
 
 
-_CHECKS: dict[str, Callable[[Subject, View, Any], Any]] = {
+_CHECKS: dict[str, Callable[[TrainedRun, View, Any], Any]] = {
     "node": _node,
     "layer": _layer,
     "head": _head,

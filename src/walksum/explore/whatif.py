@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walksum.explore.subject import Subject
 from walksum.precision import Precision
 from walksum.solvers import CG
 from walksum.workflow.fit import predict
+from walksum.workflow.trained_run import TrainedRun
 
 ALL = "all nodes"
 DROP, FLIP = "drop", "flip"
@@ -40,15 +40,15 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.features or self.dropped or self.flipped)
 
-    def with_features(self, subject: Subject, name: str, kind: str) -> Changes:
-        node = subject.node(name)
-        if kind not in kinds(subject):
-            raise ValueError(f"There is no class {kind!r}; choose one of {', '.join(kinds(subject))}.")
+    def with_features(self, trained: TrainedRun, name: str, kind: str) -> Changes:
+        node = trained.node(name)
+        if kind not in kinds(trained):
+            raise ValueError(f"There is no class {kind!r}; choose one of {', '.join(kinds(trained))}.")
         kept = tuple(each for each in self.features if each[0] != node)
         return replace(self, features=(*kept, (node, kind)))
 
-    def with_edge(self, subject: Subject, one: str, other: str, how: str) -> Changes:
-        edge = find_edge(subject, one, other)
+    def with_edge(self, trained: TrainedRun, one: str, other: str, how: str) -> Changes:
+        edge = find_edge(trained, one, other)
         dropped, flipped = (tuple(each for each in kept if each != edge) for kept in (self.dropped, self.flipped))
         if how == DROP:
             return replace(self, dropped=(*dropped, edge), flipped=flipped)
@@ -59,77 +59,82 @@ class Changes:
 
 
 def from_json(record: dict[str, Any] | None) -> Changes:
-    pairs = {name: tuple((a, b) for a, b in values) for name, values in (record or {}).items()}
-    return Changes(**pairs)
+    """The changes as the page holds them; a bad request where another program wrote them."""
+    from werkzeug.exceptions import BadRequest
+
+    try:
+        return Changes(**{name: tuple((a, b) for a, b in values) for name, values in (record or {}).items()})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadRequest("The changes are not those of the page.") from error
 
 
-def kinds(subject: Subject) -> list[str]:
+def kinds(trained: TrainedRun) -> list[str]:
     """Whose mean features a node may be given."""
-    return [*subject.problem.classes, ALL]
+    return [*trained.problem.classes, ALL]
 
 
-def find_edge(subject: Subject, one: str, other: str) -> Edge:
-    a, b = sorted((subject.node(one), subject.node(other)))
-    i, j = subject.graph.edges
+def find_edge(trained: TrainedRun, one: str, other: str) -> Edge:
+    a, b = sorted((trained.node(one), trained.node(other)))
+    i, j = trained.graph.edges
     if not bool(((i == a) & (j == b)).any()):
         raise ValueError(f"There is no edge between {one!r} and {other!r}; click an edge of the drawing to name it.")
     return a, b
 
 
-def edge_number(subject: Subject, edge: Edge) -> int:
-    i, j = subject.graph.edges
+def edge_number(trained: TrainedRun, edge: Edge) -> int:
+    i, j = trained.graph.edges
     return int(((i == edge[0]) & (j == edge[1])).nonzero()[0])
 
 
-def describe(subject: Subject, changes: Changes) -> list[str]:
-    said = [f"node {subject.name(node)} has the mean features of {kind}" for node, kind in changes.features]
+def describe(trained: TrainedRun, changes: Changes) -> list[str]:
+    said = [f"node {trained.name(node)} has the mean features of {kind}" for node, kind in changes.features]
     for words, edges in (("without the edge", changes.dropped), ("other sign on the edge", changes.flipped)):
-        said += [f"{words} {subject.name(a)} to {subject.name(b)}" for a, b in edges]
+        said += [f"{words} {trained.name(a)} to {trained.name(b)}" for a, b in edges]
     return said
 
 
-def mean_features(subject: Subject, kind: str) -> Tensor:
+def mean_features(trained: TrainedRun, kind: str) -> Tensor:
     """The mean encoded features of a class (all nodes with that label), or of all nodes."""
     if kind == ALL:
-        return subject.x.mean(0)
-    members = subject.problem.y == subject.problem.classes.index(kind)
+        return trained.x.mean(0)
+    members = trained.problem.y == trained.problem.classes.index(kind)
     if not bool(members.any()):
         raise ValueError(f"No node is labelled {kind!r}, so its mean features are not known.")
-    return subject.x[members].mean(0)
+    return trained.x[members].mean(0)
 
 
 class WhatIf:
     """The model's output under changes."""
 
-    def __init__(self, subject: Subject):
-        self.subject = subject
+    def __init__(self, trained: TrainedRun):
+        self.trained = trained
         self._lock = threading.Lock()  # flipping hooks into the model for the length of one forward pass
         self.output = lru_cache(maxsize=16)(self._output)
 
     def _output(self, changes: Changes) -> Tensor:
-        subject = self.subject
-        x, problem = subject.x, subject.problem
+        trained = self.trained
+        x, problem = trained.x, trained.problem
         if changes.features:
             x = x.clone()
             for node, kind in changes.features:
-                x[node] = mean_features(subject, kind)
-        edges, weight = subject.graph.edges, subject.graph.edge_weight
+                x[node] = mean_features(trained, kind)
+        edges, weight = trained.graph.edges, trained.graph.edge_weight
         kept, signs = torch.ones(edges.size(1), dtype=torch.bool), torch.ones(edges.size(1))
-        kept[[edge_number(subject, edge) for edge in changes.dropped]] = False
-        signs[[edge_number(subject, edge) for edge in changes.flipped]] = -1
+        kept[[edge_number(trained, edge) for edge in changes.dropped]] = False
+        signs[[edge_number(trained, edge) for edge in changes.flipped]] = -1
         if changes.dropped:
             weight = None if weight is None else weight[kept]
             problem = replace(problem, edge_index=edges[:, kept], edge_weight=weight)
-        turned = flipped(subject.model, signs[kept]) if changes.flipped else nullcontext()
+        turned = flipped(trained.model, signs[kept]) if changes.flipped else nullcontext()
         # ordering the elimination of a graph that is solved on once takes longer than iterating
-        solved = iterating(subject.model) if changes.dropped else nullcontext()
+        solved = iterating(trained.model) if changes.dropped else nullcontext()
         with self._lock, turned, solved:
-            return predict(subject.model, x, problem, subject.encoding)
+            return predict(trained.model, x, problem, trained.encoding)
 
 
 @contextmanager
 def flipped(model: Any, signs: Tensor) -> Iterator[None]:
-    """Multiply every J the model makes by signs, one an edge. |R| stays, so J stays walk-summable."""
+    """Multiply every J the model makes by signs, one per edge. |R| stays, so J stays walk-summable."""
 
     def turn(design: Any, inputs: Any, J: Precision) -> Precision:
         return Precision(J.graph, J.diag, J.off * signs.to(J.dtype))

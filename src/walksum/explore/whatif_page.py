@@ -6,17 +6,17 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from walksum.explore.answer import Desk
+from walksum.explore.answer import Session
 from walksum.explore.controls import field, options
 from walksum.explore.navigation import triggers
-from walksum.explore.subject import Subject
-from walksum.explore.view import View
+from walksum.explore.view import View, stored_view
 from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, from_json, kinds
 from walksum.explore.whatif_panel import before_and_after
+from walksum.workflow.trained_run import TrainedRun
 
 
-def whatif_form(subject: Subject) -> html.Div:
-    classes = [(name, f"mean of {name}") for name in kinds(subject)]
+def whatif_form(trained: TrainedRun) -> html.Div:
+    classes = [(name, f"mean of {name}") for name in kinds(trained)]
     return html.Div(
         [
             html.P(
@@ -70,8 +70,8 @@ def whatif_form(subject: Subject) -> html.Div:
     )
 
 
-def connect_whatif(app: Dash, desk: Desk) -> None:
-    subject, imagine = desk.subject, WhatIf(desk.subject)
+def connect_whatif(app: Dash, session: Session) -> None:
+    trained, imagine = session.trained, WhatIf(session.trained)
 
     @app.callback(Output("if-node", "value"), Input("view", "data"), prevent_initial_call=True)
     def name_node(now: Any) -> str:
@@ -106,27 +106,27 @@ def connect_whatif(app: Dash, desk: Desk) -> None:
         changes, message = from_json(known), ""
         try:
             for by in sorted(triggers()):
-                changes = _changed(subject, changes, by, node or "", kind, one or "", other or "")
-            result = _result(subject, imagine, View(**now), changes)
+                changes = _changed(trained, changes, by, node or "", kind, one or "", other or "")
+            result = _result(trained, imagine, stored_view(now), changes)
         except ValueError as error:
             message, changes = str(error), from_json(known)
             result = no_update
         return changes.to_json(), message, result, not changes
 
 
-def _changed(subject: Subject, changes: Changes, by: str, node: str, kind: str, one: str, other: str) -> Changes:
+def _changed(trained: TrainedRun, changes: Changes, by: str, node: str, kind: str, one: str, other: str) -> Changes:
     if by == "if-clear":
         return Changes()
     if by == "if-features":
-        return changes.with_features(subject, node, kind)
+        return changes.with_features(trained, node, kind)
     if by in ("if-drop", "if-flip"):
-        return changes.with_edge(subject, one, other, DROP if by == "if-drop" else FLIP)
+        return changes.with_edge(trained, one, other, DROP if by == "if-drop" else FLIP)
     return changes
 
 
-def _result(subject: Subject, imagine: WhatIf, view: View, changes: Changes) -> list[Any]:
+def _result(trained: TrainedRun, imagine: WhatIf, view: View, changes: Changes) -> list[Any]:
     if not changes:
         return [html.P("Nothing is changed yet.", className="quiet")]
     if view.node is None:
         return [html.P("Choose a node to see its prediction move.", className="quiet")]
-    return before_and_after(subject, subject.node(view.node), changes, imagine.output(changes))
+    return before_and_after(trained, trained.node(view.node), changes, imagine.output(changes))

@@ -8,44 +8,44 @@ from dash import html
 from torch import Tensor
 
 from walksum.explore.answer_panel import percent
-from walksum.explore.subject import Subject
 from walksum.explore.whatif import Changes, describe
+from walksum.workflow.trained_run import TrainedRun
 
 MOST_CLASSES = 6
 
 
-def before_and_after(subject: Subject, node: int, changes: Changes, after: Tensor) -> list[Any]:
-    said = html.Ul([html.Li(words) for words in describe(subject, changes)], className="changes")
-    before = subject.output
-    if subject.problem.regression:
-        words = f"Prediction of node {subject.name(node)}: {float(before[node]):.4g} → {float(after[node]):.4g}"
+def before_and_after(trained: TrainedRun, node: int, changes: Changes, after: Tensor) -> list[Any]:
+    said = html.Ul([html.Li(words) for words in describe(trained, changes)], className="changes")
+    before = trained.output
+    if trained.problem.regression:
+        words = f"Prediction of node {trained.name(node)}: {float(before[node]):.4g} → {float(after[node]):.4g}"
         return [said, html.P(html.Strong(words), id="moved")]
     return [
         said,
-        html.P(html.Strong(_moved(subject, node, after)), id="moved"),
-        _table(subject, node, after),
-        _rest(subject, node, after),
+        html.P(html.Strong(_moved(trained, node, after)), id="moved"),
+        _table(trained, node, after),
+        _rest(trained, node, after),
     ]
 
 
-def _moved(subject: Subject, node: int, after: Tensor) -> str:
-    first, then = int(subject.output[node].argmax()), int(after[node].argmax())
-    classes = subject.problem.classes
+def _moved(trained: TrainedRun, node: int, after: Tensor) -> str:
+    first, then = int(trained.output[node].argmax()), int(after[node].argmax())
+    classes = trained.problem.classes
     if first == then:
         return (
-            f"Node {subject.name(node)} stays {classes[first]}: {percent(float(subject.output[node, first]))} → "
+            f"Node {trained.name(node)} stays {classes[first]}: {percent(float(trained.output[node, first]))} → "
             f"{percent(float(after[node, first]))}"
         )
-    return f"Node {subject.name(node)} moves from {classes[first]} to {classes[then]}"
+    return f"Node {trained.name(node)} moves from {classes[first]} to {classes[then]}"
 
 
-def _table(subject: Subject, node: int, after: Tensor) -> html.Table:
-    first, then = subject.output[node], after[node]
+def _table(trained: TrainedRun, node: int, after: Tensor) -> html.Table:
+    first, then = trained.output[node], after[node]
     shown = (first.maximum(then)).argsort(descending=True)[:MOST_CLASSES].tolist()
     body = [
         html.Tr(
             [
-                html.Th(subject.problem.classes[k], scope="row"),
+                html.Th(trained.problem.classes[k], scope="row"),
                 html.Td(percent(float(first[k])), className="before"),
                 html.Td(percent(float(then[k])), className="after"),
                 html.Td(
@@ -54,7 +54,7 @@ def _table(subject: Subject, node: int, after: Tensor) -> html.Table:
                     **{"aria-hidden": "true"},
                 ),
             ],
-            **{"data-class": subject.problem.classes[k]},
+            **{"data-class": trained.problem.classes[k]},
         )
         for k in shown
     ]
@@ -67,8 +67,8 @@ def _bar(share: float, kind: str) -> html.Div:
     return html.Div(className=f"bar {kind}", style={"width": f"{100 * share:.1f}%"})
 
 
-def _rest(subject: Subject, node: int, after: Tensor) -> html.P:
-    moved = subject.output.argmax(1) != after.argmax(1)
+def _rest(trained: TrainedRun, node: int, after: Tensor) -> html.P:
+    moved = trained.output.argmax(1) != after.argmax(1)
     moved[node] = False
     count = int(moved.sum())
     words = (

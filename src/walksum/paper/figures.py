@@ -15,8 +15,9 @@ from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.solvers import GaBP
 from walksum.training import Data, Epoch, fit
+from walksum.workflow.figures import COMPARED, Listener, NamedFigure, compared_hops, small_part
 from walksum.workflow.fit import Job, fit_model, make_model, prepare_data
-from walksum.workflow.subject import COMPARED, Drawing, Listener, Subject, compared_hops, small_part
+from walksum.workflow.trained_run import TrainedRun
 
 COUNTED = 60  # epochs solved by the paper's algorithm: the fixed Laplacian takes its 1000 steps in each of them
 ILLUSTRATED = 50  # nodes of figure 1
@@ -29,7 +30,7 @@ def of_paper(
     compare: Sequence[str] = COMPARED,
     listener: Listener | None = None,
     max_epochs: int = 2000,
-) -> Iterator[Drawing]:
+) -> Iterator[NamedFigure]:
     """Train the paper's six designs on a graph and draw what they do to it.
 
     Args:
@@ -40,30 +41,30 @@ def of_paper(
         max_epochs: of each training.
     """
     listener = listener or Listener()
-    subjects, histories = {}, {}
+    runs, histories = {}, {}
     for learned in (False, True):
         for design in NAMES[::-1]:
-            subject = train_design(
+            trained = train_design(
                 Job(design=design, learned=learned, seed=seed, max_epochs=max_epochs), problem, listener
             )
-            subjects[subject.design] = subject
-            histories[subject.design] = count_steps(subject, min(COUNTED, max_epochs), listener)
-    J = {name: subject.precision() for name, subject in subjects.items()}
+            runs[trained.design] = trained
+            histories[trained.design] = count_steps(trained, min(COUNTED, max_epochs), listener)
+    J = {name: trained.precisions[0] for name, trained in runs.items()}
     yield from _correlations(J, listener)
     after = {name: response(each) for name, each in J.items()}
-    starts = {name: subject.untrained() for name, subject in subjects.items()}
+    starts = {name: trained.untrained() for name, trained in runs.items()}
     before = {name: response(each) for name, each in starts.items() if each is not None}
-    yield Drawing("spectral-response", lambda theme: plot.responses(after, before, theme=theme))
-    yield _influence_by_hop(subjects, compare, max_epochs, listener)
+    yield NamedFigure("spectral-response", lambda theme: plot.responses(after, before, theme=theme))
+    yield _influence_by_hop(runs, compare, max_epochs, listener)
     listener.doing("solving with every solver")
-    curves = {name: subjects[name].curves() for name in SOLVED}
-    yield Drawing("convergence", lambda theme: plot.residuals(curves, theme=theme))
-    yield Drawing("steps-by-epoch", lambda theme: plot.steps(histories, theme=theme))
+    curves = {name: runs[name].curves() for name in SOLVED}
+    yield NamedFigure("convergence", lambda theme: plot.residuals(curves, theme=theme))
+    yield NamedFigure("steps-by-epoch", lambda theme: plot.steps(histories, theme=theme))
     part, centre = small_part(J["fixed Laplacian"])
-    yield Drawing("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
+    yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
 
 
-def train_design(job: Job, problem: Problem, listener: Listener) -> Subject:
+def train_design(job: Job, problem: Problem, listener: Listener) -> TrainedRun:
     """One of the six, trained with exact solves."""
     kind = f"{'learned' if job.learned else 'fixed'} {DESIGNS[job.design].title}"
     listener.doing(f"training {kind}")
@@ -71,12 +72,13 @@ def train_design(job: Job, problem: Problem, listener: Listener) -> Subject:
     model, outcome = fit_model(job, prepared, listener.named(kind))
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return Subject(job, problem, model, prepared.x, prepared)
+    return TrainedRun.of_prepared(job, prepared, model)
 
 
-def count_steps(like: Subject, epochs: int, listener: Listener) -> list[Epoch]:
+def count_steps(like: TrainedRun, epochs: int, listener: Listener) -> list[Epoch]:
     """The first epochs of the same training, solved by the paper's algorithm and stop rule to count its steps."""
     assert like.prepared is not None
+    assert like.job is not None
     prepared, problem, name = like.prepared, like.problem, like.design
     model, recipe = make_model(like.job, problem, prepared.encoding), replace(like.job.recipe(), max_epochs=epochs)
     assert isinstance(model, GLT)
@@ -91,33 +93,34 @@ def count_steps(like: Subject, epochs: int, listener: Listener) -> list[Epoch]:
     return outcome.history
 
 
-def _correlations(J: dict[str, Precision], listener: Listener) -> Iterator[Drawing]:
+def _correlations(J: dict[str, Precision], listener: Listener) -> Iterator[NamedFigure]:
     learned = {name: each for name, each in J.items() if name.startswith("learned")}
     pulls_and_pushes = {name: learned[name] for name in ("learned Laplacian", "learned pairwise normal")}
     style: Any = {"most": ILLUSTRATED, "beside_graph": True}
-    yield Drawing("figure-1", lambda theme: plot.graphical_model(pulls_and_pushes, theme=theme, **style))
+    yield NamedFigure("figure-1", lambda theme: plot.graphical_model(pulls_and_pushes, theme=theme, **style))
     listener.doing("inverting J of six designs")
     fixed = {name: ordered(each) for name, each in J.items() if name not in learned}
-    yield Drawing("figure-4", lambda theme: plot.correlations(fixed, theme=theme))
+    yield NamedFigure("figure-4", lambda theme: plot.correlations(fixed, theme=theme))
     for number, (name, each) in zip((5, 6, 7), learned.items(), strict=True):
         yield _one(f"figure-{number}", {name: ordered(each)})
         yield _heads(f"figure-{number}-heads", each)
 
 
-def _one(name: str, shown: dict[str, Correlation]) -> Drawing:
-    return Drawing(name, lambda theme: plot.correlations(shown, theme=theme))
+def _one(name: str, shown: dict[str, Correlation]) -> NamedFigure:
+    return NamedFigure(name, lambda theme: plot.correlations(shown, theme=theme))
 
 
-def _heads(name: str, J: Precision) -> Drawing:
-    return Drawing(name, lambda theme: plot.heads(J, theme=theme))
+def _heads(name: str, J: Precision) -> NamedFigure:
+    return NamedFigure(name, lambda theme: plot.heads(J, theme=theme))
 
 
 def _influence_by_hop(
-    subjects: dict[str, Subject], compare: Sequence[str], max_epochs: int, listener: Listener
-) -> Drawing:
+    runs: dict[str, TrainedRun], compare: Sequence[str], max_epochs: int, listener: Listener
+) -> NamedFigure:
     listener.doing("measuring influence by hop")
-    like = next(iter(subjects.values()))
-    found = {name: subject.hops() for name, subject in subjects.items()}
+    like = next(iter(runs.values()))
+    found = {name: trained.hops() for name, trained in runs.items()}
+    assert like.job is not None
     seed = like.job.seed
     found |= compared_hops(compare, like, lambda name: Job(model=name, seed=seed, max_epochs=max_epochs), listener)
-    return Drawing("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
+    return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme))

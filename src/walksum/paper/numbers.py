@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from walksum.paper.rows import DATASETS
 
-HOMOPHILY = dict(zip(DATASETS, (0.11, 0.21, 0.30, 0.81, 0.74, 0.80), strict=True))
+PAPERS_HOMOPHILY = dict(zip(DATASETS, (0.11, 0.21, 0.30, 0.81, 0.74, 0.80), strict=True))
+# the share of edges, as the published files list them, that join nodes of one class; a test measures it again
+HOMOPHILY = dict(zip(DATASETS, (0.108, 0.196, 0.305, 0.810, 0.736, 0.802), strict=True))
 
 _TABLE1 = {
     "gcn": "60.6 5.3, 61.0 0.6, 62.5 0.9, 80.2 0.3, 65.3 0.6, 75.6 0.3",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum.analysis.systems import RecordedSystem, record_systems
 from walksum.data.datasets import load, names
 from walksum.data.splits import Split, make_split
 from walksum.graph import Graph
@@ -23,7 +24,6 @@ from walksum.nn import GLT
 from walksum.paper.provenance import versions
 from walksum.paper.rows import DATASETS, ROWS, Row, row_of
 from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_solves
-from walksum.paper.systems import System, recorded
 from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
 from walksum.solvers.base import backward_error, norm_inf, status_of, worst
@@ -120,7 +120,7 @@ def probe(
             about = {"model": row.name, "dataset": dataset, "seed": seed, "epoch": epoch.number, "train_nodes": nodes}
             on_probe(epoch.number, [_measured(about, *one) for one in _all(caught)])
 
-    with recorded(model) as systems:  # a captured step would run no hooks
+    with record_systems(model) as systems:  # a captured step would run no hooks
         recipe = Recipe(lr=row.lr, max_epochs=max(epochs))
         outcome = fit(model, data, recipe, device=data.device, on_epoch=measure_systems, capture=False)
     if outcome.interrupted:
@@ -133,7 +133,7 @@ def _model(row: Row, data: Data) -> GLT:
     return GLT(data.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
 
 
-def _all(systems: list[System]) -> Iterator[tuple[System, str, Tensor, Solution, bool]]:
+def _all(systems: list[RecordedSystem]) -> Iterator[tuple[RecordedSystem, str, Tensor, Solution, bool]]:
     """Every system under every rule; a gradient also multiplied to the size of h."""
     size = {s.layer: float(s.h.abs().max()) for s in systems if s.direction == "forward"}
     for system in systems:
@@ -189,7 +189,7 @@ def _messages(J: Precision, h: Tensor) -> Any:
 
 
 def _measured(
-    about: dict[str, Any], system: System, rule: str, truth: Tensor, solution: Solution, met: bool
+    about: dict[str, Any], system: RecordedSystem, rule: str, truth: Tensor, solution: Solution, met: bool
 ) -> SolveRecord:
     gap = (solution.value.double() - truth).square().sum(1)  # [H, F]
     norm = truth.square().sum(1)

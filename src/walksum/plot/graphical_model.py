@@ -21,7 +21,7 @@ from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, themed
 from walksum.precision import Precision
 
-MOST = 120  # nodes that can be told apart
+MOST = 120  # nodes that can be distinguished
 FANOUT = 5  # neighbours followed of a node: a hub would fill the picture
 SHADES = {"variance": "marginal precision $1 / (J^{-1})_{ii}$", "precision": "self-precision $J_{ii}$"}
 
@@ -47,7 +47,7 @@ def graphical_model(
         shade: "variance", the confidence 1 / (J^-1)_ii a node has within the whole graph; or "precision", its J_ii.
         confidence: ``[N]``, where "variance" was computed before, as 1 / (J^-1)_ii of one design.
         beside_graph: draw the plain graph to the left, as the paper does.
-        labels: one text a node of the graph, written next to it where fewer than 40 are drawn.
+        labels: one text per node of the graph, written next to it where fewer than 40 are drawn.
         theme: "light" or "dark".
     """
     check_choice("shade", shade, tuple(SHADES))

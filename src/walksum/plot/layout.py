@@ -1,43 +1,105 @@
-"""Where the nodes of a small graph stand in a picture."""
+"""Where nodes are drawn: springs along edges, repulsion between all, from a spectral start. Deterministic."""
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
 
 from walksum.graph import Graph
 
-CAREFUL = 150  # nodes up to which distances in the picture follow distances in the graph
+STEPS, STEPS_OF_A_PICTURE = 90, 300
+GRAVITY = 0.05  # keeps parts that no edge joins on the page
+SMALLEST = 4  # nodes from which a spectral start exists
 
 
 def positions(graph: Graph) -> np.ndarray:
-    """``[N, 2]`` in [-1, 1], the same for the same graph; pieces stand apart."""
-    plain = nx.Graph()
-    plain.add_nodes_from(range(graph.num_nodes))
-    plain.add_edges_from(graph.edges.t().tolist())
-    pieces = sorted(nx.connected_components(plain), key=lambda piece: (-len(piece), min(piece)))
-    placed, corner = np.zeros((graph.num_nodes, 2)), 0.0
-    for piece in pieces:
-        nodes = sorted(piece)
-        radius = np.sqrt(len(nodes))
-        spots = _piece(plain.subgraph(nodes).copy(), nodes) * radius
-        placed[nodes] = spots + np.array([corner + radius, 0.0])
-        corner += 2 * radius + 0.6
-    return _centred(placed)
+    """Positions ``[N, 2]`` of all nodes of a small graph in [-1, 1], stretched along its own axes: for a picture."""
+    edges = graph.edges.cpu().numpy()
+    return _stretched(relax(edges, spectral_start(edges, graph.num_nodes), STEPS_OF_A_PICTURE).astype(np.float64))
 
 
-def _piece(graph: nx.Graph, nodes: list[int]) -> np.ndarray:
-    if len(nodes) == 1:
-        return np.zeros((1, 2))
-    ordered = nx.Graph()
-    ordered.add_nodes_from(nodes)  # subgraphs forget the order, and layouts depend on it
-    ordered.add_edges_from(sorted(graph.edges))
-    start = nx.kamada_kawai_layout(ordered) if len(nodes) <= CAREFUL else None
-    spots = nx.spring_layout(ordered, pos=start, k=1.6 / np.sqrt(len(nodes)), iterations=60, seed=0)
-    return _centred(np.array([spots[node] for node in nodes]))
+def whole_layout(graph: Graph) -> np.ndarray:
+    """Positions ``[N, 2]`` of all nodes, in the unit square; kept with the graph."""
+    return graph.derived(_whole)
 
 
-def _centred(spots: np.ndarray) -> np.ndarray:
+def _whole(graph: Graph) -> np.ndarray:
+    edges = graph.edges.cpu().numpy()
+    return into_square(relax(edges, spectral_start(edges, graph.num_nodes)))
+
+
+def around_layout(edges: np.ndarray, hops: np.ndarray) -> np.ndarray:
+    """Positions of a neighbourhood: the first node in the middle, others start on the ring of their distance."""
+    count = len(hops)
+    angle = np.arange(count) * np.pi * (3 - np.sqrt(5))  # the golden angle: no two in line
+    radius = np.sqrt(count) * np.where(hops < 0, hops.max(initial=0) + 1, hops) / max(1, hops.max(initial=0))
+    start = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
+    return into_square(relax(edges, start.astype(np.float32), fixed=0))
+
+
+def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
+    """The slowest modes of a random walk, spread out; a random start where there are none."""
+    draw = np.random.default_rng(0)
+    noise = draw.normal(size=(count, 2)).astype(np.float32)
+    if count < SMALLEST or edges.shape[1] == 0:
+        return noise * np.sqrt(count)
+    i, j = edges
+    A = sp.coo_matrix((np.ones(len(i)), (i, j)), shape=(count, count))
+    A = (A + A.T).tocsr()
+    root = 1 / np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
+    S = sp.diags(root) @ A @ sp.diags(root) + sp.identity(count)
+    try:
+        _, vectors = spla.eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3)
+    except spla.ArpackError:
+        return noise * np.sqrt(count)
+    rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: no mode crowds the page
+    return ((rank / count - 0.5) * 2 * np.sqrt(count) + 0.1 * noise).astype(np.float32)
+
+
+def relax(edges: np.ndarray, start: np.ndarray, steps: int = STEPS, fixed: int | None = None) -> np.ndarray:
+    """Springs pull in proportion to length, nodes repel as 1 / distance^2, so only near ones."""
+    place = start.astype(np.float32).copy()
+    count = len(place)
+    i, j = edges
+    degree = np.bincount(edges.ravel(), minlength=count).astype(np.float32)
+    mass = 1 + degree
+    pull = sp.coo_matrix((np.ones(len(i), np.float32), (i, j)), shape=(count, count))
+    pull = (pull + pull.T).tocsr()
+    size = np.sqrt(count)
+    for step in range(steps):
+        force = pull @ place - degree[:, None] * place + _repulsion(place, mass)
+        force -= GRAVITY * mass[:, None] * place
+        force /= mass[:, None]
+        length = np.linalg.norm(force, axis=1, keepdims=True)
+        most = 0.15 * size * (1 - step / steps) + 1e-3
+        place += force * np.minimum(1, most / np.maximum(length, 1e-9))
+        if fixed is not None:
+            place -= place[fixed]
+    return place
+
+
+def _repulsion(place: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    square = (place**2).sum(1)
+    near = square[:, None] + square[None] - 2 * place @ place.T
+    np.maximum(near, 1e-2, out=near)
+    near *= np.sqrt(near)
+    np.divide(mass[:, None] * mass[None], near, out=near)
+    np.fill_diagonal(near, 0)
+    return near.sum(1, keepdims=True) * place - near @ place
+
+
+def into_square(place: np.ndarray) -> np.ndarray:
+    """Centred and scaled so that nearly all lie within [0, 1]; the few far ones are drawn in."""
+    if not len(place):
+        return place
+    middle = np.median(place, axis=0)
+    offset = place - middle
+    reach = max(float(np.quantile(np.abs(offset), 0.99)), 1e-6)
+    return 0.5 + 0.5 * np.clip(offset / reach, -1.1, 1.1)
+
+
+def _stretched(spots: np.ndarray) -> np.ndarray:
     """Along its own axes, each stretched to [-1, 1] unless there is nothing to stretch."""
     spots = spots - spots.mean(0)
     axes = np.linalg.eigh(spots.T @ spots)[1][:, ::-1]

@@ -20,7 +20,7 @@ def responses(
     *,
     theme: str = "light",
 ) -> Figure:
-    r"""Gain of J^-1 over the eigenvalues of the normalised adjacency, one panel a design.
+    r"""Gain of J^-1 over the eigenvalues of the normalised adjacency, one panel per design.
 
     A dot is one eigenvector: :math:`g_k = u_k^\top J^{-1} u_k`, the mean over heads; the band is the range over heads.
     Where J is not a function of the adjacency, small dots show what leaves it, :math:`|J^{-1} u_k - g_k u_k|`.

@@ -20,6 +20,14 @@ from walksum._files import write_file
 
 FORMATS = ("svg", "png", "pdf")
 
+# Okabe and Ito's colours, which colour-blind readers can tell apart; the only place where they are spelled out
+BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, YELLOW = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442"),
+)
+GREY = "#999999"
+# for the classes in a drawing: the same and their kin; with more classes they come round again
+CLASS_COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, "#b8a900", "#7f7f7f", "#8c564b", "#6a51a3")
+
 
 @dataclass(frozen=True)
 class Theme:
@@ -28,6 +36,9 @@ class Theme:
     background: str
     ink: str
     faint: str
+    quiet: str  # lesser text
+    edge: str  # edges and grids of the explorer
+    neutral: str  # a node without influence
     positive: str
     negative: str
     categories: tuple[str, ...]
@@ -48,9 +59,12 @@ THEMES = {
         background="#ffffff",
         ink="#222222",
         faint="#9a9a9a",
+        quiet="#5c6773",
+        edge="#d5dae0",
+        neutral="#d0d6dd",
         positive="#b2182b",
         negative="#2166ac",
-        categories=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"),
+        categories=(BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, "#000000"),
         diverging=_map("light", "#053061", "#2166ac", "#92c5de", "#ffffff", "#f4a582", "#b2182b", "#67001f"),
         sequential=_map("confidence", "#fff7e0", "#f0c75e", "#c08a1e", "#6b4a10"),
     ),
@@ -58,9 +72,12 @@ THEMES = {
         background="#14171c",
         ink="#e6e6e6",
         faint="#7b8088",
+        quiet="#9aa4b0",
+        edge="#3a424d",
+        neutral="#39414c",
         positive="#ff7b62",
         negative="#5fb0f5",
-        categories=("#56b4e9", "#e69f00", "#2fc79b", "#e79ac4", "#f0e442", "#ff8a4d", "#ffffff"),
+        categories=(SKY, ORANGE, "#2fc79b", "#e79ac4", YELLOW, "#ff8a4d", "#ffffff"),
         diverging=_map("dark", "#c9e6ff", "#5fb0f5", "#23527c", "#14171c", "#7c3225", "#ff7b62", "#ffd9cf"),
         sequential=_map("dark confidence", "#3a2f17", "#8a6716", "#e0b13c", "#fff0c2"),
     ),

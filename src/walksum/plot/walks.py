@@ -79,7 +79,7 @@ def _errors(axes: Any, errors: np.ndarray, J: Precision, look: Theme) -> None:
         errors[0] * lower**count,
         "--",
         color=look.faint,
-        label=f"rate $\\rho^k$ of walk-summability, $\\rho(|R|)$ = {upper:.3f}",
+        label=f"rate $\\rho^k$ with $\\rho(|R|)$ = {upper:.3f}, of the nodes drawn",
     )
     axes.set(yscale="log", xlabel="longest walk, k steps", ylabel="error relative to $J^{-1} h$")
     axes.set_ylim(max(1e-17, errors[-1] / 5), 2)

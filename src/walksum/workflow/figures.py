@@ -3,24 +3,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from walksum import plot
 from walksum.analysis.convergence import steps_by_epoch
 from walksum.analysis.correlation import ordered
+from walksum.analysis.hops import Hops
 from walksum.analysis.part import ball, restrict, typical_node
 from walksum.analysis.spectrum import SPECTRUM_LIMIT, response, spectrum
 from walksum.data.problem import Problem
 from walksum.nn import GLT
+from walksum.precision import Precision
 from walksum.training import Epoch
-from walksum.workflow.fit import prepare_data
+from walksum.workflow.fit import Job, OnEpoch, fit_model, prepare_data
 from walksum.workflow.models import check_model
 from walksum.workflow.run import Run
-from walksum.workflow.subject import COMPARED, Drawing, Listener, Subject, compared_hops, small_part
+from walksum.workflow.trained_run import TrainedRun, open_trained_run
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COMPARED = ("gcn", "gat", "appnp")
+SMALL = 25  # nodes that can be looked at one by one
 MEDIUM = 800  # nodes of a part, where the whole graph is too large for N^3
+
+
+@dataclass(frozen=True)
+class NamedFigure:
+    """A figure that can be drawn in any theme: ``draw("dark")``."""
+
+    name: str
+    draw: Callable[[str], Figure]
+
+
+def ignore(text: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told what is being done, what is left out and why, and how trainings go."""
+
+    doing: Callable[[str], None] = ignore
+    note: Callable[[str], None] = ignore
+    on_epoch: OnEpoch | None = None
+
+    def named(self, name: str) -> OnEpoch | None:
+        """``on_epoch`` under another name than the model's."""
+        if self.on_epoch is None:
+            return None
+        tell = self.on_epoch
+        return lambda _, epoch, best, recipe: tell(name, epoch, best, recipe)
 
 
 def of_run(
@@ -29,7 +64,7 @@ def of_run(
     compare: Sequence[str] = COMPARED,
     layer: int = 1,
     listener: Listener | None = None,
-) -> Iterator[Drawing]:
+) -> Iterator[NamedFigure]:
     """The figures of a run, one after another.
 
     Args:
@@ -42,42 +77,41 @@ def of_run(
     for name in compare:
         check_model(name)
     listener = listener or Listener()
-    model, x = run.model, run.encoding.encode(problem.features)
-    layers = len(model.mixers) if isinstance(model, GLT) else 0
-    if layers and not 1 <= layer <= layers:
-        raise ValueError(f"layer={layer}; the model has layers 1 to {layers}")
     prepared = prepare_data(run.job, problem) if problem.labelled.numel() else None
-    subject = Subject(run.job, problem, model, x, prepared)
+    trained = open_trained_run(run, problem, run.job.title, prepared)
+    layers = len(trained.model.mixers) if isinstance(trained.model, GLT) else 0
+    if layers and not 1 <= layer <= layers:
+        raise ValueError(f"--layer {layer}; the model has layers 1 to {layers}")
     history = read_history(run.metrics["history"])
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
-    yield Drawing("learning", lambda theme: plot.learning(history, best, score, theme=theme))
-    if isinstance(model, GLT):
-        yield from of_precision(subject, layer - 1, listener)
-        yield from solving(subject, layer - 1, history, listener)
+    yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))
+    if isinstance(trained.model, GLT):
+        yield from of_precision(trained, layer - 1, listener)
+        yield from solving(trained, layer - 1, history, listener)
     else:
         listener.note(
             f"model {run.job.model} has no J to draw: graphical model, correlation, spectral response, convergence and "
             "walk sums are left out"
         )
-    yield influence_by_hop(subject, compare, listener)
+    yield influence_by_hop(trained, compare, listener)
 
 
-def of_precision(subject: Subject, layer: int, listener: Listener) -> Iterator[Drawing]:
+def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
     """What J is, and what J^-1 does."""
-    J, ids = subject.precision(layer), [str(name) for name in subject.problem.ids]
-    yield Drawing("graphical-model", lambda theme: plot.graphical_model(J, labels=ids, theme=theme))
+    J, ids = trained.precisions[layer], [str(name) for name in trained.problem.ids]
+    yield NamedFigure("graphical-model", lambda theme: plot.graphical_model(J, labels=ids, theme=theme))
     listener.doing("inverting J")
     shown = ordered(J)
     if shown.note:
         listener.note(f"correlation: {shown.note}")
-    yield Drawing("correlation", lambda theme: plot.correlations(shown, theme=theme))
+    yield NamedFigure("correlation", lambda theme: plot.correlations(shown, theme=theme))
     if J.heads > 1 and J.num_nodes <= SPECTRUM_LIMIT:
-        yield Drawing("correlation-heads", lambda theme: plot.heads(J, theme=theme))
-    yield spectral_response(subject, layer, listener)
+        yield NamedFigure("correlation-heads", lambda theme: plot.heads(J, theme=theme))
+    yield spectral_response(trained, layer, listener)
 
 
-def spectral_response(subject: Subject, layer: int, listener: Listener, most: int = SPECTRUM_LIMIT) -> Drawing:
-    J, before, kind = subject.precision(layer), subject.untrained(layer), subject.design
+def spectral_response(trained: TrainedRun, layer: int, listener: Listener, most: int = SPECTRUM_LIMIT) -> NamedFigure:
+    J, before, kind = trained.precisions[layer], trained.untrained(layer), trained.design
     if J.num_nodes > most:
         centre = typical_node(J.graph)
         nodes = ball(J.graph, centre, MEDIUM)
@@ -88,37 +122,38 @@ def spectral_response(subject: Subject, layer: int, listener: Listener, most: in
     axes = spectrum(J.graph)
     after = {kind: response(J, axes)}
     earlier = {} if before is None else {kind: response(before, axes)}
-    return Drawing("spectral-response", lambda theme: plot.responses(after, earlier, theme=theme))
+    return NamedFigure("spectral-response", lambda theme: plot.responses(after, earlier, theme=theme))
 
 
-def solving(subject: Subject, layer: int, history: list[Epoch], listener: Listener) -> Iterator[Drawing]:
+def solving(trained: TrainedRun, layer: int, history: list[Epoch], listener: Listener) -> Iterator[NamedFigure]:
     """How mu is found: residuals, steps, and walks."""
     listener.doing("solving with every solver")
-    curves = subject.curves(layer)
-    yield Drawing("convergence", lambda theme: plot.residuals(curves, theme=theme))
+    curves = trained.curves(layer)
+    yield NamedFigure("convergence", lambda theme: plot.residuals(curves, theme=theme))
     counted = steps_by_epoch(history)
     if counted is not None and max(counted[0]) > 0:
-        yield Drawing("steps-by-epoch", lambda theme: plot.steps({subject.job.title: history}, theme=theme))
+        yield NamedFigure("steps-by-epoch", lambda theme: plot.steps({trained.title: history}, theme=theme))
     elif counted is not None:
         listener.note("steps by epoch: training solved directly, without steps")
-    part, centre = small_part(subject.precision(layer))
-    yield Drawing("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
+    part, centre = small_part(trained.precisions[layer])
+    yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
 
 
-def influence_by_hop(subject: Subject, compare: Sequence[str], listener: Listener) -> Drawing:
+def influence_by_hop(trained: TrainedRun, compare: Sequence[str], listener: Listener) -> NamedFigure:
     listener.doing("measuring influence by hop")
-    found = {subject.job.title: subject.hops()}
-    if compare and subject.prepared is None:
+    found = {trained.title: trained.hops()}
+    if compare and trained.prepared is None:
         listener.note(
             "influence by hop: without labels there is nothing to train compared models on (those of tables are not "
             "read again)"
         )
     elif compare:
-        own = subject.job
+        own = trained.job
+        assert own is not None
         found |= compared_hops(
-            compare, subject, lambda name: replace(own, model=name, lr=None, patience=None), listener
+            compare, trained, lambda name: replace(own, model=name, lr=None, patience=None), listener
         )
-    return Drawing("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
+    return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
 
 
 def read_history(history: list[dict[str, Any]]) -> list[Epoch]:
@@ -131,3 +166,28 @@ def read_history(history: list[dict[str, Any]]) -> list[Epoch]:
         values |= {name: math.nan for name, value in values.items() if value is None and name not in steps}
         read.append(Epoch(**values))
     return read
+
+
+def compared_hops(
+    names: Sequence[str], like: TrainedRun, make_job: Callable[[str], Job], listener: Listener
+) -> dict[str, Hops]:
+    """Influence by hop of other models, trained on the same nodes."""
+    found = {}
+    for name in names:
+        if like.job is not None and name == like.job.model:
+            continue
+        listener.doing(f"training {name}")
+        job = make_job(name)
+        prepared = prepare_data(job, like.problem)
+        model, outcome = fit_model(job, prepared, listener.on_epoch)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        found[name.upper()] = TrainedRun.of_prepared(job, prepared, model).hops()
+    return found
+
+
+def small_part(J: Precision) -> tuple[Precision, int]:
+    """A part of the graph small enough to see each node, and its best connected node."""
+    if J.num_nodes > SMALL:
+        J = restrict(J, ball(J.graph, typical_node(J.graph), SMALL, fanout=3))
+    return J, int(J.graph.degree.argmax())

@@ -11,7 +11,7 @@ import pytest
 
 from synthetic import draw, run
 from walksum.paper.report import files, html, markdown, notes, table, table1, text
-from walksum.paper.report.document import Bullets, Cell, Document, Grid, Picture, Title, Words
+from walksum.paper.report.document import Bullets, Document, Grid, Picture, TableCell, Title, Words
 from walksum.paper.report.make import Order
 from walksum.paper.report.plots import as_svg, plots_of
 from walksum.paper.report.sections import sections_of
@@ -148,7 +148,7 @@ def test_the_verdict_counts_by_hand():
     near = [run("gcn", "cora", seed, 80.2 + 0.1 * (-1) ** seed) for seed in range(6)]
     above = [run("gat", "cora", seed, 90.0 + 0.1 * (-1) ** seed) for seed in range(6)]
     below = [run("gde", "cora", seed, 60.0 + 0.1 * (-1) ** seed) for seed in range(6)]
-    said = table1._verdict(sections_of(near + above + below)[0])
+    said = table1._agreement(sections_of(near + above + below)[0])
     assert said.startswith(
         "Of 3 cells that the paper has too, 1 are within two standard errors of its value, 1 above and 1 below"
     )
@@ -168,7 +168,7 @@ def test_markdown_marks_and_escapes(page):
     assert all(len(re.findall(r"(?<!\\)\|", line)) >= 3 for line in lines)
     assert re.search(r"\*\*\d+\.\d&nbsp;±&nbsp;\d+\.\d\*\*", out)
     assert re.search(r"<u>\d+\.\d&nbsp;±&nbsp;\d+\.\d</u>", out)
-    grid = Grid("c", ("a|b", "c"), ((Cell("x|y"), Cell("1 < 2*", "p_q")),))
+    grid = Grid("c", ("a|b", "c"), ((TableCell("x|y"), TableCell("1 < 2*", "p_q")),))
     assert r"| x\|y | 1 &lt; 2\*<br><small>p\_q</small> |" in markdown.render(Document("t", (grid,)))
 
 
@@ -179,7 +179,9 @@ def test_markdown_links_pictures_only_where_they_are():
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
 def test_a_click_sorts_by_the_number_and_not_by_what_stands_below(tmp_path):
-    rows = tuple((Cell(name), Cell(*texts)) for name, *texts in (("a", "27", "32 - 48"), ("b", "38", "5"), ("c", "9")))
+    rows = tuple(
+        (TableCell(name), TableCell(*texts)) for name, *texts in (("a", "27", "32 - 48"), ("b", "38", "5"), ("c", "9"))
+    )
     file, click = tmp_path / "page.html", "<script>document.querySelectorAll('thead button')[1].click()</script>"
     file.write_text(html.render(Document("t", (Grid("c", ("name", "steps"), rows),))) + click, encoding="utf-8")
     flags = ("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom")
@@ -212,7 +214,9 @@ def test_html_escapes_and_knows_code():
 
 
 def test_text_without_a_terminal_marks_bold_and_underline():
-    out = text.render(Document("t", (Grid("c", ("a", "b"), ((Cell("x", strong=True), Cell("y", underlined=True)),)),)))
+    out = text.render(
+        Document("t", (Grid("c", ("a", "b"), ((TableCell("x", strong=True), TableCell("y", underlined=True)),)),))
+    )
     assert "**x**" in out
     assert "_y_" in out
 

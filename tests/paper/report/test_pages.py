@@ -40,3 +40,14 @@ def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
     for page, made in (("README.md", readme), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
         same = made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8")
         assert same, f"{page}: run python -m benchmarks.report"
+
+
+@pytest.mark.data
+def test_homophily_is_that_of_the_files():
+    from walksum.data.datasets import load
+    from walksum.paper.numbers import HOMOPHILY
+
+    for name, expected in HOMOPHILY.items():
+        data = load(name)
+        i, j = data.edge_index
+        assert float((data.y[i] == data.y[j]).double().mean()) == pytest.approx(expected, abs=6e-4)

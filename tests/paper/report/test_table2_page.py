@@ -67,7 +67,7 @@ def test_an_artefact_is_called_one():
     assert found.by_size == pytest.approx(1.0)
     assert found.by_rule == pytest.approx(1.0)
     assert found.size == pytest.approx(0.01)
-    said = table2_page.verdict(found)
+    said = table2_page.conclusion(found)
     assert "is mostly an artefact" in said
     assert "1/100 of that of h" in said
     assert "forward takes 4.00 times the steps" in said
@@ -78,7 +78,7 @@ def test_a_real_difference_is_not():
     found = finding(REAL)
     assert found.by_size == pytest.approx(0.0)
     assert found.by_rule == pytest.approx(0.0)
-    assert "is not mostly an artefact" in table2_page.verdict(found)
+    assert "is not mostly an artefact" in table2_page.conclusion(found)
 
 
 def test_half_explained_by_hand():
@@ -88,7 +88,7 @@ def test_half_explained_by_hand():
 
 
 def test_nothing_to_explain():
-    assert "there is nothing to explain" in table2_page.verdict(finding(Table2(tuple(probe(30, 30, 30)))))
+    assert "there is nothing to explain" in table2_page.conclusion(finding(Table2(tuple(probe(30, 30, 30)))))
 
 
 def test_pairs_that_were_cut_off_do_not_count():

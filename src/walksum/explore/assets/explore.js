@@ -1,4 +1,4 @@
-// What the page does without asking the server: it sends actions, sets native controls and paints the drawing.
+// What the page does without asking the server: it sends actions, sets native controls and colours the drawing.
 (function () {
   "use strict";
   let stamp = 0;
@@ -137,20 +137,20 @@
         return String((elements || []).length);
       },
 
-      // a whole drawing stays; only its colours, the asked node and the paths change
-      paint: function (paint) {
-        if (!paint) return window.dash_clientside.no_update;
+      // a whole drawing stays; only its colours, the chosen node and the paths change
+      recolour: function (colours) {
+        if (!colours) return window.dash_clientside.no_update;
         whenDrawn((drawn) => drawn.batch(() => {
-          drawn.nodes(".asked").removeClass("asked").removeData("caption");
+          drawn.nodes(".chosen").removeClass("chosen").removeData("caption");
           drawn.edges(".path").removeClass("path");
-          if (!paint.tones) {
+          if (!colours.tones) {
             drawn.nodes().removeClass("toned");
             return;
           }
-          paint.tones.forEach((tone, k) => drawn.getElementById("n" + k).data("tone", tone));
+          colours.tones.forEach((tone, k) => drawn.getElementById("n" + k).data("tone", tone));
           drawn.nodes().addClass("toned");
-          drawn.getElementById(paint.asked).data("caption", paint.caption).addClass("asked");
-          paint.paths.forEach((edge) => pathEdge(drawn, edge).addClass("path"));
+          drawn.getElementById(colours.chosen).data("caption", colours.caption).addClass("chosen");
+          colours.paths.forEach((edge) => pathEdge(drawn, edge).addClass("path"));
         }), 100);
         stamp += 1;
         return String(stamp);

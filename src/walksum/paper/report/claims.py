@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from walksum.paper.numbers import PAPER_RUNS, TABLE1
 from walksum.paper.report import compare
-from walksum.paper.report.document import Cell, Grid
+from walksum.paper.report.document import Grid, TableCell
 from walksum.paper.report.pairs import dataset_title, signed
 from walksum.paper.report.sections import Section
 from walksum.paper.rows import ROWS
@@ -36,11 +36,11 @@ def claims_grid(section: Section) -> Grid | None:
         error = "" if gap.error is None else f"± {gap.error:.1f}"
         columns.append(
             (
-                Cell(dataset_title(dataset)),
-                Cell(f"{mean:.1f}", ROWS[model].title),
-                Cell(f"{ours.mean:.1f}", ROWS[ours.model].title),
-                Cell(signed(gap.value), error),
-                Cell(claim(gap)),
+                TableCell(dataset_title(dataset)),
+                TableCell(f"{mean:.1f}", ROWS[model].title),
+                TableCell(f"{ours.mean:.1f}", ROWS[ours.model].title),
+                TableCell(signed(gap.value), error),
+                TableCell(claim(gap)),
             )
         )
     if not columns:

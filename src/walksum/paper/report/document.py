@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One cell of a grid; ``below`` is said more quietly under its text."""
 
     text: str
@@ -26,7 +26,7 @@ class Grid:
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...] | str, ...]
+    rows: tuple[tuple[TableCell, ...] | str, ...]
     folded: bool = False
 
 
@@ -64,5 +64,5 @@ class Document:
     blocks: tuple[Block, ...]
 
 
-def cells(*texts: str) -> tuple[Cell, ...]:
-    return tuple(map(Cell, texts))
+def cells(*texts: str) -> tuple[TableCell, ...]:
+    return tuple(map(TableCell, texts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from walksum.paper.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words
+from walksum.paper.report.document import Block, Bullets, Document, Grid, Picture, TableCell, Title, Words
 
 
 def render(document: Document) -> str:
@@ -40,7 +40,7 @@ def _line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     text, below = (_escape(part).replace(" ± ", "&nbsp;±&nbsp;") for part in (cell.text, cell.below))
     if cell.strong:
         text = f"**{text}**"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from walksum.paper.report import compare
-from walksum.paper.report.document import Cell, Grid
+from walksum.paper.report.document import Grid, TableCell
 from walksum.paper.report.sections import Section
 from walksum.paper.rows import ROWS
 
@@ -19,13 +19,13 @@ def tests_grid(section: Section) -> Grid | None:
     if not any(found.values()):
         return None
     best = {dataset: compare.best_glt(section, dataset) for dataset in section.datasets}
-    rows: list[tuple[Cell, ...] | str] = [
-        (Cell("best GLT row"), *(Cell("-" if b is None else ROWS[b.model].title) for b in best.values()))
+    rows: list[tuple[TableCell, ...] | str] = [
+        (TableCell("best GLT row"), *(TableCell("-" if b is None else ROWS[b.model].title) for b in best.values()))
     ]
     for model in section.models:
         tests = [next((t for t in found[d] if t.b == model), None) for d in section.datasets]
         if any(tests):
-            rows.append((Cell(ROWS[model].title), *(_test_cell(test, section.usual_runs) for test in tests)))
+            rows.append((TableCell(ROWS[model].title), *(_test_cell(test, section.usual_runs) for test in tests)))
     caption = (
         f"Best GLT row less every other row, protocol {section.protocol}: mean difference in points over the shared "
         f"splits ({section.usual_runs}, or the number in brackets); below it p after Holm's correction over the "
@@ -34,12 +34,12 @@ def tests_grid(section: Section) -> Grid | None:
     return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
 
 
-def _test_cell(test: compare.Paired | None, usual: int) -> Cell:
+def _test_cell(test: compare.Paired | None, usual: int) -> TableCell:
     if test is None or test.pairs == 0:
-        return Cell("-")
+        return TableCell("-")
     p = "no test" if test.corrected is None else f"p {p_text(test.corrected)}"
     pairs = "" if test.pairs == usual else f" [{test.pairs}]"
-    return Cell(signed(test.difference), p + pairs, strong=test.significant)
+    return TableCell(signed(test.difference), p + pairs, strong=test.significant)
 
 
 def signed(value: float) -> str:
@@ -54,14 +54,14 @@ def matrix_grid(section: Section, dataset: str) -> Grid:
     tests = {(t.a, t.b): t for t in compare.matrix(section, dataset)}
     models = [cell.model for cell in section.of(dataset)]
 
-    def entry(a: str, b: str) -> Cell:
+    def entry(a: str, b: str) -> TableCell:
         test, sign = (tests[a, b], 1) if (a, b) in tests else (tests.get((b, a)), -1)
         if test is None or test.pairs == 0:
-            return Cell("")
+            return TableCell("")
         p = "" if test.corrected is None else p_text(test.corrected)
-        return Cell(signed(sign * test.difference), p, strong=test.significant)
+        return TableCell(signed(sign * test.difference), p, strong=test.significant)
 
-    rows = tuple((Cell(ROWS[a].title), *(entry(a, b) for b in models)) for a in models)
+    rows = tuple((TableCell(ROWS[a].title), *(entry(a, b) for b in models)) for a in models)
     caption = (
         f"{dataset_title(dataset)}, protocol {section.protocol}: row less column in points; below it p after Holm's "
         "correction over all pairs. Bold: p < 0.05."

@@ -1,4 +1,4 @@
-"""Plots of a section: accuracy by homophily, learning curves, solver steps, seconds. Colours of Okabe and Ito."""
+"""Plots of a section: accuracy by homophily, learning curves, solver steps, seconds; in the light theme."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from walksum.paper.numbers import HOMOPHILY, TABLE1
 from walksum.paper.report.sections import CellRuns, Section
 from walksum.paper.rows import ROWS
-from walksum.workflow.picture import BLUE, GREY, ORANGE, STYLE
+from walksum.plot.theme import BLUE, GREY, THEMES, YELLOW, make_figure, themed
 
-COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+COLOURS = (*THEMES["light"].categories, YELLOW)
 LINES = ("-", "--", ":", "-.")
 INK = "#343230"  # a colour nothing else has: replaced by the page's own where the plot is part of a page
 GRID = 60  # points of an averaged curve
@@ -33,7 +33,7 @@ def plots_of(section: Section) -> dict[str, tuple[str, Figure]]:
         "steps": ("Solver steps by epoch: the most over layers, median over runs", _steps),
         "seconds": ("Seconds per run: median, and range over runs", _seconds),
     }
-    with matplotlib.rc_context({**STYLE, **ink}):
+    with themed("light"), matplotlib.rc_context(ink):
         made = {name: (title, make(section)) for name, (title, make) in makers.items()}
         return {name: (title, figure) for name, (title, figure) in made.items() if figure is not None}
 
@@ -54,7 +54,7 @@ def as_svg(figure: Figure, salt: str, inside: bool) -> str:
 def _panels(count: int, wide: int = 3, height: float = 2.4) -> tuple[Figure, list[Any]]:
     columns = min(wide, count)
     rows = math.ceil(count / columns)
-    figure = Figure(figsize=(3.6 * columns, height * rows + 0.5), layout="constrained")
+    figure = make_figure(3.6 * columns, height * rows + 0.5)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for spare in axes[count:]:
         spare.set_visible(False)
@@ -113,8 +113,8 @@ def _averaged(
     """Runs of different lengths at common epochs, up to where half of them have ended."""
     last = statistics.median_low([run[-1][0] for run in runs])
     epochs = np.linspace(1, max(last, 1), GRID)
-    lasting = [run for run in runs if run[-1][0] >= last]
-    return epochs, average([np.interp(epochs, *np.transpose(run)) for run in lasting], axis=0)
+    long_enough = [run for run in runs if run[-1][0] >= last]
+    return epochs, average([np.interp(epochs, *np.transpose(run)) for run in long_enough], axis=0)
 
 
 def _lines_by_dataset(section: Section, line: Callable, label: str, log: bool) -> Figure | None:
@@ -160,7 +160,7 @@ def _seconds(section: Section) -> Figure | None:
     if not points:
         return None
     models = [m for m in section.models if any(m == at[0] for at in points)][::-1]
-    figure = Figure(figsize=(7.5, 0.3 * len(models) + 1.4), layout="constrained")
+    figure = make_figure(7.5, 0.3 * len(models) + 1.4)
     axes = figure.subplots()
     for k, dataset in enumerate(section.datasets):
         rows = [(models.index(m), values) for (m, d), values in points.items() if d == dataset]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from walksum.paper.numbers import HOMOPHILY
 from walksum.paper.report import compare, notes
 from walksum.paper.report.claims import claims_grid
-from walksum.paper.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words, cells
+from walksum.paper.report.document import Block, Bullets, Document, Grid, Picture, TableCell, Title, Words, cells
 from walksum.paper.report.pairs import dataset_title, matrix_grid, p_text, signed, tests_grid
 from walksum.paper.report.sections import CellRuns, Section
 from walksum.paper.rows import ROWS
@@ -70,7 +70,7 @@ def _provenance(sections: list[Section]) -> list[Block]:
 
 def _main(section: Section, matrices: bool) -> list[Block]:
     blocks: list[Block] = [Title(f"Protocol: {section.protocol}"), Words(notes.PROTOCOLS.get(section.protocol, ""))]
-    blocks += [_table(section, _against_paper, notes.caption(section)), Words(_verdict(section))]
+    blocks += [_table(section, _against_paper, notes.caption(section)), Words(_agreement(section))]
     claims = claims_grid(section)
     if claims is not None:
         blocks += [Title(f"Against the paper's best ({section.protocol})", 3), claims]
@@ -103,7 +103,7 @@ def _other(section: Section, plain: Section | None) -> list[Block]:
 
 def _table(section: Section, beside: Callable[[CellRuns], str], caption: str) -> Grid:
     marks = {dataset: compare.ranks(section, dataset) for dataset in section.datasets}
-    rows: list[tuple[Cell, ...] | str] = []
+    rows: list[tuple[TableCell, ...] | str] = []
     if any(dataset in HOMOPHILY for dataset in section.datasets):
         known = (f"{HOMOPHILY[d]:.2f}" if d in HOMOPHILY else "" for d in section.datasets)
         rows.append(cells("Homophily", *known))
@@ -112,14 +112,14 @@ def _table(section: Section, beside: Callable[[CellRuns], str], caption: str) ->
         if members:
             rows.append(heading)
         for model in members:
-            row = [Cell(ROWS[model].title)]
+            row = [TableCell(ROWS[model].title)]
             for dataset in section.datasets:
                 cell = section.cells.get((model, dataset))
                 best, second = marks[dataset]
                 row.append(
-                    Cell("-")
+                    TableCell("-")
                     if cell is None
-                    else Cell(score(cell, section), beside(cell), model in best, model in second)
+                    else TableCell(score(cell, section), beside(cell), model in best, model in second)
                 )
             rows.append(tuple(row))
     return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
@@ -141,7 +141,7 @@ def _against_paper(cell: CellRuns) -> str:
     return text if gap is None else f"{text}, {signed(gap.value)}{'*' if gap.within is False else ''}"
 
 
-def _verdict(section: Section) -> str:
+def _agreement(section: Section) -> str:
     gaps = [gap for cell in section.cells.values() if (gap := compare.from_paper(cell)) and gap.error is not None]
     if not gaps:
         return "No cell can be compared with the paper yet: that takes two runs of a row the paper has."
@@ -155,16 +155,18 @@ def _verdict(section: Section) -> str:
 
 
 def _runs(section: Section) -> Grid:
-    def entry(model: str, dataset: str) -> Cell:
+    def entry(model: str, dataset: str) -> TableCell:
         cell = section.cells.get((model, dataset))
         if cell is None:
-            return Cell("-")
-        return Cell(str(cell.runs), ", ".join(f"{count} {outcome}" for outcome, count in sorted(cell.lost.items())))
+            return TableCell("-")
+        return TableCell(
+            str(cell.runs), ", ".join(f"{count} {outcome}" for outcome, count in sorted(cell.lost.items()))
+        )
 
     held = [section.cells[at] for at in section.cells]
     uneven = {cell.model for cell in held if cell.lost or cell.runs != section.usual_runs}
     models = [model for model in section.models if model in uneven]
-    rows = tuple((Cell(ROWS[m].title), *(entry(m, d) for d in section.datasets)) for m in models)
+    rows = tuple((TableCell(ROWS[m].title), *(entry(m, d) for d in section.datasets)) for m in models)
     caption = (
         f"Runs that count, protocol {section.protocol}; below them those that ended otherwise. Rows not listed have "
         f"{section.usual_runs} in every cell they fill."

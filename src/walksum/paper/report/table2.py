@@ -16,7 +16,7 @@ NO_SPEEDUP = 1.05  # forward steps over backward steps below which there is noth
 
 
 @dataclass(frozen=True)
-class Group:
+class SolveGroup:
     """Some solves of one design, one direction and one rule."""
 
     records: tuple[SolveRecord, ...]
@@ -68,9 +68,9 @@ class Table2:
 
     def group(
         self, direction: str, rule: str, models: Iterable[str] | None = None, dataset: str | None = None
-    ) -> Group:
+    ) -> SolveGroup:
         chosen = set(self.models if models is None else models)
-        return Group(
+        return SolveGroup(
             tuple(
                 r
                 for r in self.records
@@ -102,8 +102,8 @@ class Finding:
     by_size: float | None  # share of the logarithm of the speedup that the size of dL/dmu accounts for
     by_rule: float | None  # the same of the absolute rule as a whole: what is gone by the true residual
     size: float  # median of the largest entry of dL/dmu over that of h, of the same layer
-    backward: Group
-    forward: Group
+    backward: SolveGroup
+    forward: SolveGroup
 
     @property
     def artefact(self) -> bool | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from walksum.paper.numbers import TABLE2
-from walksum.paper.report.document import Block, Cell, Document, Grid, Title, Words, cells
+from walksum.paper.report.document import Block, Document, Grid, TableCell, Title, Words, cells
 from walksum.paper.report.pairs import dataset_title
-from walksum.paper.report.table2 import COARSE, DIRECTIONS, Finding, Group, Table2, finding
+from walksum.paper.report.table2 import COARSE, DIRECTIONS, Finding, SolveGroup, Table2, finding
 from walksum.paper.rows import ROWS
 
 METHOD = (
@@ -58,10 +58,10 @@ def _paper_range(span: tuple[int, int | None]) -> str:
 def _left(table: Table2) -> Grid:
     rows = []
     for model in table.models:
-        row = [Cell(ROWS[model].title)]
+        row = [TableCell(ROWS[model].title)]
         for direction in DIRECTIONS:
             group = table.group(direction, "messages", [model])
-            row += [_spread(group, "residual"), _spread(group, "error"), Cell(_share(group, "error"))]
+            row += [_spread(group, "residual"), _spread(group, "error"), TableCell(_share(group, "error"))]
         rows.append(tuple(row))
     columns = ["Design"]
     for direction in DIRECTIONS:
@@ -73,20 +73,20 @@ def _left(table: Table2) -> Grid:
     return Grid(caption, tuple(columns), tuple(rows))
 
 
-def _spread(group: Group, name: str) -> Cell:
-    return Cell(f"{group.median(name):.0e}", f"{group.worst(name):.0e}") if group.records else Cell("-")
+def _spread(group: SolveGroup, name: str) -> TableCell:
+    return TableCell(f"{group.median(name):.0e}", f"{group.worst(name):.0e}") if group.records else TableCell("-")
 
 
-def _share(group: Group, name: str) -> str:
+def _share(group: SolveGroup, name: str) -> str:
     return f"{group.above(name)} / {len(group.records)}" if group.records else "-"
 
 
 def _by_dataset(table: Table2, direction: str) -> Grid:
     rows = tuple(
         (
-            Cell(ROWS[model].title),
+            TableCell(ROWS[model].title),
             *(
-                Cell(
+                TableCell(
                     table.group(direction, "messages", [model], dataset).range(),
                     table.group(direction, "residual", [model], dataset).range(),
                 )
@@ -101,10 +101,10 @@ def _by_dataset(table: Table2, direction: str) -> Grid:
 
 def _conclusion(table: Table2) -> list[Block]:
     said = (_cut_off(table), _apart(table), _floor(table))
-    return [Words(verdict(finding(table))), _ratios(table), *(Words(text) for text in said if text)]
+    return [Words(conclusion(finding(table))), _ratios(table), *(Words(text) for text in said if text)]
 
 
-def verdict(found: Finding) -> str:
+def conclusion(found: Finding) -> str:
     """The paper's "the backward pass consistently converges faster", judged by the numbers."""
     back, ahead = found.backward, found.forward
     counts = (
@@ -133,7 +133,7 @@ def verdict(found: Finding) -> str:
 
 
 def _ratios(table: Table2) -> Grid:
-    def row(name: str, found: Finding) -> tuple[Cell, ...]:
+    def row(name: str, found: Finding) -> tuple[TableCell, ...]:
         ratios = (found.speedup.get(rule) for rule in ("messages", "rescaled", "residual"))
         shares = (found.by_size, found.by_rule)
         back = found.backward

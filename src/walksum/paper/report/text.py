@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from walksum.paper.report.document import Block, Bullets, Cell, Document, Grid, Picture, Title, Words
+from walksum.paper.report.document import Block, Bullets, Document, Grid, Picture, TableCell, Title, Words
 
 WIDE = 160  # columns where there is no terminal to ask
 
@@ -60,7 +60,7 @@ def _table(grid: Grid, marked: bool) -> Table:
     return table
 
 
-def _cell(cell: Cell, marked: bool) -> Text:
+def _cell(cell: TableCell, marked: bool) -> Text:
     sign = "**" if cell.strong else "_" if cell.underlined else ""
     style = " ".join(["bold"] * cell.strong + ["underline"] * cell.underlined)
     text = Text(f"{sign}{cell.text}{sign}") if marked else Text(cell.text, style=style)

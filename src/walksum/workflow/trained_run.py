@@ -1,20 +1,25 @@
-"""Subject: the graph, its labels and the trained model that are being looked at."""
+"""TrainedRun: a trained model with the graph it was trained on, as figures and the explorer look at it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from walksum.analysis.convergence import Curve, layer_systems, residual_curves
+from walksum.analysis.hops import Hops, hop_shares
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
+from walksum.designs import DESIGNS
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.precision import Precision
-from walksum.workflow.fit import predict
+from walksum.training import TASKS
+from walksum.workflow.fit import Job, PreparedData, edges_for, make_model, predict
 from walksum.workflow.run import Run
 
 UNKNOWN = "?"
@@ -22,24 +27,34 @@ MOST_MATCHES = 8
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What one explorer shows; nothing in it changes while the page is open.
+class TrainedRun:
+    """A trained model with its graph; nothing in it changes.
 
     Attributes:
-        title: for the head of the page.
+        title: for the head of a page.
         problem: graph, ids and labels.
         x: encoded features.
         encoding: how the target is scaled.
         model: the trained model.
         training: the nodes whose labels it learned from, where that is known.
+        job: how it was trained, where that is known.
+        prepared: what it was trained on; None where the nodes have no labels.
     """
 
     title: str
     problem: Problem
     x: Tensor
     encoding: Encoding
-    model: GLT
+    model: nn.Module
     training: frozenset[int] | None = None
+    job: Job | None = None
+    prepared: PreparedData | None = None
+
+    @classmethod
+    def of_prepared(cls, job: Job, prepared: PreparedData, model: nn.Module) -> TrainedRun:
+        """A model fresh from its training."""
+        nodes = frozenset(prepared.split.train.tolist())
+        return cls(job.title, prepared.problem, prepared.x, prepared.encoding, model, nodes, job, prepared)
 
     @property
     def graph(self) -> Graph:
@@ -48,6 +63,18 @@ class Subject:
     @property
     def num_nodes(self) -> int:
         return self.problem.num_nodes
+
+    @property
+    def edges(self) -> Any:
+        """What the model is called with beside x."""
+        return edges_for(self.model, self.problem)
+
+    @property
+    def design(self) -> str:
+        assert self.job is not None
+        return f"{'learned' if self.job.learned else 'fixed'} {DESIGNS[self.job.design].title}"
+
+    # ---- what the model predicts ----
 
     @cached_property
     def output(self) -> Tensor:
@@ -60,10 +87,47 @@ class Subject:
         found = self.output if self.problem.regression else self.output.argmax(1)
         return found.numpy()
 
+    def predicted(self, node: int) -> str:
+        value = self.prediction[node]
+        return f"{float(value):.4g}" if self.problem.regression else self.problem.classes[int(value)]
+
+    def probability(self, node: int) -> float | None:
+        """Of the predicted class; None for a number."""
+        return None if self.problem.regression else float(self.output[node].max())
+
+    # ---- what its layers solve ----
+
     @cached_property
     def precisions(self) -> list[Precision]:
         """J of every layer as trained, in float64."""
+        assert isinstance(self.model, GLT)
         return [J.detach().to(torch.float64) for J in self.model.precisions(self.x, self.graph)]
+
+    def untrained(self, layer: int = 0) -> Precision | None:
+        """J of the same layer with the weights training began with; None where they are not known."""
+        if self.job is None or not self.job.learned or self.prepared is None:
+            return None
+        fresh = make_model(self.job, self.problem, self.prepared.encoding).eval()
+        assert isinstance(fresh, GLT)
+        return fresh.precisions(self.x, self.graph)[layer].detach().to(torch.float64)
+
+    def loss(self, output: Tensor) -> Tensor:
+        """What training descended; without labels the size of the output, for something to differentiate."""
+        if self.prepared is None:
+            return output.square().mean()
+        known = self.prepared.split.train
+        return TASKS[self.problem.task].loss(output[known], self.prepared.y[known])
+
+    def hops(self, nodes: Tensor | None = None) -> Hops:
+        """How far the model looks, at ``nodes`` or at some drawn from a fixed seed."""
+        return hop_shares(self.model, self.x, self.edges, self.graph, nodes)
+
+    def curves(self, layer: int = 0) -> list[Curve]:
+        """Residuals of every solver on the systems of one training pass."""
+        system = layer_systems(self.model, self.x, self.edges, self.loss)[layer]
+        return residual_curves(system.J, system.h, system.grad)
+
+    # ---- its nodes ----
 
     @cached_property
     def _nodes(self) -> dict[str, int]:
@@ -103,14 +167,6 @@ class Subject:
             return UNKNOWN if bool(y.isnan()) else f"{float(y):.4g}"
         return UNKNOWN if int(y) < 0 else self.problem.classes[int(y)]
 
-    def predicted(self, node: int) -> str:
-        value = self.prediction[node]
-        return f"{float(value):.4g}" if self.problem.regression else self.problem.classes[int(value)]
-
-    def probability(self, node: int) -> float | None:
-        """Of the predicted class; None for a number."""
-        return None if self.problem.regression else float(self.output[node].max())
-
     def is_training(self, node: int) -> bool:
         return self.training is not None and node in self.training
 
@@ -142,12 +198,11 @@ def check_explorable(run: Run) -> None:
         )
 
 
-def subject_of_run(run: Run, problem: Problem, title: str) -> Subject:
+def open_trained_run(run: Run, problem: Problem, title: str, prepared: PreparedData | None = None) -> TrainedRun:
     """A run and the graph it was trained on (or another with the same columns)."""
-    model = run.model
-    assert isinstance(model, GLT)
     x = run.encoding.encode(problem.features)
-    return Subject(title, problem, x, run.encoding, model, _training_nodes(run, problem))
+    known = _training_nodes(run, problem)
+    return TrainedRun(title, problem, x, run.encoding, run.model, known, run.job, prepared)
 
 
 def _training_nodes(run: Run, problem: Problem) -> frozenset[int] | None:

@@ -1,4 +1,4 @@
-"""The linear systems of a training step, caught as they are solved."""
+"""The linear systems of a training step, recorded as they are solved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from walksum.precision import Precision
 
 
 @dataclass(frozen=True)
-class System:
+class RecordedSystem:
     """What one layer solved in one direction of one training step: J mu = h, or J g = dL/dmu."""
 
     layer: int
@@ -24,10 +24,10 @@ class System:
 
 
 @contextmanager
-def recorded(model: GLT) -> Iterator[list[System]]:
+def record_systems(model: GLT) -> Iterator[list[RecordedSystem]]:
     """Collect the systems that every mixing layer solves inside the block."""
-    systems: list[System] = []
-    handles = [hook for k, mix in enumerate(model.mixers) for hook in _watch(k, mix, systems)]
+    systems: list[RecordedSystem] = []
+    handles = [hook for k, mix in enumerate(model.mixers) for hook in _record_layer(k, mix, systems)]
     try:
         yield systems
     finally:
@@ -35,17 +35,17 @@ def recorded(model: GLT) -> Iterator[list[System]]:
             handle.remove()
 
 
-def _watch(layer: int, mix: GLTConv, systems: list[System]) -> list[Any]:
+def _record_layer(layer: int, mix: GLTConv, systems: list[RecordedSystem]) -> list[Any]:
     def on_design(module: Any, args: tuple, J: Precision) -> None:
         plain = Precision(J.graph, J.diag.detach().clone(), J.off.detach().clone())
-        systems.append(System(layer, "forward", plain, args[2].detach().clone().contiguous()))
+        systems.append(RecordedSystem(layer, "forward", plain, args[2].detach().clone().contiguous()))
 
     def on_output(module: Any, args: tuple, out: Tensor) -> None:
         J = next(s.J for s in reversed(systems) if s.layer == layer)
 
         def on_gradient(grad: Tensor) -> None:
             g = grad.view(-1, mix.heads, mix.out_channels).transpose(0, 1)
-            systems.append(System(layer, "backward", J, g.detach().clone().contiguous()))
+            systems.append(RecordedSystem(layer, "backward", J, g.detach().clone().contiguous()))
 
         out.register_hook(on_gradient)
 

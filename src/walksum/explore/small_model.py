@@ -18,14 +18,14 @@ from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, predict, prepa
 from walksum.workflow.run import FORMAT, Run, open_run, run_of
 
 
-def quick_job(design: str, learned: bool, coupling: str | None) -> Job:
+def small_job(design: str, learned: bool, coupling: str | None) -> Job:
     """Good enough to ask questions of, in seconds."""
     return Job(
         design=design, learned=learned, coupling=coupling, hidden=32, layers=2, lr=1e-2, patience=25, max_epochs=150
     )
 
 
-def quick_run(job: Job, problem: Problem, on_epoch: OnEpoch, on_start: Callable[[], None]) -> Run:
+def small_run(job: Job, problem: Problem, on_epoch: OnEpoch, on_start: Callable[[], None]) -> Run:
     """The cached run of this job on exactly this data, or a new one."""
     folder = cache_root() / "explore" / f"{problem.name}-{_fingerprint(job, problem)}"
     known = _known(folder)
