@@ -201,7 +201,9 @@ class RandomWalk(FieldDesign):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         if graph.num_nodes and int(graph.degree.max()) > 2:
-            raise ValueError(f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains only")
+            raise ValueError(
+                f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains only"
+            )
         ones = torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
         degree, off = laplacian(graph, ones)
         if self.order == 1:

@@ -241,7 +241,9 @@ class GaussianField(Distribution):
         """Correlations ``[H, P]`` of the pairs of nodes ``[2, P]``; NaN with a node that was observed exactly."""
         pairs = torch.as_tensor(pairs, device=self._like.device)
         if pairs.dim() != 2 or pairs.size(0) != 2 or pairs.is_floating_point():
-            raise ValueError(f"pairs has shape {tuple(pairs.shape)} and dtype {pairs.dtype}; expected whole numbers [2, P]")
+            raise ValueError(
+                f"pairs has shape {tuple(pairs.shape)} and dtype {pairs.dtype}; expected whole numbers [2, P]"
+            )
         nodes, place = torch.unique(pairs, return_inverse=True)
         columns = self.covariance(nodes)
         deviation = columns[..., nodes, torch.arange(nodes.numel())].sqrt()

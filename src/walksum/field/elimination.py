@@ -39,9 +39,7 @@ class EliminationFactor:
         factor, pivots = self.factor.factor, self.factor.pivots
         out = torch.empty(z.shape, dtype=torch.float64)
         for head, columns in enumerate(z.detach().contiguous().numpy()):
-            _half_solve(
-                factor[head].numpy(), pivots[head].numpy(), self.factor.plan, columns.copy(), out[head].numpy()
-            )
+            _half_solve(factor[head].numpy(), pivots[head].numpy(), self.factor.plan, columns.copy(), out[head].numpy())
         return out
 
 

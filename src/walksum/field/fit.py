@@ -111,9 +111,13 @@ def fit_residual_field(
     r = torch.as_tensor(residuals, dtype=torch.float64, device=graph.device)
     r = r.unsqueeze(1) if r.dim() == 1 else r
     if r.dim() != 2 or r.size(0) != nodes.numel() or not bool(torch.isfinite(r).all()):
-        raise ValueError(f"residuals has shape {tuple(r.shape)} for {nodes.numel()} nodes; expected finite numbers [n, T]")
+        raise ValueError(
+            f"residuals has shape {tuple(r.shape)} for {nodes.numel()} nodes; expected finite numbers [n, T]"
+        )
     if nodes.numel() < 4:
-        raise ValueError(f"nodes has {nodes.numel()} entries; a field of three parameters needs at least 4 observations")
+        raise ValueError(
+            f"nodes has {nodes.numel()} entries; a field of three parameters needs at least 4 observations"
+        )
     family = _Family(graph, loops, method)
     columns = [_fit_column(family, nodes, column, signs) for column in r.t()]
     parameters = torch.stack([p for p, _, _, _ in columns])  # [T, 3]: a, b, noise

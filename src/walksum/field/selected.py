@@ -50,7 +50,6 @@ class _PatternInverse(Function):
         return d_diag, d_off, None, None, None
 
 
-
 def _minus_SGS(diag: Tensor, off: Tensor, g_diag: Tensor, g_off: Tensor, graph: Graph, memo: dict, way: str) -> Any:
     J = Precision.trusted(graph, diag, off)
     J.prepared = memo
