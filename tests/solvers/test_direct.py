@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import walksum as ws
 from walksum.backends.cpu.ldl import numeric8
 from walksum.backends.cpu.ldl import symbolic as elimination
+from walksum.solvers.factor import Factor
 
 TOL = {torch.float32: 2e-6, torch.float64: 1e-13}
 
@@ -230,6 +231,28 @@ def test_marginal_variance_and_log_determinant(graph, heads, dtype):
     torch.testing.assert_close(prepared.marginal_variance.double(), variance, rtol=TOL[dtype] * 10, atol=0)
     torch.testing.assert_close(prepared.log_determinant.double(), torch.logdet(dense), rtol=1e-6, atol=1e-6)
     assert prepared.marginal_variance.dtype == dtype
+
+
+@pytest.mark.parametrize("heads", [1, 3, 8])
+def test_factor_gives_logdet_selected_inverse_and_samples(graph, heads):
+    J = precision(graph, heads)
+    factor, inverse = Factor.of(J), torch.linalg.inv(J.to_dense())
+    torch.testing.assert_close(factor.logdet(), torch.logdet(J.to_dense()), rtol=1e-10, atol=1e-10)
+    diag, off = factor.selected_inverse()
+    i, j = graph.edges
+    torch.testing.assert_close(diag, inverse.diagonal(dim1=1, dim2=2), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(off, inverse[:, i, j], rtol=1e-9, atol=1e-11)
+    half = factor.half_solve(torch.eye(graph.num_nodes, dtype=torch.float64).expand(heads, -1, -1))
+    torch.testing.assert_close(half @ half.mT, inverse, rtol=1e-10, atol=1e-11)
+
+
+def test_factor_of_an_indefinite_matrix_is_named():
+    J = precision(graph_of(*GALLERY["grid"]), 2)
+    J.diag[-1, 40] = -1.0
+    factor = Factor.of(J)
+    assert factor.failure is ws.Status.not_positive_definite
+    found = factor.logdet(), *factor.selected_inverse(), factor.half_solve(torch.ones(2, 81, 1, dtype=torch.float64))
+    assert all(part.isnan().all() for part in found)
 
 
 @pytest.mark.parametrize("heads", [12, 16])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.backends.cpu.ldl.numeric import FINE
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
@@ -38,13 +37,7 @@ class Direct(Solver):
             raise ValueError(f"refine={self.refine!r}; expected a number of rounds, 0 or more")
 
     def prepare(self, J: Precision) -> PreparedDirect:
-        symbolic = elimination.symbolic(J.graph, self.max_operations)
-        if symbolic is None:
-            raise ValueError(
-                f"max_operations={self.max_operations:g}; eliminating {J.graph} takes more. "
-                "Raise it, or use an iterative solver such as solver='cg'"
-            )
-        return PreparedDirect(J, self, Factor(J, symbolic))
+        return PreparedDirect(J, self, Factor.of(J, self.max_operations))
 
 
 class PreparedDirect(Prepared):
@@ -79,14 +72,10 @@ class PreparedDirect(Prepared):
     @property
     def log_determinant(self) -> Tensor:
         r""":math:`\log \det J = \sum_i \log D_i` of every head, ``[H]``; NaN if J is not positive definite."""
-        if self.factor.failure is not None:
-            return torch.full_like(self.J.diag[:, 0], torch.nan)
-        return self.factor.pivots.log().sum(1).to(self.J.diag)
+        return self.factor.logdet().to(self.J.diag)
 
     @property
     def marginal_variance(self) -> Tensor:
         r""":math:`(J^{-1})_{ii}` of every node, ``[H, N]``, without the rest of the inverse."""
-        if self.factor.failure is not None:
-            return torch.full_like(self.J.diag, torch.nan)
-        exact = self.factor if self.J.dtype == torch.float64 else Factor(self.J.to(torch.float64), self.factor.symbolic)
-        return exact.inverse_diagonal().to(self.J.diag)
+        exact = self.factor if self.J.dtype == torch.float64 else Factor.of(self.J.to(torch.float64))
+        return exact.selected_inverse()[0].to(self.J.diag)

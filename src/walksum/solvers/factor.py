@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from walksum.backends.cpu.ldl import fused_small, numeric, numeric8, simd8x8, sweeps8
 from walksum.backends.cpu.ldl import sweeps as triangular
-from walksum.backends.cpu.ldl.selected_inverse import inverse_diagonal
+from walksum.backends.cpu.ldl import symbolic as elimination
+from walksum.backends.cpu.ldl.selected_inverse import half_solve, selected_inverse
 from walksum.backends.cpu.ldl.symbolic import Symbolic
 from walksum.backends.cpu.pointers import ZERO, blank, plain
 from walksum.backends.cpu.products import prepare_dots
@@ -50,6 +52,17 @@ class Factor:
         # Not factorised yet: the first solve does it in the same call if it is small. Threads that come together may
         # all do it: every number is written once, when it is final, and to the same bits.
         self.outcome: Any = None
+
+    @classmethod
+    def of(cls, J: Precision, max_operations: float = math.inf) -> Factor:
+        """Eliminate J completely; a ValueError where that takes more than ``max_operations`` multiply-adds a head."""
+        symbolic = elimination.symbolic(J.graph, max_operations)
+        if symbolic is None:
+            raise ValueError(
+                f"max_operations={max_operations:g}; eliminating {J.graph} takes more. "
+                "Raise it, or use an iterative solver such as solver='cg'"
+            )
+        return cls(J, symbolic)
 
     @property
     def failure(self) -> Status | None:
@@ -166,11 +179,31 @@ class Factor:
         triangular.residual(0, self.heads, self.plan, self.where, h.size(2), *addresses)
         return out
 
-    def inverse_diagonal(self) -> Tensor:
-        """The diagonal of ``J^-1``, float64 ``[H, N]``; of a factor made in float64."""
-        out = torch.empty_like(self.pivots)
-        for factor, pivots, result in zip(self.factor, self.pivots, out, strict=True):
-            inverse_diagonal(factor.numpy(), pivots.numpy(), self.plan, result.numpy())
+    def logdet(self) -> Tensor:
+        """``log det J`` of each head, float64 ``[H]``; NaN after a failure."""
+        if self.failure is not None:
+            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+        return self.pivots.log().sum(1)
+
+    def selected_inverse(self) -> tuple[Tensor, Tensor]:
+        """``J^-1`` on the pattern of J, float64: diag ``[H, N]`` and off ``[H, E]``; NaN after a failure.
+
+        The digits of a J in float32 suffer from the rounding of its factor: factorise ``J.to(torch.float64)``.
+        """
+        diag = torch.full((self.heads, self.graph.num_nodes), torch.nan, dtype=torch.float64)
+        off = torch.full((self.heads, self.graph.num_edges), torch.nan, dtype=torch.float64)
+        if self.failure is None:
+            for factor, pivots, *out in zip(self.factor, self.pivots, diag, off, strict=True):
+                selected_inverse(factor.numpy(), pivots.numpy(), self.plan, *(part.numpy() for part in out))
+        return diag, off
+
+    def half_solve(self, z: Tensor) -> Tensor:
+        """``L^-T D^-1/2 z`` for ``z [H, N, F]``: x of covariance ``J^-1`` for white noise z; NaN after a failure."""
+        out = torch.full(z.shape, torch.nan, dtype=z.dtype)
+        if self.failure is None:
+            z = plain(z)
+            for factor, pivots, *ends in zip(self.factor, self.pivots, z, out, strict=True):
+                half_solve(factor.numpy(), pivots.numpy(), self.plan, *(part.numpy() for part in ends))
         return out
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> Any:
