@@ -51,6 +51,7 @@ class GaussianField(Distribution):
         torch.Size([1])
     """
 
+    _part: Part | None
     arg_constraints = {"loc": constraints.real_vector}  # noqa: RUF012
     support = constraints.real_vector
     has_rsample = True
@@ -131,7 +132,7 @@ class GaussianField(Distribution):
         if heads > 1:
             x = x.expand(*x.shape[:-2], heads, n) if x.dim() > 1 else x.expand(heads, n)
             x = x.movedim(-2, 0)
-        return x.reshape(heads, -1, n).transpose(1, 2).contiguous()
+        return x.reshape(heads, math.prod(x.shape[:-1]) // heads, n).transpose(1, 2).contiguous()
 
     def _rows(self, columns: Tensor, shape: Sequence[int]) -> Tensor:
         """The inverse of :meth:`_columns`; ``[H, F]`` goes to ``shape`` without nodes."""
@@ -242,7 +243,7 @@ class GaussianField(Distribution):
         pairs = torch.as_tensor(pairs, device=self._like.device)
         if pairs.dim() != 2 or pairs.size(0) != 2 or pairs.is_floating_point():
             raise ValueError(
-                f"pairs has shape {tuple(pairs.shape)} and dtype {pairs.dtype}; expected whole numbers [2, P]"
+                f"pairs has shape {tuple(pairs.shape)}, dtype {pairs.dtype}; expected whole numbers [2, P]"
             )
         nodes, place = torch.unique(pairs, return_inverse=True)
         columns = self.covariance(nodes)
@@ -301,7 +302,7 @@ class GaussianField(Distribution):
 
     def leave_one_out(self, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
         """Mean and variance of every noisy observation given all others, ``[..., H, n]`` each: a check of a fit."""
-        seen, place = self._observations(nodes, values, noise)
+        seen, _ = self._observations(nodes, values, noise)
         if seen.noise is None:
             raise ValueError("noise=None; leave_one_out is for noisy observations, pass their variance")
         given = self.condition(nodes, values, noise)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from walksum.backends.cpu.ldl import symbolic as elimination
-from walksum.field.elimination import EliminationFactor
 from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers.base import Solver, Status, check_choice
@@ -88,7 +87,7 @@ def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], met
     """The factor of these values, shared with every solve by the same solver; a ValueError if there is none."""
     call = _Call(graph, memo, SOLVERS[method], None, "ignore", False)
     prepared: Any = call.prepared(diag, off, 1)
-    factor: GaussianFactor = EliminationFactor(prepared) if method == "elimination" else DenseFactor(prepared)
+    factor: GaussianFactor = prepared.factor if method == "elimination" else DenseFactor(prepared)
     if factor.failure is not None:
         refuse(factor.failure)
     return factor

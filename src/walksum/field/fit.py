@@ -29,8 +29,8 @@ class FieldFit:
         a: coupling of every column, in (-1, 1).
         precision: b, so that J = b (I - a A_hat).
         noise: variance of the nugget, which observations have beside the field.
-        scale: by which the standard deviations of predictions are multiplied so that the intervals of the observed nodes,
-            each left out in turn, cover what they should; near one for Gaussian residuals.
+        scale: by which standard deviations are to be multiplied so that the 95 % intervals of the observed nodes, each
+            left out in turn, cover 95 % of them; near one for Gaussian residuals.
         log_evidence: at the optimum.
         evaluations: of the evidence and its gradient.
         converged: whether the optimiser said so for every column.
@@ -112,12 +112,10 @@ def fit_residual_field(
     r = r.unsqueeze(1) if r.dim() == 1 else r
     if r.dim() != 2 or r.size(0) != nodes.numel() or not bool(torch.isfinite(r).all()):
         raise ValueError(
-            f"residuals has shape {tuple(r.shape)} for {nodes.numel()} nodes; expected finite numbers [n, T]"
+            f"residuals has shape {tuple(r.shape)} for {nodes.numel()} nodes; expected finite [n] or [n, T]"
         )
     if nodes.numel() < 4:
-        raise ValueError(
-            f"nodes has {nodes.numel()} entries; a field of three parameters needs at least 4 observations"
-        )
+        raise ValueError(f"nodes has {nodes.numel()} entries; three parameters need at least 4 observations")
     family = _Family(graph, loops, method)
     columns = [_fit_column(family, nodes, column, signs) for column in r.t()]
     parameters = torch.stack([p for p, _, _, _ in columns])  # [T, 3]: a, b, noise

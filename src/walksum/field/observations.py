@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Observations:
-    """Nodes ``[n]`` as they were given, values ``[..., n]``, variances of the noise ``[..., n]`` or None for exact ones."""
+    """Nodes ``[n]`` as they were given, values ``[..., n]``, variances of the noise ``[..., n]``; None: exact."""
 
     nodes: Tensor
     values: Tensor

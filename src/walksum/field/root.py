@@ -13,7 +13,7 @@ from walksum.solving import solve
 class DominantRoot:
     r"""B with :math:`B B^\top = J`, from a scaling v for which every row of V J V is dominant.
 
-    An edge has the column :math:`\sqrt{|J_{ij}| v_i v_j}\,(e_i / v_i \pm e_j / v_j)`, a node what is left of its diagonal.
+    An edge has the column :math:`\sqrt{|J_{ij}| v_i v_j}\,(e_i / v_i \pm e_j / v_j)`, a node the rest of its diagonal.
     """
 
     def __init__(self, J: Precision, scale: Tensor):

@@ -28,8 +28,8 @@ def sample(
     :math:`B B^\top = J` and a solve by conjugate gradients: exact up to the tolerance of the solve, for every
     walk-summable J, on every device.
 
-    The gradient is the pathwise derivative :math:`dx = -\tfrac12 J^{-1} dJ\, x` (as for Gamma and Dirichlet in torch, it
-    moves samples so that their distribution follows J): expectations have unbiased gradients.
+    The gradient is the pathwise derivative :math:`dx = -\tfrac12 J^{-1} dJ\, x` (as for Gamma and Dirichlet in
+    torch, it moves samples so that their distribution follows J): expectations have unbiased gradients.
 
     Args:
         J: positive definite.
