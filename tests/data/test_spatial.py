@@ -1,6 +1,7 @@
 """Neighbours from libpysal, .gal and .gwt files and networkx."""
 
 import warnings
+from contextlib import closing
 
 import networkx
 import pytest
@@ -60,7 +61,8 @@ def test_libpysal_graph_and_weights(pysal):
     wanted = spatial_graph(path).graph
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        W = pysal.io.open(path).read()
+        with closing(pysal.io.open(path)) as file:
+            W = file.read()
         G = pysal.graph.Graph.from_W(W)
         band = pysal.weights.KNN.from_array(torch.rand(30, 2).numpy(), k=3)
         standardised = G.transform("r")

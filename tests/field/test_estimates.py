@@ -60,7 +60,7 @@ def test_the_gradient_of_an_estimate_is_unbiased():
     value = logdet(ws.Precision(J.graph, diag, off), "estimated", Estimate(probes=2000))
     assert torch.allclose(value, logdet(J), rtol=0.01)
     for found, wanted in zip(torch.autograd.grad(value.sum(), (diag, off)), exact, strict=True):
-        assert (found - wanted).norm() < 0.1 * wanted.norm()
+        assert (found - wanted).norm() < 0.2 * wanted.norm()
 
 
 def test_a_seed_decides_everything_and_more_probes_help():

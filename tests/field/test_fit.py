@@ -1,6 +1,7 @@
 """Fits by evidence: known parameters are found, intervals cover, spreg finds the same."""
 
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -86,11 +87,12 @@ def test_spreg_finds_the_same_spatial_error_model(name, neighbours, table, targe
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         libpysal, spreg = pytest.importorskip("libpysal"), pytest.importorskip("spreg")
-        weights = libpysal.io.open(libpysal.examples.get_path(neighbours)).read()
+        with closing(libpysal.io.open(libpysal.examples.get_path(neighbours))) as file:
+            weights = file.read()
         weights.transform = "r"
-        columns = libpysal.io.open(libpysal.examples.get_path(table))
-        y = np.array(columns.by_col(target), float).reshape(-1, 1)
-        X = np.array([columns.by_col(f) for f in features], float).T
+        with closing(libpysal.io.open(libpysal.examples.get_path(table))) as columns:
+            y = np.array(columns.by_col(target), float).reshape(-1, 1)
+            X = np.array([columns.by_col(f) for f in features], float).T
         oracle = spreg.ML_Error(y, X, weights)
 
         from walksum.data.spatial import spatial_graph
