@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from gallery import GALLERY, binary_tree, cycle, path, star
 
 import walksum as ws
+from gallery import GALLERY, binary_tree, cycle, path, star
 from walksum.designs.fields import CAR, SAR, Intrinsic, Leroux, Matern, RandomWalk, Squared
 from walksum.designs.two_hop import two_hop
 
@@ -12,7 +12,7 @@ double = torch.double
 
 
 def matrices(graph):
-    """A, D (isolated nodes count 1), I, L."""
+    """A, D (isolated nodes count 1), identity, L."""
     weight = torch.ones(graph.num_edges, dtype=double) if graph.edge_weight is None else graph.edge_weight
     A = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=double)
     A[graph.edges[0], graph.edges[1]] = weight
@@ -22,15 +22,15 @@ def matrices(graph):
 
 
 FORMULAS = {
-    "CAR": (CAR(alpha=0.7, tau=2), lambda A, D, I, L: 2 * (D - 0.7 * A)),
+    "CAR": (CAR(alpha=0.7, tau=2), lambda A, D, E, L: 2 * (D - 0.7 * A)),
     "SAR": (
         SAR(rho=-0.6, tau=3),
-        lambda A, D, I, L: 3 * (I + 0.6 * D.inverse() @ A).T @ (I + 0.6 * D.inverse() @ A),
+        lambda A, D, E, L: 3 * (E + 0.6 * D.inverse() @ A).T @ (E + 0.6 * D.inverse() @ A),
     ),
-    "Leroux": (Leroux(lam=0.3), lambda A, D, I, L: 0.7 * I + 0.3 * L),
-    "intrinsic": (Intrinsic(tau=2, ridge=1e-3), lambda A, D, I, L: 2 * (L + 1e-3 * I)),
-    "Matern 1": (Matern(kappa=0.5), lambda A, D, I, L: 0.25 * I + L),
-    "Matern 2": (Matern(nu=2, kappa=0.5, tau=2), lambda A, D, I, L: 2 * (0.25 * I + L) @ (0.25 * I + L)),
+    "Leroux": (Leroux(lam=0.3), lambda A, D, E, L: 0.7 * E + 0.3 * L),
+    "intrinsic": (Intrinsic(tau=2, ridge=1e-3), lambda A, D, E, L: 2 * (L + 1e-3 * E)),
+    "Matern 1": (Matern(kappa=0.5), lambda A, D, E, L: 0.25 * E + L),
+    "Matern 2": (Matern(nu=2, kappa=0.5, tau=2), lambda A, D, E, L: 2 * (0.25 * E + L) @ (0.25 * E + L)),
 }
 
 

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 import torch
-from gallery import GALLERY, complete, cycle, path, problem, random_graph
 from torch.autograd import gradcheck
 from torch.distributions import Independent, MultivariateNormal, kl_divergence
 
 import walksum as ws
+from gallery import GALLERY, complete, cycle, path, problem, random_graph
 from walksum import field as walksum_field
 from walksum.field import GaussianField, sample
 from walksum.field.sampling import follow

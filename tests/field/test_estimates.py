@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from gallery import grid, path, random_graph
 
 import walksum as ws
+from gallery import grid, path, random_graph
 from walksum.designs.fields import Matern
 from walksum.field import Estimate, logdet, marginals
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from gallery import GALLERY, problem, random_graph
 from torch.autograd import gradcheck
 from torch.distributions import MultivariateNormal
 
 import walksum as ws
+from gallery import GALLERY, problem, random_graph
 from walksum.field import GaussianField
 
 double = torch.double

@@ -4,10 +4,10 @@ import os
 
 import pytest
 import torch
-from gallery import DESIGNS, GALLERY, complete, cycle, grid, path, problem, random_graph
 from torch.autograd import gradcheck, gradgradcheck
 
 import walksum as ws
+from gallery import DESIGNS, GALLERY, complete, cycle, grid, path, problem, random_graph
 from walksum.field import Estimate, EstimateWarning, logdet, marginals, sample, selected_inverse
 from walksum.field import factors as ways
 

@@ -6,10 +6,10 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
-from gallery import grid, path
 from torch.func import functional_call
 
 import walksum as ws
+from gallery import grid, path
 from walksum.designs.fields import SAR
 from walksum.field import GaussianField, fit_residual_field, maximise
 from walksum.field.fit import normalised_adjacency

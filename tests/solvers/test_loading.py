@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from gallery import complete, random_graph
-from reference import true_residual
 
 import walksum as ws
+from gallery import complete, random_graph
+from reference import true_residual
 
 double = torch.double
 LOADED = ws.GaBP(loading="auto")

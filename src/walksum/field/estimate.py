@@ -62,8 +62,8 @@ def estimate_logdet(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor, i
     fixed = J.detach()
     z = settings.draw(fixed)
     samples, steps, status = _quadrature(fixed.normalised(), z, settings.max_steps)
-    value = samples.mean(1) + fixed.diag.double().log().sum(1)
-    error = samples.std(1) / settings.probes**0.5
+    value = samples.mean(1).to(J.device) + fixed.diag.double().log().sum(1)
+    error = samples.std(1).to(J.device) / settings.probes**0.5
     if J.diag.requires_grad or J.off.requires_grad:
         value = value + _gradient_carrier(J, z, settings)
     return value, error, steps, status
@@ -120,9 +120,9 @@ def _quadrature(J: Precision, z: Tensor, max_steps: int) -> tuple[Tensor, int, S
 
 def _controlled(J: Precision, alphas: list[Tensor], betas: list[Tensor]) -> Tensor:
     """The quadrature of the logarithm less its best quadratic, whose expectation is put back: ``[H, P]``, per node."""
-    T = torch.diag_embed(torch.stack(alphas, -1))
+    T = torch.diag_embed(torch.stack(alphas, -1).cpu())  # small: a GPU takes longer for its eigenvalues
     if len(betas) > 1:
-        side = torch.stack(betas[:-1], -1)
+        side = torch.stack(betas[:-1], -1).cpu()
         T = T + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
     ritz, vectors = torch.linalg.eigh(T)
     weight = vectors[..., 0, :].square()
@@ -142,7 +142,7 @@ def _controlled(J: Precision, alphas: list[Tensor], betas: list[Tensor]) -> Tens
     eye = torch.eye(3, dtype=gram.dtype, device=gram.device)
     c = torch.linalg.solve(gram + ridge.view(-1, 1, 1) * eye, design.mT @ target).unsqueeze(-1)  # [H, 3, 1, 1]
     moments = [(weight * R**k).sum(-1) for k in (1, 2)]  # z^T R^k z / N
-    square = 2 * J.off.double().square().sum(1, keepdim=True) / J.num_nodes  # tr R^2 / N
+    square = 2 * J.off.double().square().sum(1, keepdim=True).cpu() / J.num_nodes  # tr R^2 / N
     control = c[:, 1, 0] * moments[0] + c[:, 2, 0] * (moments[1] - square)
     return (weight * log).sum(-1) - control
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
