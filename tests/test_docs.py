@@ -1,13 +1,13 @@
 """Every Python example in the README and the docs runs; every exported name exists."""
 
 import doctest
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 import walksum as ws
-import walksum.nn.model
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,8 +21,11 @@ def test_examples_run(page):
         exec(compile(block, page.name, "exec"), scope)
 
 
-def test_doctests():
-    assert doctest.testmod(walksum.nn.model).failed == 0
+@pytest.mark.parametrize("name", ["graph.graph", "designs.registry", "nn.conv", "nn.model"])
+def test_doctests(name):
+    found = doctest.testmod(importlib.import_module(f"walksum.{name}"), optionflags=doctest.ELLIPSIS)
+    assert found.failed == 0
+    assert found.attempted > 0
 
 
 def test_exported_names_are_the_contract():

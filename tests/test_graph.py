@@ -178,3 +178,105 @@ def test_a_graph_can_be_copied():
     graph = path(3)
     assert graph.csr is not None
     assert copy.deepcopy(graph).edges.tolist() == graph.edges.tolist()
+
+
+def changed_through_numpy(edges):
+    edges.numpy()[1, 0] = 3
+
+
+def changed_through_data(edges):
+    edges.data[1, 0] = 3
+
+
+def changed_in_place(edges):
+    edges[1, 0] = 3
+
+
+@pytest.mark.parametrize("change", [changed_through_numpy, changed_through_data, changed_in_place])
+@pytest.mark.parametrize("inference", [False, True])
+def test_every_change_of_an_edge_index_is_noticed(change, inference):
+    with torch.inference_mode(inference):
+        edge_index = EDGES.clone()
+        as_graph(edge_index, 4)
+        change(edge_index)
+        assert torch.equal(as_graph(edge_index, 4).edges, ws.Graph.from_edge_index(edge_index.clone(), 4).edges)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_every_change_of_edge_weights_is_noticed(inference):
+    with torch.inference_mode(inference):
+        edge_index, weight = EDGES.clone(), torch.ones(6)
+        first = as_graph(edge_index, 4, weight)
+        assert as_graph(edge_index, 4, weight) is first
+        weight.numpy()[:] = 2
+        assert as_graph(edge_index, 4, weight).edge_weight.unique().tolist() == [2]
+        assert as_graph(edge_index, 4).edge_weight is None
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_a_changed_sparse_matrix_is_noticed(layout):
+    matrix = torch.tensor([[0.0, 2, 0], [2, 0, 3], [0, 3, 0]]).to_sparse(layout=layout)
+    values = matrix._values() if layout == torch.sparse_coo else matrix.values()
+    assert as_graph(matrix).edge_weight.tolist() == [2, 3]
+    values.numpy()[:] = 5
+    assert as_graph(matrix).edge_weight.tolist() == [5, 5]
+
+
+def test_the_structure_is_shared_by_all_weights():
+    edge_index = EDGES.clone()
+    unweighted, csr = as_graph(edge_index, 4), as_graph(edge_index, 4).csr
+    learned = torch.rand(6, requires_grad=True)
+    for weight in (torch.rand(6), learned, learned * 2):
+        graph = as_graph(edge_index, 4, weight)
+        assert graph.structure is unweighted
+        assert graph.csr is csr
+        expected = ws.Graph.from_edge_index(edge_index.clone(), 4, weight)
+        assert torch.equal(graph.edge_weight, expected.edge_weight)
+    assert as_graph(edge_index, 4, learned).edge_weight.requires_grad
+    assert unweighted.with_weight(torch.ones(unweighted.num_edges)).structure is unweighted
+    with pytest.raises(ValueError, match=r"edge_weight has shape \(9,\)"):
+        unweighted.with_weight(torch.ones(9))
+
+
+def test_structure_on_another_device_is_shared_too():
+    graph = path(4).with_weight(torch.ones(3, requires_grad=True))
+    assert graph.to("meta").structure is graph.structure.to("meta")
+    constant = path(4).with_weight(torch.ones(3))
+    assert constant.to("meta") is constant.to("meta")
+    assert constant.to("meta").edge_weight.is_meta
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_means_of_huge_weights_do_not_overflow(dtype):
+    largest = torch.finfo(dtype).max
+    entries = torch.tensor([[0, 1, 0, 2], [1, 0, 1, 1]])
+    weight = torch.tensor([largest, largest, largest, 0.3], dtype=dtype)
+    assert ws.Graph.from_edge_index(entries, 3, weight).edge_weight.tolist() == [largest, weight[3]]
+    tiny = torch.full((4,), torch.finfo(dtype).tiny / 8, dtype=dtype)
+    assert ws.Graph.from_edge_index(entries, 3, tiny).edge_weight.unique().tolist() == [tiny[0]]
+
+
+def test_a_graph_as_a_scipy_matrix():
+    graph = ws.Graph.from_edge_index(EDGES, 5)
+    dense = torch.zeros(5, 5, dtype=torch.double)
+    i, j = graph.edges
+    dense[i, j] = dense[j, i] = 1
+    assert torch.equal(torch.from_numpy(graph.to_scipy().toarray()), dense)
+    values = torch.rand(graph.num_edges)
+    weighted = torch.zeros(5, 5)
+    weighted[i, j] = weighted[j, i] = values
+    assert torch.equal(torch.from_numpy(graph.with_weight(values).to_scipy().toarray()), weighted)
+    assert torch.equal(torch.from_numpy(graph.to_scipy(values).toarray()), weighted)
+
+
+def test_components_and_hops():
+    graph = ws.Graph.from_edge_index(torch.tensor([[0, 1, 2, 5], [1, 2, 3, 6]]), 8)
+    assert graph.components().tolist() == [0, 0, 0, 0, 1, 2, 2, 3]
+    assert graph.hop_distances([0, 6]).tolist() == [[0, 1, 2, 3, -1, -1, -1, -1], [-1, -1, -1, -1, -1, 1, 0, -1]]
+    assert graph.hop_distances(torch.tensor([0]), limit=2).tolist() == [[0, 1, 2, -1, -1, -1, -1, -1]]
+    assert graph.hop_distances([]).shape == (0, 8)
+    heavy = graph.with_weight(torch.full((4,), 9.0))
+    assert torch.equal(heavy.hop_distances([0]), graph.hop_distances([0]))
+    with pytest.raises(ValueError, match=r"nodes=\[8\]; expected nodes of"):
+        graph.hop_distances([8])
+    assert ws.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long)).components().tolist() == []

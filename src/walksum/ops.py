@@ -10,25 +10,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import _add_batch_dim, _unwrap_batched, unwrap_if_dead
-from torch._functorch.autograd_function import VmapInfo
-from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
 
 from walksum import backends
+from walksum._torch import Function, no_compile
 from walksum.graph import Graph
-from walksum.untraced import untraced
 
 
-@untraced  # the kernels are not torch code
+@no_compile  # the kernels are not torch code
 def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
     """``J x`` for values ``diag [H, N]``, ``off [H, E]`` and ``x [H, N, F]``."""
-    return _SpMM.apply(diag, off, x, graph)
+    return _SpMM.apply(diag, off, x, graph.structure)
 
 
-@untraced
+@no_compile
 def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     """``a_i . b_j + a_j . b_i`` for every edge (i, j): ``[H, N, F]`` twice -> ``[H, E]``."""
-    return _EdgeDot.apply(a, b, graph)
+    return _EdgeDot.apply(a, b, graph.structure)
 
 
 def fold_heads(info: Any, tensor: Tensor, dim: int | None) -> Tensor:
@@ -43,42 +40,6 @@ def unfold_heads(info: Any, tensor: Tensor) -> Tensor:
 
 def zeros_if_none(tangent: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if tangent is None else tangent
-
-
-class Function(torch.autograd.Function):
-    """``torch.autograd.Function`` whose ``apply`` takes positional arguments only.
-
-    torch's own inspects the signature of forward to bind defaults, which on a small graph takes longer than
-    the solve. Under vmap it takes ten times as long; there the rule is called directly. Under other function
-    transforms (grad, ...) everything is left to torch.
-    """
-
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        if not transforms_active():
-            return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
-        interpreter = retrieve_current_functorch_interpreter()
-        if isinstance(interpreter, VmapInterpreter):
-            return cls._apply_under_vmap(interpreter, args)
-        return super().apply(*args)
-
-    @classmethod
-    def _apply_under_vmap(cls, interpreter: Any, args: tuple) -> Any:
-        level = interpreter.level()
-        args = tuple(unwrap_if_dead(a) if isinstance(a, Tensor) else a for a in args)
-        pairs = [_unwrap_batched(a, level) if isinstance(a, Tensor) else (a, None) for a in args]
-        in_dims = tuple(dim for _, dim in pairs)
-        with interpreter.lower():
-            if all(dim is None for dim in in_dims):
-                return cls.apply(*args)
-            info = VmapInfo(interpreter.batch_size(), interpreter.randomness())
-            out, dim = cls.vmap(info, in_dims, *(value for value, _ in pairs))
-        return _add_batch_dim(out, dim, level)
-
-
-def transforms_active() -> bool:
-    """Inside a torch.func transform, where tensors may be wrapped and kernels must not be called directly."""
-    return torch._C._are_functorch_transforms_active()
 
 
 class _SpMM(Function):

@@ -30,7 +30,7 @@ class Precision:
         if not (isinstance(graph, Graph) and isinstance(diag, Tensor) and isinstance(off, Tensor)):
             given = ", ".join(type(each).__name__ for each in (graph, diag, off))
             raise ValueError(f"graph, diag, off are {given}; expected a Graph (Graph.from_edge_index) and two tensors")
-        self.graph = graph
+        self.graph = graph.structure  # weights enter by the values; what solvers derive is the same for all weights
         self.diag = diag.unsqueeze(0) if diag.dim() == 1 else diag
         self.off = off.unsqueeze(0) if off.dim() == 1 else off
         _check(graph, self.diag, self.off)

@@ -5,31 +5,33 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum._checks import check_choice
+from walksum._torch import Function, no_compile, transforms_active
 from walksum.graph import Graph
-from walksum.ops import Function, edge_dot, fold_heads, spmm, transforms_active, unfold_heads, zeros_if_none
+from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
-from walksum.solvers.base import check_choice, check_h
+from walksum.solvers.base import check_h
 from walksum.solvers.late import LateSolution, books, capturing
-from walksum.untraced import untraced
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
 HALF = (torch.float16, torch.bfloat16)
+Observer: TypeAlias = Callable[[Solution], None]
 
 
-@untraced  # a graph break: solvers choose their steps by looking at numbers
+@no_compile  # a graph break: solvers choose their steps by looking at numbers
 def solve(
     J: Precision,
     h: Tensor,
     solver: Solver | str = "auto",
-    observe: Callable[[Solution], None] | None = None,
+    observe: Observer | None = None,
     on_nonconverged: str = "warn",
 ) -> Tensor:
     r"""The graph linear transformation :math:`\mu = J^{-1} h`, differentiable in J and h to any order.
@@ -60,14 +62,14 @@ def solve(
         check_h(J, h)
     elif not h.is_cpu or not J.diag.is_cpu or h.dtype is not J.diag.dtype:
         check_h(J, h)
-    free = solver == "auto" and not h.is_cpu and not in_one_launch(J.graph)
-    call = _Call(J.graph, J.prepared, resolve(solver, J, h.size(-1)), observe, on_nonconverged, free)
-    if type(call.solver) is Unrolled:
-        solution = call.solver.prepare(J)(h)
-        call.report(replace(solution, value=solution.value.detach()))
+    chosen, reports = resolve(solver, J, h.size(-1)), _Reports(observe, on_nonconverged)
+    if type(chosen) is Unrolled:
+        solution = chosen.prepare(J)(h)
+        reports.send(replace(solution, value=solution.value.detach()))
         mu = solution.value
     else:
-        mu = _Solve.apply(J.diag, J.off, h, call)
+        may_replace = solver == "auto" and not h.is_cpu and not in_one_launch(J.graph)
+        mu = _Solve.apply(J.diag, J.off, h, _Call(_Preparations(J.graph, J.prepared, chosen, may_replace), reports))
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
     return mu if mu.shape == shape else mu.view(shape)
@@ -107,127 +109,153 @@ def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
 class _Call:
     """What one call of solve carries into its forward and backward passes.
 
-    On a graph of a few hundred nodes the kernels are soon done, so little may surround them: shapes are checked
+    On a graph of a few hundred nodes the kernels take microseconds, so little may surround them: shapes are checked
     once, by :func:`solve`, and a :class:`Solution` is only made where someone reads it.
     """
 
-    __slots__ = ("direction", "free", "graph", "latest", "memo", "observe", "on_nonconverged", "solver")
+    __slots__ = ("graph", "preparations", "reports")
 
-    def __init__(self, graph: Graph, memo: dict, solver: Solver, observe: Any, on_nonconverged: str, free: bool):
-        self.graph, self.memo, self.solver = graph, memo, solver
-        self.free = free  # to take another solver for a J that stays
-        self.observe, self.on_nonconverged, self.direction = observe, on_nonconverged, "forward"
-        self.latest: tuple | None = None  # diag, off and what was prepared for them
+    def __init__(self, preparations: _Preparations, reports: _Reports):
+        self.graph, self.preparations, self.reports = preparations.graph, preparations, reports
 
-    def turned(self) -> _Call:
-        """The same for the solve of the gradient."""
-        other = _Call(self.graph, self.memo, self.solver, self.observe, self.on_nonconverged, self.free)
-        other.direction, other.latest = "backward", self.latest
-        return other
+    def for_backward(self) -> _Call:
+        """The call that solves for the gradient."""
+        return _Call(self.preparations, self.reports.for_backward())
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
-        prepared, h = self.prepared(diag, off, h.size(-1)), h.detach()
+        prepared, h = self.preparations.get(diag, off, h.size(-1)), h.detach()
         launched = prepared.later(h)
         if launched is not None:
-            self.report_later(prepared, *launched)
+            self.reports.deferred(prepared, *launched)
             return launched[0]
         if h.is_cuda:
-            self._refuse_capture(prepared, h)
-        return self._told(prepared.name, prepared.outcome(h), self.direction)
+            _refuse_capture(prepared, h)
+        return self.reports.finished(prepared, prepared.outcome(h))
 
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g, and the gradients of diag and off: the backward pass of this call."""
-        prepared = self.prepared(diag, off, grad.size(-1))
+        prepared, reports = self.preparations.get(diag, off, grad.size(-1)), self.reports.for_backward()
         launched = prepared.later(grad)
-        if launched is not None:  # the gradients too, before the host waits for the verdict
+        if launched is not None:  # the gradients too, before the host waits for the status
             gradients = backends.backend(launched[0]).value_gradients(self.graph, launched[0], mu)
-            self.turned().report_later(prepared, *launched)
+            reports.deferred(prepared, *launched)
             return launched[0], *gradients
         if grad.is_cuda:
-            self._refuse_capture(prepared, grad)
+            _refuse_capture(prepared, grad)
         both = prepared.run_backward(grad, mu)
         if both is None:
-            g = self._told(prepared.name, prepared.outcome(grad), "backward")
+            g = reports.finished(prepared, prepared.outcome(grad))
             return g, *backends.backend(g).value_gradients(self.graph, g, mu)
-        return self._told(prepared.name, both[0], "backward"), both[1], both[2]
+        return reports.finished(prepared, both[0]), both[1], both[2]
 
-    def _told(self, name: str, outcome: tuple[Tensor, Status, int, float], direction: str) -> Tensor:
-        mu, status, steps, residual = outcome
-        if self.observe is not None or status is not Status.converged:
-            # detached: whoever keeps the report must not keep the autograd graph
-            self.report(Solution(mu.detach(), status, steps, residual, name, direction))
-        return mu
 
-    def report_later(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
-        """Wait for the verdict only where someone must be warned of it: not in a capture, not if it is ignored."""
-        recorded = capturing(mu)
-        if self.on_nonconverged == "ignore" or recorded:
-            late = LateSolution(
-                mu.detach(), solver=prepared.name, direction=self.direction, verdict=verdict, captured=recorded
-            )
-            if self.observe is not None:
-                self.observe(late)
-            for book in books(mu.device):
-                book.entries.append((late, self.report))
-            return
-        if self.on_nonconverged == "raise":  # in time, before anything is made of a wrong mu: no replay can do that
-            self._refuse(mu.device, "on_nonconverged='raise'")
-        status, steps, residual = verdict()
-        if self.observe is not None or status is not Status.converged:
-            self.report(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
+class _Preparations:
+    """What solvers prepared for the values of one J: made once for equal values, kept with J.
 
-    def _refuse_capture(self, prepared: Prepared, h: Tensor) -> None:
-        if capturing(h):
-            raise RuntimeError(
-                f"{prepared.name} looks at numbers on its way, which a CUDA graph cannot record; on graphs that are "
-                "small enough solver='auto' or 'cg' does not"
-            )
-        self._refuse(h.device, prepared.name)
+    Args:
+        graph: of J.
+        kept: ``J.prepared``, from a solver to the values it saw and what it prepared for them.
+        solver: the solver of this call.
+        may_replace: another solver may be taken where the same J is solved often.
+    """
 
-    @staticmethod
-    def _refuse(device: torch.device, reason: str) -> None:
-        for book in books(device):
-            book.refusals.append(reason)
+    __slots__ = ("graph", "kept", "latest", "may_replace", "solver")
 
-    def prepared(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
+    def __init__(self, graph: Graph, kept: dict, solver: Solver, may_replace: bool):
+        self.graph, self.kept, self.solver, self.may_replace = graph, kept, solver, may_replace
+        self.latest: tuple[Tensor, Tensor, Prepared] | None = None
+
+    def get(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         latest = self.latest
         if latest is not None and latest[0] is diag and latest[1] is off:
             return latest[2]  # autograd refuses a backward pass through values that were changed since
         made = self._prepare(diag, off, columns)
-        if not self.free:
+        if not self.may_replace:
             self.latest = (diag, off, made)
         return made
 
     def _prepare(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:
         if diag.is_inference() or off.is_inference():  # no version tells whether these are what they were
             return self.solver.prepare(Precision.trusted(self.graph, diag, off))
-        solver = self._for_a_J_that_stays(diag, off, columns) if self.free else self.solver
-        known = self.memo.get(solver) if self.memo else None
+        solver = self._after_many_solves(diag, off, columns) if self.may_replace else self.solver
+        known = self.kept.get(solver) if self.kept else None
         if known is not None and _same(known[0], known[1], diag) and _same(known[2], known[3], off):
             return known[4]
         if torch.is_grad_enabled():  # as it never is inside forward and backward
             diag, off = diag.detach(), off.detach()
         J = Precision.trusted(self.graph, diag, off)
         made = solver.prepare(J)
-        self.memo[solver] = (J.diag, diag._version, J.off, off._version, made)
+        self.kept[solver] = (J.diag, diag._version, J.off, off._version, made)
         return made
 
-    def _for_a_J_that_stays(self, diag: Tensor, off: Tensor, columns: int) -> Solver:
+    def _after_many_solves(self, diag: Tensor, off: Tensor, columns: int) -> Solver:
+        """A solver that prepares longer and solves faster pays once the same J was solved OFTEN times."""
         stamp = (*_identity(diag), *_identity(off))
-        before, solves = self.memo.get("solves", (None, 0))
+        before, solves = self.kept.get("solves", (None, 0))
         solves = solves + 1 if before == stamp else 1
-        self.memo["solves"] = (stamp, solves)
+        self.kept["solves"] = (stamp, solves)
         if solves <= OFTEN:
             return self.solver
         return self.graph.derived(kept_solver, diag.size(0), columns, diag.dtype) or self.solver
 
-    def report(self, solution: Solution) -> None:
+
+class _Reports:
+    """Tells the caller of solve how it ended, as they asked: an observer, a warning, an error."""
+
+    __slots__ = ("direction", "observe", "on_nonconverged")
+
+    def __init__(self, observe: Observer | None, on_nonconverged: str, direction: str = "forward"):
+        self.observe, self.on_nonconverged, self.direction = observe, on_nonconverged, direction
+
+    def for_backward(self) -> _Reports:
+        return _Reports(self.observe, self.on_nonconverged, "backward")
+
+    def finished(self, prepared: Prepared, outcome: tuple[Tensor, Status, int, float]) -> Tensor:
+        """mu of a solve whose end is known; a Solution is only made where someone reads it."""
+        mu, status, steps, residual = outcome
+        if self.observe is not None or status is not Status.converged:
+            # detached: whoever keeps the report must not keep the autograd graph
+            self.send(Solution(mu.detach(), status, steps, residual, prepared.name, self.direction))
+        return mu
+
+    def deferred(self, prepared: Prepared, mu: Tensor, verdict: Any) -> None:
+        """A solve that was only launched: wait for its status only where someone must be warned of it."""
+        captured = capturing(mu)
+        if self.on_nonconverged == "ignore" or captured:
+            late = LateSolution(
+                mu.detach(), solver=prepared.name, direction=self.direction, verdict=verdict, captured=captured
+            )
+            if self.observe is not None:
+                self.observe(late)
+            for book in books(mu.device):
+                book.entries.append((late, self.send))
+            return
+        if self.on_nonconverged == "raise":  # before anything is made of a wrong mu, which no replay can do
+            _refuse(mu.device, "on_nonconverged='raise'")
+        self.finished(prepared, (mu, *verdict()))
+
+    def send(self, solution: Solution) -> None:
         if self.observe is not None:
             self.observe(solution)
         if self.on_nonconverged == "raise":
             solution.check()
         if self.on_nonconverged == "warn" and not solution.converged:
             warnings.warn(solution.describe(), SolveWarning, stacklevel=2)
+
+
+def _refuse_capture(prepared: Prepared, h: Tensor) -> None:
+    """A solver that looks at numbers between its launches cannot be part of a CUDA graph."""
+    if capturing(h):
+        raise RuntimeError(
+            f"{prepared.name} looks at numbers on its way, which a CUDA graph cannot record; on graphs that are "
+            "small enough solver='auto' or 'cg' does not"
+        )
+    _refuse(h.device, prepared.name)
+
+
+def _refuse(device: torch.device, reason: str) -> None:
+    for book in books(device):
+        book.refusals.append(reason)
 
 
 def _same(kept: Tensor, version: int, t: Tensor) -> bool:
@@ -269,14 +297,14 @@ class _Solve(Function):
         call, grad = ctx.call, grads[0].contiguous()
         d_diag = d_off = None
         if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
-            call = call.turned()
+            call = call.for_backward()
             g = _Solve.apply(diag, off, grad, call)
             d_diag = -torch.linalg.vecdot(g, mu) if needs_diag else None
             d_off = -edge_dot(call.graph, g, mu) if needs_off else None
         elif needs_diag or needs_off:
             g, d_diag, d_off = call.run_backward(diag, off, grad, mu)
         else:
-            g = call.turned().run(diag, off, grad)
+            g = call.for_backward().run(diag, off, grad)
         return d_diag, d_off, g if needs_h else None, None
 
     @staticmethod

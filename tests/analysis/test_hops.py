@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -7,8 +5,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils.influence import jacobian_l1
 
 import walksum as ws
-from gallery import islands, path, random_graph
-from walksum.analysis.hops import distances, hop_shares, influence, sample
+from gallery import path, random_graph
+from walksum.analysis.hops import hop_shares, influence, sample
 from walksum.paper.models import make_baseline
 
 
@@ -44,11 +42,6 @@ def test_influence_is_the_jacobian_by_differences():
             moved[u, f] += step
             expected[u] += ((model(moved, graph)[2] - model(x, graph)[2]) / step).detach().abs().sum()
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
-
-
-def test_distances_are_hops():
-    assert distances(path(5), torch.tensor([0, 2])).tolist() == [[0, 1, 2, 3, 4], [2, 1, 0, 1, 2]]
-    assert distances(islands(), torch.tensor([4])).tolist() == [[*[math.inf] * 4, 0, 1, math.inf]]
 
 
 @pytest.mark.parametrize(("name", "reach"), [("glt", 9), ("gcn", 2), ("gat", 2), ("appnp", 9), ("mlp", 0)])

@@ -21,7 +21,6 @@ def test_restriction_is_a_submatrix(graph):
     nodes = torch.tensor([4, 0, 5, 2])
     part = restrict(J, nodes)
     np.testing.assert_array_equal(part.to_dense(), J.to_dense()[:, nodes][:, :, nodes])
-    assert (part.graph.edge_weight is None) == (graph.edge_weight is None)
 
 
 def test_fanout_leaves_room_beside_hubs():

@@ -106,7 +106,7 @@ CASES = {
     "unwritable": (
         write_bytes("taken", b"a file"),
         (*COLOUR, "--out", "taken/run"),
-        "taken/run cannot be written (taken is a file); choose another --out",
+        "taken/run cannot be written (taken is a file); choose another place",
     ),
 }
 

@@ -132,4 +132,4 @@ def test_a_run_on_a_file_asks_for_it(file_run):
 def test_a_folder_is_no_place_for_predictions(file_run):
     done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", file_run)
     assert done.exit_code == 2
-    assert "is a folder; name the CSV file to write" in " ".join(done.output.split())
+    assert "cannot be written (it is a folder)" in " ".join(done.output.split())

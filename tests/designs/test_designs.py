@@ -261,3 +261,38 @@ def test_other_designs_take_negative_weights_as_the_opposite_sign(name):
 def test_bad_input_says_what_to_do(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_huge_weights_are_scaled_or_refused(name):
+    graph = path(4).with_weight(torch.full((3,), 3e38))
+    x, h = torch.randn(4, FEATURES), torch.randn(1, 4, CHANNELS)
+    if name == "fixed diagonally dominant":
+        with pytest.raises(ValueError, match=r"edge_weight sums to more than 3.4e\+38 around a node"):
+            make_design(name, 1)(graph, x, h)
+        return
+    J = make_design(name, 1)(graph, x, h)
+    assert J.diag.isfinite().all()
+    assert J.off.isfinite().all()
+    assert (J.off != 0).all()  # the couplings are not lost beside an infinite sum
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_batch_of_edge_weights_by_vmap(name):
+    edge_index, x = torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 0]]), torch.randn(4, 3, dtype=torch.double)
+    kind, design = name.split(" ", 1)
+    conv = ws.GLTConv(3, 2, design=design.replace(" ", "-"), learned=kind == "learned").double()
+    weight = torch.rand(3, 5, dtype=torch.double)
+    expected = torch.stack([conv(x, edge_index, each) for each in weight])
+    found = torch.func.vmap(lambda each: conv(x, edge_index, each))(weight)
+    torch.testing.assert_close(found, expected)
+    weight[1, 2] = torch.nan
+    with pytest.raises(ValueError, match=r"edge_weight\[1, 2\] is nan"):
+        torch.func.vmap(lambda each: conv(x, edge_index, each))(weight)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_negative_weights_are_refused_under_vmap_too(learned):
+    conv, edge_index, x = ws.GLTConv(3, 2, learned=learned), torch.tensor([[0, 1], [1, 2]]), torch.randn(3, 3)
+    with pytest.raises(ValueError, match="edge_weight has the negative value -2"):
+        torch.func.vmap(lambda each: conv(x, edge_index, each))(torch.tensor([[1.0, 1], [1, -2]]))

@@ -11,6 +11,7 @@ from torch_geometric.nn import Sequential
 from torch_geometric.testing import assert_module
 
 import walksum as ws
+from walksum.graph import as_graph
 
 X = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
 EDGES = torch.randint(12, (2, 30), generator=torch.Generator().manual_seed(1))
@@ -257,6 +258,79 @@ def test_a_broken_model_folder_is_refused(tmp_path):
         ws.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "design",
+    [
+        ws.FixedLaplacian(0.5),
+        ws.FixedPairwiseNormal(),
+        ws.LearnedLaplacian(16, 2, confidence=0.3, similarity="dot"),
+        ws.LearnedPairwiseNormal(8, 2, epsilon=0.5),
+        ws.LearnedDiagonallyDominant(16, 2, margin=0.1),
+    ],
+)
+def test_a_given_design_is_copied_for_each_block_and_comes_back(tmp_path, design):
+    model = ws.GLT(6, 16, 2, 3, heads=2, design=design).eval()
+    designs = [mixer.design for mixer in model.mixers]
+    assert len({id(each) for each in (design, *designs)}) == 3
+    for parameter in designs[0].parameters():
+        torch.nn.init.normal_(parameter)
+    assert all(torch.equal(a, b) for a, b in zip(design.parameters(), designs[1].parameters(), strict=True))
+    model.save(tmp_path)
+    again = ws.load(tmp_path)
+    assert [mixer.design.arguments() for mixer in again.mixers] == [each.arguments() for each in designs]
+    torch.testing.assert_close(again(X, EDGES), model(X, EDGES))
+
+
+def test_settings_come_back(tmp_path):
+    model = ws.GLT(6, 16, 2, 3, reach=3, similarity="dot")
+    model.save(tmp_path)
+    assert ws.load(tmp_path).config == model.config
+
+
+class Own(ws.FixedLaplacian):
+    """A design that nobody entered into the registry."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"design": Own(), "learned": False}, r"design=Own.* cannot be saved; enter its class there"),
+        ({"similarity": lambda a, b: (a * b).sum(-1)}, r"similarity=<function .* cannot be saved"),
+    ],
+)
+def test_what_has_no_name_is_not_saved(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ws.GLT(6, 16, 2, 3, **arguments).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("value", ["Infinity", "NaN", "1e999", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900])
+@pytest.mark.parametrize("name", ["hidden_channels", "dropout", "heads", "solver", "design", "ffn_channels"])
+def test_a_config_of_strange_values_is_refused(tmp_path, name, value):
+    ws.GLT(6, 16, 2, 3).save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, name: "HERE"}).replace('"HERE"', value))
+    with pytest.raises(ValueError, match=r"not readable JSON|complete walksum model|="):
+        ws.load(tmp_path)
+
+
+def test_learned_edge_weights_share_what_the_edges_decide(monkeypatch):
+    edge_index, x = EDGES.clone(), X.clone()
+    weight = torch.rand(edge_index.size(1), requires_grad=True)
+    conv = ws.GLTConv(6, 4)
+    conv(x, edge_index, weight)
+    monkeypatch.setattr("walksum.graph.graph.build_csr", None)  # neighbour lists are not made again
+    for _ in range(2):
+        out, J = conv(x, edge_index, weight, return_precision=True)
+        assert J.graph is as_graph(edge_index, 12)
+        (gradient,) = torch.autograd.grad(out.square().sum(), weight)
+    monkeypatch.undo()
+    fresh = ws.Graph.from_edge_index(edge_index, 12, weight)
+    (expected,) = torch.autograd.grad(conv(x, fresh).square().sum(), weight)
+    torch.testing.assert_close(gradient, expected)
+    assert expected.abs().sum() > 0
+
+
 # --- what is kept with a graph outlives the mode in which it was first needed
 
 
@@ -328,7 +402,9 @@ def test_features_overwritten_in_inference_mode_are_seen():
         (lambda: ws.GLTBlock(8, heads=0), r"heads=0"),
         (lambda: ws.GLT(6, 16, 2, 3, heads=(0, 1)), r"heads=0"),
         (lambda: ws.GLT(6, 16, 2, 0), r"out_channels=0"),
-        (lambda: ws.GLT(6, 16, 2, 3, design=ws.FixedLaplacian()).save("never-made"), r"design=.* give GLT its name"),
+        (lambda: ws.GLT(2.7, 16, 2, 3), r"in_channels=2.7; expected a positive whole number"),
+        (lambda: ws.GLT(0, 16, 2, 3), r"in_channels=0; expected a positive whole number"),
+        (lambda: ws.GLT(6, 16, 2, 3, ffn_channels=2.5), r"ffn_channels=2.5"),
     ],
 )
 def test_bad_input_says_what_to_do(make, message):

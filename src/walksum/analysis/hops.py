@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import dijkstra
 from torch import Tensor, nn
 
 from walksum.graph import Graph
@@ -56,14 +53,6 @@ def influence(model: nn.Module, x: Tensor, edges: Any, node: int) -> Tensor:
     return found
 
 
-def distances(graph: Graph, nodes: Tensor) -> Tensor:
-    """Hops from each of ``nodes`` to every node, ``[n, N]``; infinity where there is no path."""
-    i, j = graph.edges.cpu().numpy()
-    matrix = sp.coo_matrix((np.ones(len(i)), (i, j)), shape=(graph.num_nodes, graph.num_nodes))
-    hops = dijkstra(matrix.tocsr(), directed=False, unweighted=True, indices=nodes.cpu().numpy())
-    return torch.from_numpy(np.atleast_2d(hops))
-
-
 def hop_shares(
     model: nn.Module, x: Tensor, edges: Any, graph: Graph, nodes: Tensor | None = None, most: int = 10
 ) -> Hops:
@@ -78,7 +67,8 @@ def hop_shares(
         most: K, the number of hops told apart.
     """
     nodes = sample(x) if nodes is None else nodes
-    far = distances(graph, nodes).clamp(max=most)
+    hops = graph.hop_distances(nodes, limit=most)
+    far = torch.where(hops < 0, most, hops)
     rows = []
     for node, distance in zip(nodes.tolist(), far, strict=True):
         strength = influence(model, x, edges, node).double()
@@ -86,7 +76,7 @@ def hop_shares(
             raise ValueError(
                 f"the gradient of node {node}'s output holds NaN or infinity; the model's training diverged"
             )
-        reached = torch.zeros(most + 1, dtype=torch.float64).index_add_(0, distance.long(), strength)
+        reached = torch.zeros(most + 1, dtype=torch.float64).index_add_(0, distance, strength)
         rows.append(reached / reached.sum().clamp_min(1e-300))
     return Hops(torch.stack(rows), nodes)
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import dijkstra
 
@@ -63,7 +62,7 @@ def influence(J: Precision, node: int, solver: Solver | Prepared | str = "auto")
     unit[0, node] = 1
     solution = prepared(unit)
     value = solution.value.detach().double().cpu().numpy().reshape(-1)
-    return Influence(node, value, shares(value), hop_distances(J.graph, node), solution)
+    return Influence(node, value, shares(value), J.graph.hop_distances([node])[0].numpy(), solution)
 
 
 def shares(value: np.ndarray) -> np.ndarray:
@@ -71,18 +70,6 @@ def shares(value: np.ndarray) -> np.ndarray:
     size = np.abs(value)
     total = size.sum()
     return size / total if total > 0 else size
-
-
-def hop_distances(graph: Graph, node: int) -> np.ndarray:
-    """Edges from every node to this one, -1 where there is no way."""
-    found = dijkstra(graph.derived(_pattern), directed=True, indices=node, unweighted=True)
-    return np.where(np.isfinite(found), found, -1).astype(np.int64)
-
-
-def _pattern(graph: Graph) -> sp.csr_matrix:
-    csr = graph.csr
-    ones = np.ones(2 * graph.num_edges)
-    return sp.csr_matrix((ones, csr.indices.cpu().numpy(), csr.indptr.cpu().numpy()), shape=(graph.num_nodes,) * 2)
 
 
 @dataclass(frozen=True)
@@ -113,8 +100,7 @@ class Walks:
     def __init__(self, J: Precision):
         check_one_head(J)
         self.diag = J.diag[0].detach().double().cpu().numpy()
-        R = -J.normalised().off[0].detach().double().cpu().numpy()
-        self.R = _both_ways(J.graph, R)
+        self.R = J.graph.to_scipy(-J.normalised().off[0].double())
         kept = self.R.copy()
         kept.eliminate_zeros()
         kept.data = np.maximum(-np.log(np.abs(kept.data)), SHORTEST)
@@ -145,12 +131,6 @@ def _follow(after: np.ndarray, source: int, node: int) -> tuple[int, ...]:
             return ()
         nodes.append(step)
     return tuple(nodes)
-
-
-def _both_ways(graph: Graph, off: np.ndarray) -> sp.csr_matrix:
-    pattern = graph.derived(_pattern)
-    values = off[graph.csr.edge.cpu().numpy()]
-    return sp.csr_matrix((values, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
 def check_one_head(J: Precision) -> None:

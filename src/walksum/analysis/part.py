@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from walksum.graph import Graph
@@ -14,10 +11,8 @@ from walksum.precision import Precision
 
 def largest_piece(graph: Graph) -> Tensor:
     """The nodes of the largest connected component, ascending."""
-    i, j = graph.edges.cpu().numpy()
-    pattern = sp.coo_matrix((np.ones(len(i)), (i, j)), shape=(graph.num_nodes, graph.num_nodes))
-    label = connected_components(pattern, directed=False)[1]
-    return torch.from_numpy(np.flatnonzero(label == np.bincount(label).argmax()))
+    component = graph.components()
+    return (component == component.bincount().argmax()).nonzero().view(-1)
 
 
 def typical_node(graph: Graph) -> int:
@@ -66,6 +61,5 @@ def restrict(J: Precision, nodes: Tensor) -> Precision:
     kept = (i >= 0) & (j >= 0)
     low, high = torch.minimum(i, j)[kept], torch.maximum(i, j)[kept]
     order = (low * nodes.numel() + high).argsort()
-    weight = None if J.graph.edge_weight is None else J.graph.edge_weight[kept][order]
-    graph = Graph(torch.stack([low, high])[:, order], nodes.numel(), weight)
+    graph = Graph(torch.stack([low, high])[:, order], nodes.numel())
     return Precision(graph, J.diag[:, nodes], J.off[:, kept][:, order])

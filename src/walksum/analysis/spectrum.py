@@ -60,10 +60,7 @@ class Response:
 
 def normalised_adjacency(graph: Graph, strength: Tensor | None = None) -> sp.csr_matrix:
     """D^-1/2 A D^-1/2 in float64; ``strength``: a non-negative number an edge; rows without edges are 0."""
-    i, j = graph.edges.cpu().numpy()
-    weight = np.ones(len(i)) if strength is None else strength.detach().cpu().double().numpy()
-    upper = sp.coo_matrix((weight, (i, j)), shape=(graph.num_nodes, graph.num_nodes))
-    A = (upper + upper.T).tocsr()
+    A = graph.structure.to_scipy(None if strength is None else strength.double())
     degree = np.asarray(A.sum(1)).ravel()
     scale = sp.diags(1 / np.sqrt(np.where(degree > 0, degree, 1.0)))
     return (scale @ A @ scale).tocsr()

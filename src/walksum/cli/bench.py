@@ -82,11 +82,11 @@ def table1(
 
     def action() -> None:
         nonlocal failed
+        from walksum._checks import check_choice
         from walksum.cli.bench_choices import changes_of, check_taken, chosen_datasets, chosen_models
         from walksum.data import PROTOCOLS
         from walksum.paper.sweep.store import Store
         from walksum.paper.sweep.sweep import plan
-        from walksum.solvers.base import check_choice
 
         # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
         check_choice("protocol", protocol, tuple(PROTOCOLS))
@@ -117,7 +117,7 @@ def table1(
 
 
 def device_named(device: str) -> str:
-    from walksum.solvers.base import check_choice
+    from walksum._checks import check_choice
 
     check_choice("device", device, DEVICES)
     if device == "cpu":

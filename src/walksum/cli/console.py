@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -62,9 +61,9 @@ class Voice:
     def result(self, record: dict[str, Any]) -> None:
         """For machines, with --json."""
         if self.as_json:
-            from walksum.workflow.run import jsonable
+            from walksum._files import to_json
 
-            print(json.dumps(jsonable(record)), flush=True)
+            print(to_json(record), flush=True)
 
     def progress(self, text: str, last: bool = False) -> None:
         """One line on stderr: rewritten in a terminal, now and then elsewhere."""

@@ -116,11 +116,11 @@ def _of_dataset(voice: Voice, name: str, design: str, learned: bool, coupling: s
     from walksum.cli.progress import Epochs
     from walksum.data.datasets import load
     from walksum.data.problem import from_data
-    from walksum.designs import make_design
+    from walksum.designs import check_design
     from walksum.explore.quick import quick_job, quick_run
     from walksum.explore.subject import subject_of_run
 
-    make_design(design, learned, 8, 8, 1, coupling)  # a wrong name is known before anything is read
+    check_design(design, learned, coupling)  # a wrong name is known before anything is read
     problem = from_data(name, load(name))
     epochs = Epochs(voice, "R^2" if problem.regression else "accuracy")
 

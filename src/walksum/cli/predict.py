@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,6 +46,7 @@ def _predict(
     drop_unknown: bool,
     encoding: str,
 ) -> None:
+    from walksum._files import write_file
     from walksum.cli.progress import reading
     from walksum.cli.sources import problem_of_run
     from walksum.nn import GLT
@@ -65,7 +64,7 @@ def _predict(
     x = run.encoding.encode(problem.features)
     output = forward(model, x, problem, run.encoding)
     variance, by = marginal_variance(model.precisions(x, problem.graph)[-1]) if isinstance(model, GLT) else (None, None)
-    _whole_file(out, lambda path: write_predictions(path, problem, output, variance))
+    write_file(out, lambda path: write_predictions(path, problem, output, variance))
     voice.say(f"{problem.num_nodes} predictions of {problem.target} written to {out}", always=True)
     voice.result({"predictions": str(out), "nodes": problem.num_nodes, "confidence": by, "notes": notes})
 
@@ -76,23 +75,3 @@ def _refuse_other_size(run: Run, problem: Problem) -> None:
     name, trained = run.config["job"]["model"], run.metrics["data"]["nodes"]
     if name in BASELINES and BASELINES[name].per_node and trained != problem.num_nodes:
         raise ValueError(f"model {name} has parameters for each of its {trained} nodes and cannot read another graph")
-
-
-def _whole_file(path: Path, write: Any) -> None:
-    """Written beside its place, then moved there: never half a file."""
-    if path.is_dir():
-        raise ValueError(f"--out {path} is a folder; name the CSV file to write")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be written ({error.strerror}); choose another place by --out") from error
-    os.close(handle)
-    scratch = Path(name)
-    try:
-        write(scratch)
-        scratch.chmod(0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise

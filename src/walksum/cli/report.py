@@ -54,14 +54,15 @@ def report(
 
 
 def _report(voice: Voice, order: Order) -> None:
-    from walksum.paper.report import files, text
+    from walksum._files import write_file
+    from walksum.paper.report import text
     from walksum.paper.report.make import make
 
     made = make(order)
     if made.remark:
         voice.progress(made.remark, last=True)
     if order.out is not None:
-        files.write(order.out, made.content)
+        write_file(order.out, made.content)
         voice.say(f"written: {order.out}")
     elif order.format == "text" and made.page is not None and voice.out.is_terminal and not voice.as_json:
         text.show(made.page, voice.out)

@@ -43,7 +43,7 @@ def solve(
 def _solve(voice: Voice, matrix: Path, rhs: Path, name: str, out: Path | None, compare: bool) -> None:
     import numpy as np
 
-    from walksum.cli.predict import _whole_file
+    from walksum._files import write_file
     from walksum.solvers import resolve_name
 
     resolve_name(name)
@@ -58,7 +58,7 @@ def _solve(voice: Voice, matrix: Path, rhs: Path, name: str, out: Path | None, c
     voice.say(f"{record['solver']}: {record['status']} in {record['steps']} steps, residual {record['residual']:.1e}")
     mu = record.pop("value")
     if out is not None:
-        _whole_file(out, lambda path: _save(np, path, mu))
+        write_file(out, lambda path: _save(np, path, mu))
         voice.say(f"mu written to {out}")
     shared: dict[str, Any] = {"radius": [low, high], **record, "out": None if out is None else str(out)}
     if compare:

@@ -145,7 +145,7 @@ def train(
 
 
 def _task(task: str | None) -> str | None:
-    from walksum.solvers.base import check_choice
+    from walksum._checks import check_choice
     from walksum.training.loop import TASKS
 
     if task is not None:
@@ -156,12 +156,12 @@ def _task(task: str | None) -> str | None:
 def _check_job(job: Job, tensorboard: bool) -> None:
     """Refuse what cannot work before a large file is read."""
     from walksum.cli.tensorboard import check_installed
-    from walksum.designs import make_design
+    from walksum.designs import check_design
     from walksum.solvers import resolve_name
     from walksum.workflow.models import check_model
 
     check_model(job.model)
-    make_design(job.design, job.learned, 8, 8, 1, job.coupling)
+    check_design(job.design, job.learned, job.coupling)
     resolve_name(job.solver)
     if not 0 <= job.dropout < 1:
         raise ValueError(f"--dropout {job.dropout}; expected a rate in [0, 1)")
@@ -174,10 +174,11 @@ def _check_job(job: Job, tensorboard: bool) -> None:
 def _train(
     voice: Voice, job: Job, problem: Problem, seeds: int, trials: int, out: Path | None, tensorboard: bool
 ) -> None:
+    from walksum._files import whole_folder
     from walksum.cli.progress import Epochs, outcome_table, say_data, say_end
     from walksum.cli.tensorboard import watched
     from walksum.workflow.page import write_page
-    from walksum.workflow.run import chosen, free_folder, whole_folder, write_run
+    from walksum.workflow.run import chosen, free_folder, write_run
 
     folder = free_folder(out, problem.name)
     _use_threads_where_they_pay(problem)

@@ -17,6 +17,8 @@ import torch
 import torch_geometric
 from torch_geometric.data import Data
 
+from walksum._files import write_file
+
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     """The folder that holds raw files: the argument, else $WALKSUM_DATA, else PyG's home."""
@@ -69,8 +71,4 @@ def _read(path: Path) -> Data:
 
 
 def _write(path: Path, data: Data) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with scratch() as folder:
-        part = Path(folder) / path.name
-        torch.save(data.to_dict(), part)
-        os.replace(part, path)
+    write_file(path, lambda part: torch.save(data.to_dict(), part))

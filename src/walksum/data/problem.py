@@ -82,7 +82,7 @@ class Problem:
             "nodes": self.num_nodes,
             "edges": graph.num_edges,
             "weighted": graph.edge_weight is not None,
-            "components": components(graph),
+            "components": graph.components().unique().numel(),
             "isolated_nodes": int((graph.degree == 0).sum()),
             "labelled_nodes": self.labelled.numel(),
         }
@@ -121,15 +121,6 @@ def from_data(name: str, data: Data, notes: list[str] | None = None) -> Problem:
     if y.is_floating_point():
         return Problem(name, ids, y=y.float(), task=REGRESSION, **common)
     return Problem(name, ids, y=y.long(), classes=[str(k) for k in range(int(y.max()) + 1)], **common)
-
-
-def components(graph: Graph) -> int:
-    import scipy.sparse as sp
-    from scipy.sparse.csgraph import connected_components
-
-    i, j = graph.edges.numpy()
-    matrix = sp.coo_matrix((np.ones(len(i), dtype=np.int8), (i, j)), shape=(graph.num_nodes, graph.num_nodes))
-    return int(connected_components(matrix, directed=False)[0])
 
 
 def homophily(graph: Graph, y: Tensor) -> float | None:

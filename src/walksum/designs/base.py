@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from walksum._checks import check_choice
+from walksum._torch import needs_grad, unwrapped
 from walksum.graph import Graph
-from walksum.lasting import differentiated
 from walksum.ops import spmm
 from walksum.precision import Precision
-from walksum.solvers.base import check_choice
 
 SHAPES = {"x": "NF", "h": "HNF"}
 SIGN = {"repulsive": 1.0, "attractive": -1.0}
@@ -34,6 +36,8 @@ class Design(nn.Module, ABC):
 
     #: the design wants the model's input features as ``x``, not the layer's embeddings
     reads_input = False
+    #: number of heads of J; one J serves all heads of a layer
+    heads = 1
 
     def __init__(self, coupling: str):
         super().__init__()
@@ -47,6 +51,10 @@ class Design(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision: ...
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the constructor that makes this design again, but for its parameters."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def reset_parameters(self) -> None:
         for module in self.children():
@@ -79,6 +87,7 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
 
 def degree_sum(graph: Graph, strength: Tensor) -> Tensor:
     """Sum of an edge quantity around each node: ``[H, E] -> [H, N]``."""
+    graph = graph.structure
     nothing, ones = graph.derived(_constants, strength.size(0), strength.dtype)
     return spmm(graph, nothing, strength, ones.unsqueeze(-1)).squeeze(-1)
 
@@ -110,8 +119,8 @@ def relative_weight(graph: Graph, dtype: torch.dtype) -> Tensor | None:
 
 
 def refuse_negative_weights(design: Design, graph: Graph) -> None:
-    changing = differentiated(graph.edge_weight)
-    smallest = _smallest_weight(graph) if changing else graph.derived(_smallest_weight)
+    """Raise a ValueError if any weight is negative."""
+    smallest = _smallest_weight(graph) if needs_grad(graph.edge_weight) else graph.derived(_smallest_weight)
     if smallest < 0:
         raise ValueError(
             f"edge_weight has the negative value {smallest:g}; {type(design).__name__} divides by sums of weights: "
@@ -120,5 +129,5 @@ def refuse_negative_weights(design: Design, graph: Graph) -> None:
 
 
 def _smallest_weight(graph: Graph) -> float:
-    weight = graph.edge_weight
+    weight = None if graph.edge_weight is None else unwrapped(graph.edge_weight)
     return 0.0 if weight is None or weight.numel() == 0 else float(weight.detach().min())

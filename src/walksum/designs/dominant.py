@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from walksum._checks import check_count
+from walksum._torch import needs_grad, unwrapped
 from walksum.designs.base import CONFIDENCE, LARGEST, Design, degree_sum, need, normalise
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
-from walksum.lasting import differentiated
 from walksum.precision import Precision
-from walksum.solvers.base import check_count
 
 
 class FixedDiagonallyDominant(Design):
@@ -28,7 +28,7 @@ class FixedDiagonallyDominant(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
-        if differentiated(graph.edge_weight):
+        if needs_grad(graph.edge_weight):
             return _build_dominant(graph, self.sign, dtype)
         return graph.derived(_build_dominant, self.sign, dtype)
 
@@ -39,8 +39,18 @@ def _build_dominant(graph: Graph, sign: float, dtype: torch.dtype) -> Precision:
     off = weight.double().unsqueeze(0)
     degree = degree_sum(graph, off.abs())
     # where 1 is lost in rounding beside a huge degree, keep the row dominant all the same
-    diag = torch.maximum(1 + degree, degree * (1 + 8 * torch.finfo(dtype).eps))
-    return Precision(graph, diag.to(dtype), (sign * off).to(dtype))
+    diag = torch.maximum(1 + degree, degree * (1 + 8 * torch.finfo(dtype).eps)).to(dtype)
+    _refuse_overflow(graph, diag)
+    return Precision(graph, diag, (sign * off).to(dtype))
+
+
+def _refuse_overflow(graph: Graph, diag: Tensor) -> None:
+    values = None if graph.edge_weight is None else unwrapped(diag)
+    if values is not None and not bool(torch.isfinite(values).all()):
+        raise ValueError(
+            f"edge_weight sums to more than {torch.finfo(diag.dtype).max:.1e} around a node, the largest number of "
+            f"{diag.dtype}; scale the weights down or use float64"
+        )
 
 
 class LearnedDiagonallyDominant(Design):
@@ -74,13 +84,17 @@ class LearnedDiagonallyDominant(Design):
             raise ValueError(f"margin={margin!r}; expected a positive number, or J is not strictly dominant")
         self.similarity = make_similarity(similarity)
         self.margin = margin
-        self.confidence = nn.Linear(in_channels, check_count("heads", heads))
+        self.in_channels, self.heads = check_count("in_channels", in_channels), check_count("heads", heads)
+        self.confidence = nn.Linear(self.in_channels, self.heads)
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x, h = need(self, "x", x, graph), need(self, "h", h, graph)
         off = self.sign * self.similarity.finite(graph, h)
-        if graph.edge_weight is not None:
-            off = off * graph.edge_weight.to(off.dtype)
         confidence = softplus(self.confidence(x.clamp(-LARGEST, LARGEST))).t() + CONFIDENCE[0]
+        confidence = confidence.clamp(max=CONFIDENCE[1])
+        if graph.edge_weight is not None and graph.num_edges:
+            # both over the largest weight, which normalising cancels: sums of huge weights would overflow
+            unit = graph.edge_weight.detach().abs().max().clamp_min(1)
+            off, confidence = off * (graph.edge_weight / unit).to(off.dtype), confidence / unit.to(off.dtype)
         around = degree_sum(graph, off.abs())
-        return normalise(graph, (1 + self.margin) * around + confidence.clamp(max=CONFIDENCE[1]), off)
+        return normalise(graph, (1 + self.margin) * around + confidence, off)

@@ -11,12 +11,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from walksum._checks import check_count, check_positive
 from walksum.designs.base import Design, degree_sum, ends, need, refuse_negative_weights
 from walksum.designs.two_hop import laplacian, sandwich
 from walksum.graph import Graph
 from walksum.ops import edge_dot
 from walksum.precision import Precision
-from walksum.solvers.base import check_count, check_positive
 
 
 class FieldDesign(Design):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
+from walksum._checks import check_count
+from walksum._torch import needs_grad
 from walksum.designs.base import (
     LARGEST,
     Design,
@@ -18,9 +22,7 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
-from walksum.lasting import differentiated
 from walksum.precision import Precision
-from walksum.solvers.base import check_count
 
 
 class FixedLaplacian(Design):
@@ -32,7 +34,7 @@ class FixedLaplacian(Design):
     personalised PageRank propagation (PPNP) with teleport probability 1 - s, without self-loops.
 
     Args:
-        scale: s, in (0, 1).
+        scale: s, in (0, 1); :func:`walksum.designs.scale_for_reach` gives it for a distance in edges.
         coupling: "attractive" (the paper) or "repulsive" (the plus sign).
     """
 
@@ -42,7 +44,7 @@ class FixedLaplacian(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
-        if differentiated(graph.edge_weight):
+        if needs_grad(graph.edge_weight):
             return self._build(graph, dtype)
         return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype)
 
@@ -68,13 +70,13 @@ class LearnedLaplacian(Design):
         J_{ij} = \mp c\, \sigma(g)\, \frac{A_{ij}}{\sqrt{d_i d_j}}, \quad
         J_{ii} = 1 + b\, \sigma(x_i W),
 
-    then symmetrically normalised; :math:`\sigma(g)` is one learned factor a head.
+    then symmetrically normalised; :math:`\sigma(g)` is one learned factor per head.
 
     Args:
         in_channels: number of features of ``x [N, F]``.
         heads: number of heads H.
         similarity_channels: width of s.
-        scale: c, in (0, 1).
+        scale: c, in (0, 1), the bound of what :math:`\sigma(g)` can reach.
         confidence: b, the bound of the learned part of the diagonal.
         coupling: "attractive" (the paper) or "repulsive".
         similarity: "gaussian", "cosine", "dot" or a function of the two ends; made non-negative by softplus.
@@ -95,13 +97,16 @@ class LearnedLaplacian(Design):
         if not confidence >= 0:
             raise ValueError(f"confidence={confidence!r}; expected a non-negative bound")
         self.bound = confidence
-        self.heads = heads = check_count("heads", heads)
+        self.in_channels, self.heads = check_count("in_channels", in_channels), check_count("heads", heads)
         self.similarity_channels = check_count("similarity_channels", similarity_channels)
         self.similarity = make_similarity(similarity)
-        self.project = nn.Linear(in_channels, heads * similarity_channels, bias=False)
-        self.confidence = nn.Linear(in_channels, heads)
-        self.gate = nn.Parameter(torch.empty(heads, 1))
+        self.project = nn.Linear(self.in_channels, self.heads * self.similarity_channels, bias=False)
+        self.confidence = nn.Linear(self.in_channels, self.heads)
+        self.gate = nn.Parameter(torch.empty(self.heads, 1))
         self.reset_parameters()
+
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "confidence": self.bound}  # self.confidence is the learned part
 
     def reset_parameters(self) -> None:
         super().reset_parameters()

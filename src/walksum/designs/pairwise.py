@@ -1,4 +1,4 @@
-"""Pairwise normal: J is a sum of positive definite 2 x 2 blocks, one an edge."""
+"""Pairwise normal: J is a sum of positive definite 2 x 2 blocks, one per edge."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum._checks import check_count
+from walksum._torch import needs_grad, outside_transforms, unwrapped
 from walksum.designs.base import (
     CONFIDENCE,
     LARGEST,
@@ -22,9 +24,7 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
-from walksum.lasting import differentiated, is_wrapped, lasting
 from walksum.precision import Precision
-from walksum.solvers.base import check_count
 
 
 class FixedPairwiseNormal(Design):
@@ -57,17 +57,17 @@ class FixedPairwiseNormal(Design):
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x = need(self, "x", x, graph)
         # an inference tensor has no version to tell that it was overwritten
-        if differentiated(x) or differentiated(graph.edge_weight) or x.is_inference():
+        if needs_grad(x) or needs_grad(graph.edge_weight) or x.is_inference():
             return self._build(graph, x)
         # the features are the same tensor every epoch: J lives as long as they do
         known = graph.derived(_by_features, self.epsilon, self.coupling, self.similarity)
         if x not in known or known[x][0] != x._version:
-            with lasting():
-                known[x] = (x._version, self._build(graph, x))
+            known[x] = (x._version, outside_transforms(self._build, graph, x))
         return known[x][1]
 
     def _build(self, graph: Graph, x: Tensor) -> Precision:
-        if not is_wrapped(x) and not bool(torch.isfinite(x).all()):  # there the solve says so
+        values = unwrapped(x)
+        if values is not None and not bool(torch.isfinite(values).all()):
             raise ValueError("x contains NaN or infinity; clean the features first")
         s = self.similarity.unit(graph, x.unsqueeze(0))
         weight = relative_weight(graph, x.dtype)
@@ -107,7 +107,7 @@ class LearnedPairwiseNormal(Design):
         super().__init__(coupling)
         self.epsilon = check_fraction("epsilon", epsilon)
         self.similarity = make_similarity(similarity)
-        channels, heads = check_count("channels", channels), check_count("heads", heads)
+        self.channels, self.heads = channels, heads = check_count("channels", channels), check_count("heads", heads)
         self.own = nn.Parameter(torch.empty(heads, channels, 1))
         self.other = nn.Parameter(torch.empty(heads, channels, 1))
         self.bias = nn.Parameter(torch.empty(heads, 1))

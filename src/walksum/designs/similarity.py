@@ -76,7 +76,7 @@ def pairwise(function: Function) -> Callable[[Graph, Tensor], Tensor]:
         if value.shape != (s.size(0), graph.num_edges):
             raise ValueError(
                 f"similarity returned shape {tuple(value.shape)}; for ends of shape {tuple(s[:, i].shape)} it must "
-                f"return one value an edge, [{s.size(0)}, {graph.num_edges}]"
+                f"return one value per edge, [{s.size(0)}, {graph.num_edges}]"
             )
         return value.clamp(-LARGEST, LARGEST)
 

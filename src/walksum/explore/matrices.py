@@ -12,7 +12,7 @@ import torch
 
 from walksum.analysis.influence import Walks
 from walksum.backends.cpu.ldl import symbolic
-from walksum.designs import FIXED
+from walksum.designs import DESIGNS
 from walksum.explore.subject import Subject
 from walksum.explore.view import AS_TRAINED, USUAL, View
 from walksum.graph import Graph
@@ -24,10 +24,6 @@ T = TypeVar("T")
 ELIMINATE_EDGES, ELIMINATE_OPERATIONS = 20_000, 1e9  # up to here one factorisation beats iterating for every click
 TOL, MOST_STEPS = 1e-11, 10_000
 HALF = 0.5  # scale at which a design is built: doubling and halving round nothing
-SCALES = {
-    "laplacian": "scale",
-    "pairwise-normal": "epsilon",
-}  # the argument that is the scale; none: couplings are full
 
 
 class Matrix:
@@ -87,17 +83,18 @@ class _Features:
 
 
 def _features(subject: Subject, design: str) -> _Features | None:
-    return _Features(subject.x) if FIXED[design].reads_input else None
+    return _Features(subject.x) if DESIGNS[design].variant(learned=False).reads_input else None
 
 
 def _full(graph: Graph, features: _Features | None, design: str, coupling: str) -> Precision:
     """The design with its couplings at their limit; any scale of it is a multiple of them."""
     arguments: Any = {} if coupling == USUAL else {"coupling": coupling}
-    if design in SCALES:
-        arguments[SCALES[design]] = HALF
+    scale = DESIGNS[design].scale_setting  # without one, the couplings are full
+    if scale is not None:
+        arguments[scale] = HALF
     x = None if features is None else features.x.double()
-    J = FIXED[design](**arguments)(graph, x, torch.empty(0, dtype=torch.float64))
-    return Precision(graph, J.diag, J.off / HALF if design in SCALES else J.off)
+    J = DESIGNS[design].variant(learned=False)(**arguments)(graph, x, torch.empty(0, dtype=torch.float64))
+    return Precision(graph, J.diag, J.off if scale is None else J.off / HALF)
 
 
 class Recent:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from walksum._files import whole_folder
 from walksum.data.cache import cache_root
 from walksum.data.problem import Problem
 from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, material_of, predict, score
-from walksum.workflow.run import FORMAT, Run, read_run, whole_folder, write_run
+from walksum.workflow.run import FORMAT, Run, read_run, write_run
 
 
 def quick_job(design: str, learned: bool, coupling: str | None) -> Job:

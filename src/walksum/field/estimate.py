@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from walksum._checks import check_count, check_positive
 from walksum.field.factors import refuse
 from walksum.field.root import dominant_root
 from walksum.ops import edge_dot
 from walksum.precision import Precision
-from walksum.solvers.base import Status, check_count, check_positive
+from walksum.solvers.base import Status
 from walksum.solvers.cg.solver import CG
 from walksum.solving import solve
 

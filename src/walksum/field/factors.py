@@ -7,14 +7,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from walksum._checks import check_choice
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Solver, Status, check_choice
+from walksum.solvers.base import Solver, Status
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.dense import Dense, PreparedDense
 from walksum.solvers.direct import Direct
-from walksum.solving import _Call
+from walksum.solving import _Preparations
 
 METHODS = ("auto", "elimination", "dense", "estimated")
 OPERATIONS = 1e10  # multiply-adds of a factorisation up to which "auto" eliminates: a few seconds
@@ -85,8 +86,7 @@ def working_copy(J: Precision, method: str) -> Precision:
 
 def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], method: str) -> GaussianFactor:
     """The factor of these values, shared with every solve by the same solver; a ValueError if there is none."""
-    call = _Call(graph, memo, SOLVERS[method], None, "ignore", False)
-    prepared: Any = call.prepared(diag, off, 1)
+    prepared: Any = _Preparations(graph, memo, SOLVERS[method], may_replace=False).get(diag, off, 1)
     factor: GaussianFactor = prepared.factor if method == "elimination" else DenseFactor(prepared)
     if factor.failure is not None:
         refuse(factor.failure)

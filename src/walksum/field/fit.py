@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum._checks import check_count
 from walksum.field.distribution import GaussianField
 from walksum.field.observations import check_nodes
 from walksum.field.report import Stopwatch
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import check_count
 
 LARGEST_A = 7.0  # atanh of the largest |a|: 1 - 2e-6, beyond which the field is a constant per component
 NOISE_RANGE = (-14.0, 9.0)  # logarithms of noise over the field's own variance

@@ -7,13 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from walksum._checks import check_choice
 from walksum.field.estimate import DEFAULT, Estimate, estimate_marginals
 from walksum.field.factors import METHODS, choose_method, working_copy
 from walksum.field.logdet import warn_of_estimate
 from walksum.field.report import Observer, Report, Stopwatch
 from walksum.field.selected import pattern_inverse
 from walksum.precision import Precision
-from walksum.solvers.base import SolveError, Status, check_choice
+from walksum.solvers.base import SolveError, Status
 from walksum.solvers.gabp.solver import GaBP
 
 GABP_NOTE = (

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from walksum.designs import Design
+from walksum._checks import check_count
+from walksum.designs import Design, Setting, check_design
+from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.solvers import Solution, Solver
-from walksum.solvers.base import check_count
 
 
 class GLTBlock(nn.Module):
@@ -24,7 +23,7 @@ class GLTBlock(nn.Module):
     Args:
         channels: width of the node embeddings.
         heads: number of heads, of ``channels / heads`` features each.
-        design, learned, coupling, solver, on_nonconverged: as in :class:`walksum.GLTConv`.
+        design, learned, coupling, solver, on_nonconverged, settings: as in :class:`walksum.GLTConv`.
         dropout: after the mixing and inside the feed-forward network.
         ffn_channels: inner width of the feed-forward network, ``channels`` by default.
     """
@@ -40,12 +39,16 @@ class GLTBlock(nn.Module):
         solver: Solver | str = "auto",
         on_nonconverged: str = "warn",
         ffn_channels: int | None = None,
+        **settings: Setting,
     ):
         super().__init__()
         channels, heads = check_count("channels", channels), check_count("heads", heads)
         if channels % heads:
             raise ValueError(f"heads={heads} does not divide channels={channels}; each head gets channels / heads")
         width = channels // heads
+        inner = channels if ffn_channels is None else check_count("ffn_channels", ffn_channels)
+        if isinstance(design, str):
+            check_design(design, learned, coupling, **settings)
         self.norm = nn.LayerNorm(channels)
         self.mix = GLTConv(
             channels,
@@ -56,16 +59,19 @@ class GLTBlock(nn.Module):
             coupling=coupling,
             solver=solver,
             on_nonconverged=on_nonconverged,
+            concat=True,
+            bias=True,
+            **settings,
         )
         self.mix_norm = nn.LayerNorm(width)
         self.merge = nn.Linear(channels, channels)
         self.dropout = Dropout(dropout)
         self.ffn = nn.Sequential(
             nn.LayerNorm(channels),
-            nn.Linear(channels, ffn_channels or channels),
+            nn.Linear(channels, inner),
             nn.LeakyReLU(),
             Dropout(dropout),
-            nn.Linear(ffn_channels or channels, channels),
+            nn.Linear(inner, channels),
         )
 
     def reset_parameters(self) -> None:
@@ -83,7 +89,7 @@ class GLTBlock(nn.Module):
         return self.mix.last_backward_solve
 
     def forward(
-        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, features: Tensor | None = None
+        self, x: Tensor, edge_index: EdgeInput, edge_weight: Tensor | None = None, features: Tensor | None = None
     ) -> Tensor:
         mu = self.mix(self.norm(x), edge_index, edge_weight, features)
         mu = mu.view(-1, self.mix.heads, self.mix.out_channels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +10,11 @@ from torch.func import functional_call
 from torch.nn.functional import leaky_relu
 from torch_geometric.nn import MessagePassing
 
-from walksum.designs import Design, make_design
-from walksum.graph import Graph, as_graph
+from walksum._checks import check_choice, check_count
+from walksum.designs import Design, Setting, make_design
+from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
-from walksum.solvers.base import check_choice, check_count
 from walksum.solving import HALF, ON_NONCONVERGED, solve
 
 
@@ -37,10 +37,20 @@ class GLTConv(MessagePassing):
         solver: a solver object or name, see :func:`walksum.solve`.
         on_nonconverged: "ignore", "warn" or "raise".
         bias: add a bias to the observation.
+        settings: of the design, by name: ``scale`` or ``reach`` (how many edges influence travels along a path before
+            it falls to 1/e) of a Laplacian, ``epsilon`` of a pairwise normal, ``similarity``, ``margin``, ... where the
+            design has them; see :func:`walksum.designs.make_design`.
 
     Shapes:
         - **input:** node features ``(N, in_channels)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
         - **output:** ``(N, heads * out_channels)`` or ``(N, out_channels)``; with ``return_precision=True`` also J
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> conv = ws.GLTConv(16, 8, heads=4, design="laplacian", reach=3)
+        >>> x, edge_index = torch.randn(4, 16), torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> conv(x, edge_index).shape
+        torch.Size([4, 32])
 
     ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes.
     """
@@ -57,6 +67,7 @@ class GLTConv(MessagePassing):
         solver: Solver | str = "auto",
         on_nonconverged: str = "warn",
         bias: bool = True,
+        **settings: Setting,
     ):
         # MessagePassing only so that PyG's tools (explainers, summaries) know it as a graph layer: it never
         # propagates messages of its own
@@ -69,11 +80,10 @@ class GLTConv(MessagePassing):
         self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
         self.observe = nn.Linear(in_channels, heads * out_channels, bias=bias)
         if isinstance(design, Design):
-            if coupling is not None:
-                raise ValueError(f"coupling={coupling!r} was given beside a Design object; give it to the design")
+            _check_given_design(design, heads, {"coupling": coupling, **settings})
             self.design = design
         else:
-            self.design = make_design(design, learned, in_channels, out_channels, heads, coupling)
+            self.design = make_design(design, learned, in_channels, out_channels, heads, coupling, **settings)
         self.last_solve: Solution | None = None
         self.last_backward_solve: Solution | None = None
 
@@ -82,14 +92,35 @@ class GLTConv(MessagePassing):
         self.observe.reset_parameters()
         self.design.reset_parameters()
 
+    @overload
     def forward(
         self,
         x: Tensor,
-        edge_index: Any,
+        edge_index: EdgeInput,
+        edge_weight: Tensor | None = None,
+        features: Tensor | None = None,
+        return_precision: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: EdgeInput,
+        edge_weight: Tensor | None = None,
+        features: Tensor | None = None,
+        *,
+        return_precision: Literal[True],
+    ) -> tuple[Tensor, Precision]: ...
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: EdgeInput,
         edge_weight: Tensor | None = None,
         features: Tensor | None = None,
         return_precision: bool = False,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Precision]:
         """Mix ``x`` over the graph.
 
         Args:
@@ -128,12 +159,12 @@ class GLTConv(MessagePassing):
         else:
             self.last_backward_solve = solution
 
-    def _masked(self, J: Precision, edge_index: Any) -> Precision:
+    def _masked(self, J: Precision, edge_index: EdgeInput) -> Precision:
         """Under a PyG explainer, multiply the couplings by its edge mask, made symmetric."""
         if not self.explain or self._edge_mask is None or isinstance(edge_index, Graph):
             return J
         mask = self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
-        weight = Graph.from_edge_index(edge_index, J.num_nodes, mask).edge_weight
+        weight = as_graph(edge_index, J.num_nodes, mask).edge_weight
         assert weight is not None
         return Precision(J.graph, J.diag, J.off * weight.to(J.dtype))
 
@@ -141,6 +172,14 @@ class GLTConv(MessagePassing):
         return (
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads}, design={self.design})"
         )
+
+
+def _check_given_design(design: Design, heads: int, settings: dict[str, Setting]) -> None:
+    for name, value in settings.items():
+        if value is not None:
+            raise ValueError(f"{name}={value!r} was given beside a Design object; give it to the design")
+    if design.heads not in (1, heads):
+        raise ValueError(f"design has {design.heads} heads for a layer of heads={heads}; they must agree")
 
 
 def _check_features(x: Tensor, in_channels: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum.ops import Function
+from walksum._torch import Function
 
 LANES = 65536
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -9,14 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum.graph import as_graph
+from walksum._checks import check_count
+from walksum.designs import Design, Setting
+from walksum.graph import EdgeInput, as_graph
 from walksum.nn.block import GLTBlock
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.store import save_model
 from walksum.precision import Precision
 from walksum.solvers import Solver
-from walksum.solvers.base import check_count
 
 
 class GLT(nn.Module):
@@ -29,7 +32,8 @@ class GLT(nn.Module):
         out_channels: number of classes or targets.
         heads: heads of each layer of a learned design: one number for all layers, one for each, or a pair
             (all layers but the last, the last). A fixed design has one J and runs as one head.
-        design, learned, coupling, solver, on_nonconverged: as in :class:`walksum.GLTConv`.
+        design, learned, coupling, solver, on_nonconverged, settings: as in :class:`walksum.GLTConv`. A Design object
+            is copied for each block.
         dropout: on the input, after each mixing and inside each feed-forward network.
         ffn_channels: inner width of the feed-forward networks, ``hidden_channels`` by default.
 
@@ -48,17 +52,22 @@ class GLT(nn.Module):
         num_layers: int,
         out_channels: int,
         heads: int | Sequence[int] = (8, 1),
-        design: str = "laplacian",
+        design: str | Design = "laplacian",
         learned: bool = True,
         coupling: str | None = None,
         dropout: float = 0.6,
         solver: Solver | str = "auto",
         on_nonconverged: str = "warn",
         ffn_channels: int | None = None,
+        **settings: Setting,
     ):
         super().__init__()
-        num_layers, out_channels = check_count("num_layers", num_layers), check_count("out_channels", out_channels)
-        in_channels, hidden_channels = int(in_channels), check_count("hidden_channels", hidden_channels)
+        sizes = {
+            "in_channels": check_count("in_channels", in_channels),
+            "hidden_channels": check_count("hidden_channels", hidden_channels),
+            "num_layers": check_count("num_layers", num_layers),
+            "out_channels": check_count("out_channels", out_channels),
+        }
         if isinstance(heads, int | Integral):
             heads = check_count("heads", heads)
         else:
@@ -74,18 +83,14 @@ class GLT(nn.Module):
             "solver": solver,
             "on_nonconverged": on_nonconverged,
             "ffn_channels": ffn_channels,
+            **{name: value for name, value in settings.items() if value is not None},
         }
-        self.config: dict[str, Any] = {
-            "in_channels": in_channels,
-            "hidden_channels": hidden_channels,
-            "num_layers": num_layers,
-            "out_channels": out_channels,
-            "heads": heads if isinstance(heads, int) else list(heads),
-            **block,
-        }
+        self.config: dict[str, Any] = {**sizes, "heads": heads if isinstance(heads, int) else list(heads), **block}
         self.dropout = Dropout(dropout)
         self.embed = nn.Linear(in_channels, hidden_channels)
-        self.blocks = nn.ModuleList(GLTBlock(hidden_channels, h, **block) for h in per_layer)
+        self.blocks = nn.ModuleList()
+        for h in per_layer:  # each block with a design of its own
+            self.blocks.append(GLTBlock(hidden_channels, h, **{**block, "design": copy.deepcopy(design)}))
         self.norm = nn.LayerNorm(hidden_channels)
         self.read = nn.Linear(hidden_channels, out_channels)
 
@@ -99,7 +104,7 @@ class GLT(nn.Module):
         return [layer for layer in self.modules() if isinstance(layer, GLTConv)]
 
     @torch.no_grad()
-    def precisions(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> list[Precision]:
+    def precisions(self, x: Tensor, edge_index: EdgeInput, edge_weight: Tensor | None = None) -> list[Precision]:
         """J of every layer for this input, as the model mixes in evaluation."""
         modes = {module: module.training for module in self.modules()}
         self.eval()
@@ -113,7 +118,7 @@ class GLT(nn.Module):
             module.training = mode
         return found
 
-    def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, edge_index: EdgeInput, edge_weight: Tensor | None = None) -> Tensor:
         """Logits or predictions ``[N, out_channels]``; ``edge_index`` may be a Graph."""
         # one Graph for all blocks; under an explainer the blocks need the edges themselves to apply its mask
         explained = any(layer.explain for layer in self.mixers)
@@ -124,7 +129,7 @@ class GLT(nn.Module):
             z = block(z, where, weight, features=x)
         return self.read(self.norm(z))
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``config.json`` and ``model.safetensors`` into the folder ``path``; :func:`walksum.load` reads it."""
         save_model(self, path)
 
@@ -136,4 +141,4 @@ def _heads_per_layer(heads: int | Sequence[int], num_layers: int) -> tuple[int, 
         return tuple(heads)
     if len(heads) == 2:
         return (heads[0],) * (num_layers - 1) + (heads[1],)
-    raise ValueError(f"heads={heads!r} for num_layers={num_layers}; expected one number, one a layer, or a pair")
+    raise ValueError(f"heads={heads!r} for num_layers={num_layers}; expected one number, one per layer, or a pair")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from walksum._files import write_file
+from walksum.designs import DESIGNS, Design
+from walksum.designs.similarity import SIMILARITIES, Similarity
 from walksum.solvers import SOLVERS, Solver
 
 if TYPE_CHECKING:
@@ -19,33 +21,30 @@ if TYPE_CHECKING:
 
 FORMAT = "walksum.GLT/1"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# what arguments from a file that somebody changed can end in
+BROKEN = (TypeError, KeyError, AttributeError, OverflowError, RecursionError, RuntimeError, OSError, SafetensorError)
 
 
-def save_model(model: GLT, path: Any) -> None:
+def save_model(model: GLT, path: str | os.PathLike[str]) -> None:
+    """Write the two files of a model into the folder ``path``."""
     folder = Path(path)
-    if not isinstance(model.config["design"], str):
-        raise ValueError(f"design={model.config['design']!r} is an object, which cannot be saved; give GLT its name")
-    config = {**model.config, "solver": _solver_to_json(model.config["solver"])}
-    text = json.dumps({"format": FORMAT, **config}, indent=2)  # before any file is touched: it may refuse
-    folder.mkdir(parents=True, exist_ok=True)
+    config = {name: _to_json(name, value) for name, value in model.config.items()}
+    text = json.dumps({"format": FORMAT, **config}, indent=2, allow_nan=False)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-        save_file(weights, f"{scratch}/{WEIGHTS}")
-        Path(scratch, CONFIG).write_text(text)
-        for name in (WEIGHTS, CONFIG):  # the config last: a folder with a config is whole
-            os.replace(f"{scratch}/{name}", folder / name)
+    write_file(folder / WEIGHTS, lambda scratch: save_file(weights, scratch))
+    write_file(folder / CONFIG, text)  # last: a folder with a config is whole
 
 
-def load(path: Any) -> GLT:
+def load(path: str | os.PathLike[str]) -> GLT:
     """The model :meth:`walksum.GLT.save` wrote to ``path``, in evaluation mode."""
     from walksum.nn.model import GLT
 
     config = _read_config(Path(path))
     try:
-        model = GLT(**{**config, "solver": _solver_from_json(config["solver"])})
+        model = GLT(**{**config, "solver": _solver(config["solver"]), "design": _design(config["design"])})
         weights = load_file(Path(path) / WEIGHTS)
         model.to(weights["read.weight"].dtype).load_state_dict(weights)
-    except (TypeError, KeyError, RuntimeError, OSError, SafetensorError) as error:
+    except BROKEN as error:
         raise ValueError(f"{path} does not hold a complete walksum model: {error}") from error
     return model.eval()
 
@@ -55,25 +54,58 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"{folder} holds no {CONFIG}; expected a folder written by model.save(...)")
     try:
-        config = json.loads(file.read_text())
-    except (ValueError, OSError) as error:
+        config = json.loads(file.read_text(), parse_constant=_refuse_constant)
+    except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{file} is not readable JSON: {error}") from error
     if not isinstance(config, dict) or config.pop("format", None) != FORMAT:
         raise ValueError(f"{file} is not of the format {FORMAT}; it was written by something else or a newer version")
     return config
 
 
-def _solver_to_json(solver: Solver | str) -> Any:
-    if isinstance(solver, str):
-        return solver
-    name = next((name for name, kind in SOLVERS.items() if kind is type(solver)), None)
-    if name is None:
-        raise ValueError(f"{solver!r} is not one of walksum's solvers and cannot be saved; use a known one")
-    return {"name": name, **dataclasses.asdict(solver)}
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"it holds {name}, which is not JSON")
 
 
-def _solver_from_json(solver: Any) -> Solver | str:
-    if isinstance(solver, str):
-        return solver
-    knobs = dict(solver)
-    return SOLVERS[knobs.pop("name")](**knobs)
+def _to_json(name: str, value: Any) -> Any:
+    if isinstance(value, Solver):
+        kind = next((key for key, solver in SOLVERS.items() if solver is type(value)), None)
+        if kind is None:
+            raise ValueError(f"{value!r} is not one of walksum's solvers and cannot be saved; use a known one")
+        return {"name": kind, **dataclasses.asdict(value)}
+    if isinstance(value, Design):
+        return _design_to_json(value)
+    if isinstance(value, Similarity):
+        value = next((key for key, known in SIMILARITIES.items() if known == value), value)
+    if value is not None and not isinstance(value, str | int | float | list):
+        raise ValueError(f"{name}={value!r} is an object, which cannot be saved; use one that has a name")
+    return value
+
+
+def _design_to_json(design: Design) -> dict[str, Any]:
+    for entry in DESIGNS.values():
+        if type(design) in (entry.fixed, entry.learned):
+            arguments = {name: _to_json(name, value) for name, value in design.arguments().items()}
+            return {"name": entry.name, "learned": type(design) is entry.learned, **arguments}
+    raise ValueError(
+        f"design={design!r} is not one of walksum.designs.DESIGNS and cannot be saved; enter its class there"
+    )
+
+
+def _solver(stored: Any) -> Solver | str:
+    if isinstance(stored, str):
+        return stored
+    arguments = _arguments("solver", stored)
+    return SOLVERS[arguments.pop("name")](**arguments)
+
+
+def _design(stored: Any) -> Design | str:
+    if isinstance(stored, str):
+        return stored
+    arguments = _arguments("design", stored)
+    return DESIGNS[arguments.pop("name")].variant(arguments.pop("learned"))(**arguments)
+
+
+def _arguments(name: str, stored: Any) -> dict[str, Any]:
+    if not isinstance(stored, dict):
+        raise TypeError(f"{name} is a {type(stored).__name__}; expected a name or its arguments")
+    return dict(stored)

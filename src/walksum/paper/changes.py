@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import remove_self_loops
 
-from walksum.designs import Design
+from walksum.designs import DESIGNS, Design
 from walksum.designs.similarity import Similarity, cosine
 from walksum.graph import Graph
 from walksum.nn import GLTBlock, GLTConv
@@ -219,8 +219,6 @@ def _all(model: nn.Module, kind: type) -> list[Any]:
 
 
 def _name(design: Design) -> str:
-    kind = type(design).__name__
-    return next(name for part, name in NAMES.items() if part in kind)
-
-
-NAMES = {"PairwiseNormal": "pairwise-normal", "DiagonallyDominant": "diagonally-dominant", "Laplacian": "laplacian"}
+    found = next((name for name, entry in DESIGNS.items() if type(design) in (entry.fixed, entry.learned)), None)
+    assert found is not None
+    return found

@@ -10,13 +10,13 @@ from walksum import plot
 from walksum.analysis.correlation import Correlation, ordered
 from walksum.analysis.spectrum import response
 from walksum.data.problem import Problem
-from walksum.designs import NAMES
+from walksum.designs import DESIGNS, NAMES
 from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.solvers import GaBP
 from walksum.training.loop import Epoch, train
 from walksum.workflow.fit import Job, fit_model, make_model, material_of
-from walksum.workflow.subject import COMPARED, TITLES, Drawing, Listener, Subject, compared_hops, small_part
+from walksum.workflow.subject import COMPARED, Drawing, Listener, Subject, compared_hops, small_part
 
 COUNTED = 60  # epochs solved by the paper's algorithm: the fixed Laplacian takes its 1000 steps in each of them
 ILLUSTRATED = 50  # nodes of figure 1
@@ -65,7 +65,7 @@ def of_paper(
 
 def train_design(job: Job, problem: Problem, listener: Listener) -> Subject:
     """One of the six, trained with exact solves."""
-    kind = f"{'learned' if job.learned else 'fixed'} {TITLES[job.design]}"
+    kind = f"{'learned' if job.learned else 'fixed'} {DESIGNS[job.design].title}"
     listener.doing(f"training {kind}")
     material = material_of(job, problem)
     model, outcome = fit_model(job, material, listener.named(kind))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from walksum.designs import DESIGNS
 from walksum.paper.models import BASELINES
 
-DESIGNS = ("pairwise-normal", "diagonally-dominant", "laplacian")
 DATASETS = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")  # the paper's columns, in its order
 
 HEADED = ("gat", "sat", "graphormer")  # baselines with heads

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum._torch import Function
 from walksum.backends.cpu.simd import WIDTHS
 from walksum.nn import GLT
 from walksum.nn.dropout import LANES
-from walksum.ops import Function
 from walksum.solvers.factor import in_groups
 
 DENSEST = 0.25  # share of entries up to which the sparse way pays

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.utils import to_undirected
 
+from walksum.designs import NAMES
 from walksum.nn import GLT, GLTBlock
 from walksum.paper import changes
 from walksum.paper.changes import Change
@@ -17,7 +18,6 @@ from walksum.paper.sweep.spec import RunSpec, paper_spec
 from walksum.solvers import GaBP
 
 OPTION = "ablation"  # the name under which a variant stands among the options of its runs
-DESIGNS = ("pairwise-normal", "diagonally-dominant", "laplacian")
 
 CGNN, GDE = ("cgnn",), ("gde",)
 
@@ -42,7 +42,7 @@ class Variant:
     features: Callable[[Tensor], Tensor] = _same
     edges: Callable[[Any], Any] = _same
     model: Change = _same
-    designs: tuple[str, ...] = DESIGNS
+    designs: tuple[str, ...] = NAMES
     learned: bool = False
     baselines: tuple[str, ...] = ()
 

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
+from walksum._checks import check_choice
 from walksum.analysis.part import ball, restrict, typical_node
 from walksum.graph import Graph
 from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, themed
 from walksum.precision import Precision
-from walksum.solvers.base import check_choice
 from walksum.training.metrics import marginal_variance
 
 MOST = 120  # nodes that can be told apart

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from cycler import cycler
 from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
-from walksum.solvers.base import check_choice
+from walksum._checks import check_choice
+from walksum._files import write_file
 
 FORMATS = ("svg", "png", "pdf")
 
@@ -137,17 +137,7 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None)
     kind = path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
         raise ValueError(f"path={str(path)!r} ends in {path.suffix!r}; expected one of {', '.join(FORMATS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    scratch = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(figure, file, kind, dpi)
-        scratch.chmod(0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
+    write_file(path, lambda scratch: write(figure, scratch, kind, dpi))
     return path
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from walksum import backends
+from walksum._torch import transforms_active
 from walksum.backends.cpu.ldl import symbolic
 from walksum.graph import Graph
-from walksum.ops import transforms_active
 from walksum.precision import Precision
 from walksum.solvers import cost
 from walksum.solvers.base import Solver

@@ -6,7 +6,6 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -146,31 +145,6 @@ def check_h(J: Precision, h: Tensor) -> None:
         raise ValueError(f"h is {h.dtype} but J is {J.dtype}; use h.to(J.dtype)")
     if h.device != J.device:
         raise ValueError(f"h is on {h.device} but J on {J.device}; use h.to(J.device)")
-
-
-def check_positive(**knobs: float) -> None:
-    for name, value in knobs.items():
-        if not isinstance(value, Real) or not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"{name}={value!r}; expected a positive finite number")
-
-
-def check_count(name: str, value: Any) -> int:
-    """A whole number of at least one, numpy's too, as Python's."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r}; expected a positive whole number")
-    return int(value)
-
-
-def check_limits(max_steps: int, tol: float | None) -> None:
-    """When an iteration ends; without ``tol``, by the dtype."""
-    check_count("max_steps", max_steps)
-    if tol is not None:
-        check_positive(tol=tol)
-
-
-def check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name}={value!r}; known: {', '.join(map(repr, known))}")
 
 
 def default_tol(tol: float | None, dtype: torch.dtype) -> float:

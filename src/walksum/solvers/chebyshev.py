@@ -9,19 +9,9 @@ import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum._checks import check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    check_limits,
-    default_tol,
-    judge,
-    norm_inf,
-    unit_of,
-    worst,
-)
+from walksum.solvers.base import Prepared, Solver, Status, backward_error, default_tol, judge, norm_inf, unit_of, worst
 
 BLOW_UP = 1e6  # a backward error is at most about one while the bounds hold
 SMOOTHINGS = 4

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from walksum._checks import check_positive
 from walksum.backends.cpu.ldl.numeric import FINE
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, check_positive, default_tol, judge
+from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
 from walksum.solvers.factor import FAILURE, Factor
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum._checks import check_count, check_positive
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, check_count, check_positive, default_tol, judge
+from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.factor import Factor
 

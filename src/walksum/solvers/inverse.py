@@ -9,19 +9,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from walksum import backends
+from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    check_choice,
-    check_limits,
-    default_tol,
-    judge,
-    norm_inf,
-    worst,
-)
+from walksum.solvers.base import Prepared, Solver, Status, backward_error, default_tol, judge, norm_inf, worst
 
 STORAGES = ("full", "half")
 

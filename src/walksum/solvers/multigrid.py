@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, check_choice, check_limits
+from walksum.solvers.base import Prepared, Solver
 from walksum.solvers.cg.solver import CG, PreparedCG
 
 

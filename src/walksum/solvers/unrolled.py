@@ -7,18 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from walksum._checks import check_count, check_positive
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    check_count,
-    check_positive,
-    judge,
-    norm_inf,
-    worst,
-)
+from walksum.solvers.base import Prepared, Solver, Status, backward_error, judge, norm_inf, worst
 from walksum.solvers.gabp.solver import Messages
 
 

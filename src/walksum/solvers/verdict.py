@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum._torch import raw_stream
 from walksum.solvers.base import Status, judge
 from walksum.solvers.late import Found
 
@@ -17,7 +18,7 @@ FAILURES = {NONFINITE: Status.nonfinite, INDEFINITE: Status.not_positive_definit
 
 
 def current_stream(like: Tensor) -> int:
-    return torch._C._cuda_getCurrentRawStream(like.device.index)
+    return raw_stream(like.device.index)
 
 
 class Verdict:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from walksum._checks import check_choice, check_count
 from walksum.data.splits import Split
 from walksum.nn import GLT
-from walksum.solvers.base import check_choice, check_count
 from walksum.training.cuda_graph import TrainingStep
 
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import math
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from walksum._files import finite_or_none
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.training.metrics import over_seeds
@@ -40,32 +35,6 @@ def free_folder(out: Path | None, name: str) -> Path:
     return folder
 
 
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """A scratch folder beside ``folder`` that takes its place when the block ends well, and goes away if not.
-
-    It is made before the block runs: a place that cannot be written to is known before anything is trained.
-    """
-    missing = [parent for parent in folder.parents if not parent.exists()]
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except FileExistsError as error:
-        raise ValueError(f"{folder} cannot be written ({folder.parent} is a file); choose another --out") from error
-    except OSError as error:
-        raise ValueError(f"{folder} cannot be written ({error.strerror}); choose another --out") from error
-    try:
-        yield scratch
-        scratch.chmod(0o755)
-        os.rename(scratch, folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        with suppress(OSError):  # another run may have moved in meanwhile
-            for parent in missing:
-                parent.rmdir()
-        raise
-
-
 def write_run(results: list[Result], scratch: Path, found: Found | None = None) -> dict[str, Any]:
     """Everything of a run but its pictures; returns the metrics."""
     result = chosen(results)
@@ -84,7 +53,7 @@ def write_run(results: list[Result], scratch: Path, found: Found | None = None) 
         "job": dataclasses.asdict(job),
         "encoding": result.material.encoding.to_json(),
     }
-    metrics = jsonable(metrics_of(results, found))
+    metrics = finite_or_none(metrics_of(results, found))
     (scratch / CONFIG).write_text(json.dumps(config, indent=2))
     (scratch / METRICS).write_text(json.dumps(metrics, indent=2))
     write_predictions(scratch / PREDICTIONS, problem, result.output, result.variance)
@@ -165,15 +134,6 @@ def write_predictions(path: Path, problem: Problem, output: Tensor, variance: Te
             else:
                 best = problem.classes[row.index(max(row))]
                 table.writerow([name, best, *(f"{value:.6f}" for value in row), *last])
-
-
-def jsonable(value: Any) -> Any:
-    """NaN and infinity are not JSON: they become null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): jsonable(each) for key, each in value.items()}
-    return [jsonable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ from walksum.analysis.convergence import Curve, layer_systems, residual_curves
 from walksum.analysis.hops import Hops, hop_shares
 from walksum.analysis.part import ball, restrict, typical_node
 from walksum.data.problem import Problem
+from walksum.designs import DESIGNS
 from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.training.loop import TASKS
@@ -20,7 +21,6 @@ from walksum.workflow.fit import Job, Material, OnEpoch, edges_for, fit_model, m
 
 COMPARED = ("gcn", "gat", "appnp")
 SMALL = 25  # nodes that can be looked at one by one
-TITLES = {"laplacian": "Laplacian", "diagonally-dominant": "diagonally dominant", "pairwise-normal": "pairwise normal"}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Subject:
 
     @property
     def design(self) -> str:
-        return f"{'learned' if self.job.learned else 'fixed'} {TITLES[self.job.design]}"
+        return f"{'learned' if self.job.learned else 'fixed'} {DESIGNS[self.job.design].title}"
 
 
 def compared_hops(

@@ -232,17 +232,6 @@ def test_format_by_name_and_by_file(tmp_path):
         files.format_of("pdf", None)
 
 
-def test_writing_leaves_the_old_page_when_it_cannot(tmp_path):
-    (tmp_path / "file").write_text("old")
-    with pytest.raises(ValueError, match=r"page\.md cannot be written \(.*\); choose another place"):
-        files.write(tmp_path / "file" / "page.md", "new")
-    with pytest.raises(ValueError, match="it is a folder"):
-        files.write(tmp_path, "new")
-    files.write(tmp_path / "file", "new")
-    assert (tmp_path / "file").read_text() == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_plots_only_of_what_is_recorded():
     assert set(plots_of(sections_of(draw("mlp", "texas"))[0])) == {"seconds"}
     assert set(plots_of(sections_of(draw("gcn", "texas", full=True))[0])) == {"homophily", "curves", "seconds"}

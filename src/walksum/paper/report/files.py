@@ -1,9 +1,7 @@
-"""Pages and plots onto the disk: whole or not at all."""
+"""The formats of a report."""
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from walksum.paper.report import html, markdown, text
@@ -23,19 +21,3 @@ def format_of(name: str, out: Path | None) -> str:
 
 def render(document: Document, format: str) -> str:
     return RENDER[format](document)
-
-
-def write(path: Path, content: str) -> None:
-    """Beside its place first: what was there stays until the new text is whole."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(21, "it is a folder", str(path))
-        scratch.write_text(content, encoding="utf-8")
-        os.replace(scratch, path)
-    except OSError as error:
-        with suppress(OSError):
-            scratch.unlink()
-        reason = f"{path.parent} is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise ValueError(f"{path} cannot be written ({reason}); choose another place") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from walksum._files import write_file
 from walksum.paper.report import files, source, table, table1, table2, table2_page
 from walksum.paper.report.document import Document, Picture
 from walksum.paper.report.sections import Section, sections_of
@@ -102,7 +103,7 @@ def _pictures(sections: list[Section], order: Order) -> list[tuple[Path | None, 
             salt, path, link = f"{section.protocol}-{name}", None, ""
             if order.plots is not None:
                 path = order.plots / f"{salt}.svg"
-                files.write(path, as_svg(figure, salt, inside=False))
+                write_file(path, as_svg(figure, salt, inside=False))
                 link = os.path.relpath(path, order.out.parent) if order.out else str(path)
             svg = as_svg(figure, salt, inside=True) if inside else ""
             made.append((path, Picture(f"{title} (protocol {section.protocol})", svg, link)))

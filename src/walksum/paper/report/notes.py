@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from walksum.designs import make_design
+from walksum.designs import DESIGNS
 from walksum.paper.report import compare
 from walksum.paper.report.sections import Section
 from walksum.paper.rows import DATASETS, ROWS, Row
@@ -105,7 +105,7 @@ def _signs(models: set[str]) -> str:
 
 def _sign(row: Row) -> str:
     assert row.design is not None
-    return make_design(row.design, row.learned, 1, 1, 1, row.coupling).coupling
+    return row.coupling or DESIGNS[row.design].default_coupling(row.learned)
 
 
 def _other_splits(sections: list[Section]) -> list[str]:

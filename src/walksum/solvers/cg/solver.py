@@ -9,20 +9,9 @@ import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    check_choice,
-    check_limits,
-    default_tol,
-    judge,
-    norm_inf,
-    unit_of,
-    worst,
-)
+from walksum.solvers.base import Prepared, Solver, Status, backward_error, default_tol, judge, norm_inf, unit_of, worst
 
 RECHECK = 10  # steps between looks at the true residual: CG's own recursion drifts from it
 

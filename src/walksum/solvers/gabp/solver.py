@@ -10,21 +10,10 @@ import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum._checks import check_choice, check_count, check_positive
 from walksum.backends import reference
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    check_choice,
-    check_count,
-    check_positive,
-    judge,
-    norm_inf,
-    unit_of,
-    worst,
-)
+from walksum.solvers.base import Prepared, Solver, Status, backward_error, judge, norm_inf, unit_of, worst
 
 BLOW_UP = 1e30  # messages that grew by this factor never come back
 GENTLEST = 0.1  # adaptive damping goes no further down

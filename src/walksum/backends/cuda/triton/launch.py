@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum._torch import raw_stream
+
 
 def launch(kernel: Any, grid: tuple[int, int, int], like: Tensor, *args: Any, warps: int = 4, **meta: Any) -> Any:
     """``kernel[grid](*args)`` on the device of ``like``; an empty grid is no launch."""
@@ -53,7 +55,7 @@ class Shortcut:
     def _directly(self, places: list[int]) -> bool:
         if torch.cuda.current_device() != self.device:
             return False
-        found, stream = self.compiled, torch._C._cuda_getCurrentRawStream(self.device)
+        found, stream = self.compiled, raw_stream(self.device)
         about = (stream, found.function, found.packed_metadata, None, None, None)
         try:
             found.run(*self.grid, *about, *places, *self.rest)

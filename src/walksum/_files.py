@@ -1,0 +1,92 @@
+"""Files and folders that are written whole or not at all, and JSON in which NaN is null."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes | Callable[[Path], Any]) -> None:
+    """Write text, bytes, or what a function writes to the path that it is given.
+
+    All of it goes into a new file beside ``path`` that takes its place at the end, so what was there stays until then.
+
+    Raises:
+        ValueError: the place cannot be written; the message says why.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    scratch = Path(name)
+    try:
+        if callable(content):
+            content(scratch)
+        else:
+            scratch.write_bytes(content.encode() if isinstance(content, str) else content)
+        scratch.chmod(0o644)
+        os.replace(scratch, path)
+    except BaseException as error:
+        scratch.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
+
+
+@contextmanager
+def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A scratch folder beside ``folder`` that takes its place when the block ends well, and goes away if not.
+
+    It is made before the block runs, so a place that cannot be written to is known before any work is done.
+    """
+    folder = Path(folder)
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+    try:
+        yield scratch
+        scratch.chmod(0o755)
+        os.rename(scratch, folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        with suppress(OSError):  # another process may have written there meanwhile
+            for parent in missing:
+                parent.rmdir()
+        raise
+
+
+def to_json(value: Any, **layout: Any) -> str:
+    """JSON text; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(finite_or_none(value), allow_nan=False, **layout)
+
+
+def finite_or_none(value: Any) -> Any:
+    """``value`` with None for every number in it that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite_or_none(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_none(each) for each in value]
+    return value
+
+
+def _cannot_write(path: Path, error: OSError) -> ValueError:
+    reason = f"{path.parent} is a file" if isinstance(error, FileExistsError) else error.strerror
+    return ValueError(f"{path} cannot be written ({reason}); choose another place")

@@ -1,0 +1,183 @@
+"""Everything private of torch that walksum uses, each with a public fallback.
+
+The private names save time (a microsecond matters on a graph of a few hundred nodes) or tell what no public name tells.
+Where torch has renamed or removed one, the fallback is slower, never wrong, and ``import walksum`` works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+try:
+    from torch._C import _are_functorch_transforms_active as transforms_active
+    from torch._C._functorch import _add_batch_dim, _unwrap_batched, get_unwrapped, unwrap_if_dead
+    from torch._C._functorch import is_functorch_wrapped_tensor as is_functorch_wrapped
+    from torch._functorch.autograd_function import VmapInfo
+    from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as _no_interpreters
+
+    _KNOWN_FUNCTORCH = True
+except ImportError:
+    _KNOWN_FUNCTORCH = False
+
+    def transforms_active() -> bool:  # nobody can tell: the way that is right under transforms is right without them
+        return True
+
+    def is_functorch_wrapped(tensor: Tensor) -> bool:
+        try:
+            tensor.data_ptr()
+        except RuntimeError:  # a wrapper has no memory of its own
+            return True
+        return False
+
+
+try:
+    from torch._C._dynamo import eval_frame as _frames
+
+    _compiler, _set_strategy = _frames.get_eval_frame_callback, _frames.set_code_exec_strategy
+    _skip = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
+except (AttributeError, ImportError, TypeError):
+    _compiler = None  # type: ignore[assignment]
+
+try:
+    from torch._C import _cuda_getCurrentRawStream as raw_stream
+except ImportError:  # also in a torch without CUDA
+
+    def raw_stream(device: int) -> int:
+        """The address of the current CUDA stream of a device, as kernels take it."""
+        return torch.cuda.current_stream(device).cuda_stream
+
+
+def no_compile(function: F) -> F:
+    """``torch.compiler.disable``: compiled code calls ``function`` as it is.
+
+    torch's own imports the compiler, which takes two seconds, and costs a microsecond per call. This one looks
+    whether a compiler is active on this thread and only then switches it off.
+    """
+    if _compiler is None:
+        return torch.compiler.disable(function)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        compiler = _compiler()
+        if compiler is None:
+            return function(*args, **kwargs)
+        _frames.set_eval_frame(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _frames.set_eval_frame(compiler)
+
+    _set_strategy(call.__code__, _skip)  # type: ignore[attr-defined]
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def needs_grad(tensor: Tensor | None) -> bool:
+    """Whether derivatives by this tensor may be taken, in either mode: what is made of it must not be kept."""
+    if tensor is None:
+        return False
+    return tensor.requires_grad or is_functorch_wrapped(tensor) or unpack_dual(tensor).tangent is not None
+
+
+def unwrapped(tensor: Tensor) -> Tensor | None:
+    """The tensor under all wrappers of torch.func, batch dimensions included; None where it is out of reach."""
+    if not is_functorch_wrapped(tensor):
+        return tensor
+    if not _KNOWN_FUNCTORCH:
+        return None
+    while is_functorch_wrapped(tensor):
+        tensor = get_unwrapped(tensor)
+    return tensor
+
+
+def outside_transforms(function: Callable[..., T], *args: Any) -> T:
+    """``function(*args)`` outside inference mode, whose tensors no training may save, and outside the transforms of
+    torch.func, whose wrappers end with them: for results that are kept for later calls.
+    """
+    if not _KNOWN_FUNCTORCH:
+        return _through_autograd_function(function, args)
+    if not transforms_active() and not torch.is_inference_mode_enabled():
+        return function(*args)
+    with _no_interpreters():
+        return _outside_inference(function, args)
+
+
+def _outside_inference(function: Callable[..., T], args: tuple) -> T:
+    grad = torch.is_grad_enabled()  # leaving inference mode would turn gradients on
+    with torch.inference_mode(False), torch.set_grad_enabled(grad):
+        return function(*args)
+
+
+def _through_autograd_function(function: Callable[..., T], args: tuple) -> T:
+    """The forward of an autograd.Function runs below all transforms, on unwrapped tensors: the public way out."""
+    result = _Result()
+    _Outside.apply(result, function, args)
+    return result.value
+
+
+class _Result:
+    """Carries a result past the transforms, which would wrap it."""
+
+    value: Any
+
+
+class _Outside(torch.autograd.Function):
+    @staticmethod
+    def forward(result: _Result, function: Callable[..., Any], args: tuple) -> Tensor:
+        result.value = _outside_inference(function, args)
+        return torch.empty(0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        return None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple:
+        return _Outside.apply(*inputs), None
+
+
+class Function(torch.autograd.Function):
+    """``torch.autograd.Function`` whose ``apply`` takes positional arguments only.
+
+    torch's own inspects the signature of forward to bind defaults, which on a small graph takes longer than
+    the solve. Under vmap it takes ten times as long; there the rule is called directly. Under other function
+    transforms (grad, ...) everything is left to torch.
+    """
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        if not _KNOWN_FUNCTORCH:
+            return super().apply(*args)
+        if not transforms_active():
+            return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
+        interpreter = retrieve_current_functorch_interpreter()
+        if isinstance(interpreter, VmapInterpreter):
+            return cls._apply_under_vmap(interpreter, args)
+        return super().apply(*args)
+
+    @classmethod
+    def _apply_under_vmap(cls, interpreter: Any, args: tuple) -> Any:
+        level = interpreter.level()
+        args = tuple(unwrap_if_dead(a) if isinstance(a, Tensor) else a for a in args)
+        pairs = [_unwrap_batched(a, level) if isinstance(a, Tensor) else (a, None) for a in args]
+        in_dims = tuple(dim for _, dim in pairs)
+        with interpreter.lower():
+            if all(dim is None for dim in in_dims):
+                return cls.apply(*args)
+            info = VmapInfo(interpreter.batch_size(), interpreter.randomness())
+            out, dim = cls.vmap(info, in_dims, *(value for value, _ in pairs))
+        return _add_batch_dim(out, dim, level)

@@ -1,0 +1,168 @@
+"""Every edge container that PyG users hold, checked and made canonical: undirected, loop-free, each edge once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+
+import torch
+from torch import Tensor
+
+from walksum._torch import unwrapped
+
+if TYPE_CHECKING:
+    from walksum.graph.graph import Graph
+
+INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+
+
+class SparseMatrix(Protocol):
+    """What ``torch_sparse.SparseTensor`` offers."""
+
+    def coo(self) -> tuple[Tensor, Tensor, Tensor | None]: ...
+
+    def sparse_sizes(self) -> tuple[int, int]: ...
+
+
+#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor`` or a Graph
+EdgeInput: TypeAlias = Union[Tensor, "Graph", SparseMatrix]
+
+
+def read_pairs(edge_index: EdgeInput, num_nodes: int | None) -> tuple[Tensor, int, Tensor | None]:
+    """Pairs of nodes ``[2, M]`` as they were given, the number of nodes, and the values of a sparse matrix."""
+    pairs, size, values = _unpack(edge_index)
+    return pairs, _count_nodes(pairs, size, num_nodes), values
+
+
+def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
+    if isinstance(edge_index, Tensor) and edge_index.layout != torch.strided:
+        return _unpack_sparse(edge_index)
+    if hasattr(edge_index, "coo") and hasattr(edge_index, "sparse_sizes"):  # torch_sparse.SparseTensor
+        row, col, values = edge_index.coo()
+        sizes = edge_index.sparse_sizes()
+        _check_square(sizes)
+        return torch.stack([row, col]), sizes[0], values
+    if not isinstance(edge_index, Tensor):
+        raise ValueError(
+            f"edge_index is a {type(edge_index).__name__}; expected an integer tensor [2, M], a PyG EdgeIndex, "
+            "a torch sparse matrix, a SparseTensor or a walksum.Graph"
+        )
+    return _check_pairs(edge_index), _edge_index_size(edge_index), None
+
+
+def _unpack_sparse(matrix: Tensor) -> tuple[Tensor, int, Tensor | None]:
+    _check_square(matrix.shape)
+    coo = matrix.to_sparse_coo().coalesce()  # in this format duplicate entries are summed
+    values = coo.values()
+    if values.dim() != 1:
+        raise ValueError(f"the sparse matrix holds values of shape {tuple(values.shape)}; expected one scalar per edge")
+    unweighted = not values.is_floating_point() or (not values.requires_grad and bool((values == 1).all()))
+    return coo.indices(), matrix.size(0), None if unweighted else values
+
+
+def one_weight(values: Tensor | None, edge_weight: Tensor | None) -> Tensor | None:
+    """The values of the matrix or the weights given beside it, never both."""
+    if values is not None and edge_weight is not None:
+        raise ValueError("edge_weight was given beside a matrix that has values; give the weights once")
+    return values if edge_weight is None else edge_weight
+
+
+def _edge_index_size(edge_index: Tensor) -> int | None:
+    sparse_size = getattr(edge_index, "sparse_size", None)  # PyG's EdgeIndex
+    if sparse_size is None:
+        return None
+    rows, cols = sparse_size()
+    if rows is not None and cols is not None:
+        _check_square((rows, cols))
+    return rows if rows is not None else cols
+
+
+def _check_square(sizes: Any) -> None:
+    if len(sizes) != 2 or sizes[0] != sizes[1]:
+        raise ValueError(f"the adjacency matrix has shape {tuple(sizes)}; a graph needs a square one")
+
+
+def _check_pairs(edge_index: Tensor) -> Tensor:
+    pairs = edge_index.as_subclass(Tensor)
+    if pairs.dtype not in INTEGERS:
+        raise ValueError(f"edge_index has dtype {pairs.dtype}; indices must be integers, use edge_index.long()")
+    if pairs.dim() != 2 or pairs.size(0) != 2:
+        raise ValueError(
+            f"edge_index has shape {tuple(pairs.shape)}; expected [2, M]. For a list of pairs use edge_index.t()"
+        )
+    return pairs.long()
+
+
+def check_num_nodes(num_nodes: Any) -> None:
+    if isinstance(num_nodes, bool | str | None) or not num_nodes >= 0 or num_nodes % 1:
+        raise ValueError(f"num_nodes={num_nodes!r}; expected a non-negative whole number")
+
+
+def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
+    if num_nodes is not None:
+        check_num_nodes(num_nodes)
+    low, high = (int(pairs.min()), int(pairs.max())) if pairs.numel() else (0, -1)
+    if low < 0:
+        raise ValueError(f"edge_index contains the negative index {low}; nodes are numbered from 0")
+    count = num_nodes if num_nodes is not None else size
+    if count is None:
+        count = high + 1
+    if high >= count:
+        raise ValueError(
+            f"edge_index contains node {high}, but num_nodes={count}; pass num_nodes={high + 1} or larger "
+            "(to a layer or model: one row of x for each node)"
+        )
+    return int(count)
+
+
+def check_weight(weight: Tensor, count: int, device: torch.device) -> None:
+    """One floating-point number for each of ``count`` edges, on their device."""
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        kind = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
+        raise ValueError(f"edge_weight has type {kind}; expected a floating-point tensor, use edge_weight.float()")
+    if weight.shape != (count,):
+        raise ValueError(f"edge_weight has shape {tuple(weight.shape)} for {count} edges; expected [{count}]")
+    if weight.device != device:
+        raise ValueError(f"edge_weight is on {weight.device} but edge_index on {device}; move one of them")
+
+
+def check_finite(weight: Tensor) -> None:
+    values = unwrapped(weight)  # under vmap, of the whole batch
+    if values is None or bool(torch.isfinite(values).all()):
+        return
+    bad = (~torch.isfinite(values)).nonzero()[0].tolist()
+    raise ValueError(f"edge_weight{bad} is {float(values[tuple(bad)])}; weights must be finite")
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Which of the E edges each of the M given entries belongs to."""
+
+    keep: Tensor  # [M], bool: entries that are no loops
+    edge: Tensor  # [K], the edge of each entry that is kept
+    count: Tensor  # [E], the number of entries of each edge, float64
+
+    def mean(self, weight: Tensor) -> Tensor:
+        """The mean weight of the entries of each edge, ``[M] -> [E]``.
+
+        In float64, where the sum of float32 weights cannot overflow; of float64 weights the halves, quarters, ... are
+        summed, which is exact and cannot overflow either.
+        """
+        check_finite(weight)
+        share = torch.exp2(-torch.ceil(torch.log2(self.count)))
+        kept = weight.double().index_select(0, self.keep.nonzero().view(-1)) * share[self.edge]
+        total = torch.zeros_like(self.count).index_add(0, self.edge, kept)
+        return (total / (self.count * share)).to(weight.dtype)
+
+
+def coalesce(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Entries | None]:
+    """The edges ``[2, E]`` with ``i < j``, sorted, and where weights ask for them the entries of each."""
+    low, high = pairs.amin(0) if pairs.numel() else pairs[0], pairs.amax(0) if pairs.numel() else pairs[1]
+    keep = low != high
+    keys = low[keep] * num_nodes + high[keep]
+    if weighted:  # which entry belongs to which edge takes twice the memory
+        key, edge = torch.unique(keys, return_inverse=True)
+        entries = Entries(keep, edge, torch.bincount(edge, minlength=key.numel()).double())
+    else:
+        key, entries = torch.unique(keys), None
+    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)]), entries

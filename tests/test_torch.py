@@ -1,0 +1,99 @@
+"""Private names of torch stand in one module, and walksum works where they are gone."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+import walksum as ws
+from walksum._torch import is_functorch_wrapped, needs_grad, outside_transforms, unwrapped
+
+SOURCE = Path(ws.__file__).parent
+WITHOUT_PRIVATE_NAMES = """
+import builtins
+real = builtins.__import__
+def without(name, scope=None, *rest):
+    private = name.startswith("torch._") and (scope or {}).get("__name__") == "walksum._torch"
+    if private:
+        raise ImportError(name)
+    return real(name, scope, *rest)
+builtins.__import__ = without
+import torch
+import walksum as ws
+from walksum import _torch
+assert not _torch._KNOWN_FUNCTORCH and _torch._compiler is None
+
+torch.manual_seed(0)
+edges, x = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]), torch.randn(5, 3, dtype=torch.double)
+def J_of(scale):
+    graph = ws.Graph.from_edge_index(edges)
+    return ws.Precision(graph, torch.ones(5, dtype=torch.double), -0.5 * scale * torch.ones(4, dtype=torch.double))
+def exact(scale, h):
+    return torch.linalg.solve(J_of(scale).to_dense()[0], h)
+def ours(scale, h):
+    return ws.solve(J_of(scale), h)
+scale = torch.tensor(0.9, dtype=torch.double)
+assert torch.allclose(ours(scale, x), exact(scale, x))
+loss = lambda f: lambda s, h: f(s, h).square().sum()
+for k in (0, 1):
+    g, e = (torch.func.grad(loss(f), argnums=k)(scale, x) for f in (ours, exact))
+    assert torch.allclose(g, e), k
+s = scale.clone().requires_grad_()
+assert torch.allclose(torch.autograd.grad(ours(s, x).square().sum(), s)[0], torch.func.grad(loss(exact))(scale, x))
+h = torch.randn(4, 5, 3, dtype=torch.double)
+batch = torch.func.vmap(lambda each: ours(scale, each))(h)
+assert torch.allclose(batch, torch.stack([exact(scale, each) for each in h]))
+
+layer = ws.GLTConv(3, 2, design="diagonally-dominant", learned=False).double()
+first = torch.func.grad(lambda x: layer(x, edges).sum())(x)  # the graph is made, and kept, inside a transform
+y = x.clone().requires_grad_()
+layer(y, edges).sum().backward()
+assert torch.allclose(first, y.grad)
+with torch.inference_mode():
+    other = edges.clone()
+    layer(x, other)
+layer(y, other).sum().backward()
+print("done")
+"""
+
+
+def test_solve_grad_and_vmap_work_where_the_private_names_are_gone():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PRIVATE_NAMES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"
+
+
+def test_private_names_of_torch_stand_in_one_module():
+    private = re.compile(r"(?:from|import) torch\._|\btorch\._[A-Za-z]")
+    found = [str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.py") if private.search(p.read_text())]
+    assert found == ["_torch.py"]
+
+
+def test_what_is_made_outside_a_transform_bears_no_mark_of_it():
+    made = []
+
+    def f(x):
+        assert is_functorch_wrapped(x)
+        assert needs_grad(x)
+        made.append(outside_transforms(torch.ones, 2))
+        return x.sum()
+
+    torch.func.grad(f)(torch.ones(3))
+    torch.func.vmap(f)(torch.ones(3, 2))
+    with torch.inference_mode():
+        made.append(outside_transforms(torch.ones, 2))
+    assert not any(is_functorch_wrapped(each) or each.is_inference() or needs_grad(each) for each in made)
+
+
+def test_gradients_stay_off_outside_inference_mode_too():
+    with torch.inference_mode():
+        assert outside_transforms(torch.is_grad_enabled) is False
+    assert outside_transforms(torch.is_grad_enabled) is True
+
+
+def test_a_wrapped_tensor_is_found_again():
+    x, seen = torch.arange(6.0).view(3, 2), []
+    torch.func.vmap(lambda row: seen.append(unwrapped(row)) or row)(x)
+    assert torch.equal(seen[0], x)
