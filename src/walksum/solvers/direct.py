@@ -1,4 +1,4 @@
-"""Direct: minimum-degree sparse LDL^T. Exact, and the fastest where elimination fills in little."""
+"""Direct: sparse Cholesky with supernodes. Exact, and the fastest where elimination fills in little."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 
 from walksum._checks import check_positive
-from walksum.backends.cpu.ldl.numeric import FINE
 from walksum.precision import Precision
 from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
-from walksum.solvers.factor import FAILURE, Factor
+from walksum.solvers.factor import Factor, measure, residual
 
 
 @dataclass(frozen=True)
 class Direct(Solver):
-    r"""Sparse elimination, :math:`P J P^\top = L D L^\top`, for every positive definite J.
+    r"""Sparse elimination, :math:`P J P^\top = L L^\top`, for every positive definite J.
 
     The order of elimination and the pattern of L belong to the graph and are made once. The factor is made in float64;
     solves run in the dtype of h. Citation graphs fill in little; graphs that are large and well connected fill in
@@ -49,26 +48,21 @@ class PreparedDirect(Prepared):
         self.tol = default_tol(solver.tol, J.dtype)
 
     def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
-        mu, residual = self.factor.solve(h)
-        if self.factor.outcome != FINE:
-            return torch.full_like(h, torch.nan), FAILURE[self.factor.outcome], 0, torch.nan
+        mu, error = self.factor.solve(h)
+        if self.factor.failure is not None:
+            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+        mu = mu.to(h.device)
         if self.refine:
-            mu, residual = self._refined(h, mu)
-        return (mu if h.is_cpu else mu.to(h.device)), judge(residual, self.tol, Status.stalled), 0, residual
-
-    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[tuple[Tensor, Status, int, float], Tensor, Tensor] | None:
-        if self.refine or not grad.is_cpu or not self.factor.can_dot(grad):
-            return None
-        g, residual, d_diag, d_off = self.factor.solve_and_dot(grad, mu)
-        return (g, judge(residual, self.tol, Status.stalled), 0, residual), d_diag, d_off
+            mu, error = self._refined(h, mu)
+        return mu, judge(error, self.tol, Status.stalled), 0, error
 
     def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
         total = mu.double()
         for _ in range(self.refine):
-            correction, _ = self.factor.solve(self.factor.residual(h, total).to(h.dtype))
-            total = total + correction
+            correction, _ = self.factor.solve(residual(self.J, h, total).to(h.dtype))
+            total = total + correction.to(h.device)
         mu = total.to(h.dtype)
-        return mu, self.factor.measure(h, mu)
+        return mu, measure(self.J, h, mu)
 
     @property
     def log_determinant(self) -> Tensor:
