@@ -121,6 +121,16 @@ def test_second_derivatives_of_the_evidence():
     assert torch.autograd.gradgradcheck(evidence, torch.tensor(1.3, dtype=double, requires_grad=True))
 
 
+def test_an_expanded_field_takes_one_noise_per_batch():
+    field, nodes, y, noise = observed("grid", 1, "auto")
+    wide, noises = field.expand((3,)), noise * torch.tensor([[1.0], [2.0], [3.0]], dtype=double)
+    evidence, given = wide.log_evidence(nodes, y, noises), wide.condition(nodes, y, noises)
+    assert evidence.shape == (3,)
+    for k in range(3):
+        torch.testing.assert_close(evidence[k], field.log_evidence(nodes, y, noises[k])[0])
+        torch.testing.assert_close(given.variance[k], field.condition(nodes, y, noises[k]).variance[0])
+
+
 def test_leave_one_out_is_what_refitting_gives():
     field, nodes, y, noise = observed("random", 2, "auto")
     mean, variance = field.leave_one_out(nodes, y, noise)
@@ -131,6 +141,20 @@ def test_leave_one_out_is_what_refitting_gives():
         torch.testing.assert_close(variance[:, k], given.variance[:, nodes[k]] + noise[k])
     with pytest.raises(ValueError, match="noise=None"):
         field.leave_one_out(nodes, y, None)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["elimination", "dense"])
+def test_conditioning_on_a_gpu(method):
+    field, nodes, y, noise = observed("random", 2, method)
+    there = GaussianField(field.J.to("cuda"), loc=field.loc.cuda(), method=method)
+    for variance in (None, noise):
+        given = there.condition(nodes, y, variance)
+        assert given.mean.is_cuda
+        torch.testing.assert_close(given.mean.cpu(), field.condition(nodes, y, variance).mean)
+        torch.testing.assert_close(given.variance.cpu(), field.condition(nodes, y, variance).variance)
+        evidence = there.log_evidence(nodes, y, variance)
+        torch.testing.assert_close(evidence.cpu(), field.log_evidence(nodes, y, variance))
 
 
 def test_scikit_learns_gaussian_process_with_this_kernel():

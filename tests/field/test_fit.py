@@ -64,6 +64,15 @@ def test_columns_become_heads_and_units_do_not_matter():
     assert fit_residual_field(graph, known, y[known, 0], loops=True, signs=False)[1].a > 0
 
 
+def test_a_fit_by_estimates_finds_nearly_the_same():
+    graph = grid(25, 25)
+    y = drawn(graph, 0.9, 4.0, 0.1)
+    known = torch.arange(0, 625, 2)
+    exact, found = (fit_residual_field(graph, known, y[known], method=m)[1] for m in ("elimination", "estimated"))
+    assert abs(float(exact.a - found.a)) < 0.1
+    assert abs(float(exact.log_evidence - found.log_evidence)) < 1.0
+
+
 def test_degenerate_residuals():
     graph = path(30)
     field, fit = fit_residual_field(graph, torch.arange(20), torch.zeros(20))

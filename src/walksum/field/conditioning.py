@@ -60,7 +60,7 @@ def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> 
     if seen.noise is None:
         raise ValueError("noise=None; leave_one_out is for noisy observations, pass their variance")
     given = condition(field, nodes, values, noise)
-    share = given.variance[..., seen.nodes] / seen.noise  # of an observation in its own mean
+    share = (given.variance[..., seen.nodes] / seen.noise).clamp_max(1 - 1e-9)  # of an observation in its own mean
     residual = seen.values - given.loc[..., seen.nodes]
     return seen.values - residual / (1 - share), (seen.noise / (1 - share)).expand_as(residual)
 

@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from walksum.field import conditioning
 from walksum.field.estimate import check_values
-from walksum.field.factors import SOLVERS, choose_method, factorise, working_copy
+from walksum.field.factors import SOLVERS, choose_method, factorise, in_working_precision, working_copy
 from walksum.field.heads import to_columns, to_rows
 from walksum.field.logdet import logdet
 from walksum.field.marginals import marginals, selected_inverse
@@ -70,7 +70,7 @@ class GaussianField(Distribution):
             raise ValueError("h and loc were both given; the mean is loc or J^-1 h, give one of them")
         self.method = choose_method(J, method)
         self._asked = method
-        self.J = working_copy(J, self.method)
+        self.J = in_working_precision(J, self.method)
         self._like, self._part = J.diag, None
         mean = self._zeros() if loc is None and h is None else self._vector("loc" if h is None else "h", loc, h)
         self.loc = mean if h is None else self._solve(mean)
@@ -87,7 +87,7 @@ class GaussianField(Distribution):
         new = object.__new__(type(self))
         new._asked, new._like, new._part = self._asked, self._like, part
         new.method = choose_method(J, self._asked)
-        new.J = working_copy(J, new.method)
+        new.J = in_working_precision(J, new.method)
         batch = torch.broadcast_shapes((J.heads,), loc.shape[:-1])
         new.loc = loc.expand(*batch, loc.size(-1))
         Distribution.__init__(new, batch, loc.shape[-1:], validate_args=False)
@@ -120,7 +120,7 @@ class GaussianField(Distribution):
     def _check_definite(self) -> None:
         check_values(self.J)
         if self.method != "estimated" and self.J.num_nodes:
-            J = self.J
+            J = working_copy(self.J, self.method)
             factorise(J.graph, J.diag.detach(), J.off.detach(), J.prepared, self.method)
 
     # -- linear algebra with heads ---------------------------------------------------------------------------------
@@ -137,6 +137,7 @@ class GaussianField(Distribution):
         if J.num_nodes == 0:
             return h
         way = choose_method(J, self._asked)
+        J = working_copy(J, way)
         return self._back(solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise"), h.shape)
 
     def _quadratic(self, x: Tensor, J: Precision | None = None) -> Tensor:

@@ -75,13 +75,15 @@ def _choose(graph: Graph) -> str:
     return "estimated" if found is None else "elimination"
 
 
+def in_working_precision(J: Precision, method: str) -> Precision:
+    """J in float64 for an exact method; J itself where it is so already."""
+    return J if method == "estimated" or J.dtype == torch.float64 else J.to(torch.float64)
+
+
 def working_copy(J: Precision, method: str) -> Precision:
     """J where and in the precision its method wants it; J itself where it is so already."""
-    device = torch.device("cpu") if method == "elimination" else J.device
-    dtype = J.dtype if method == "estimated" else torch.float64
-    if J.dtype == dtype and J.device == device:
-        return J
-    return J.to(device=device, dtype=dtype)
+    J = in_working_precision(J, method)
+    return J.to("cpu") if method == "elimination" and J.device.type != "cpu" else J
 
 
 def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], method: str) -> GaussianFactor:

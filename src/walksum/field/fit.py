@@ -142,7 +142,7 @@ class _Family:
         self.loop, self.edge = normalised_adjacency(graph, loops)
 
     def field(self, a: Tensor, b: Tensor) -> GaussianField:
-        a, b = a.reshape(-1, 1), b.reshape(-1, 1)
+        a, b = (t.reshape(-1, 1).to(self.edge.device) for t in (a, b))
         J = Precision(self.graph, b * (1 - a * self.loop), -b * a * self.edge)
         return GaussianField(J, method=self.method, validate_args=False)
 
@@ -176,4 +176,4 @@ def _calibrated(field: GaussianField, nodes: Tensor, values: Tensor, noise: Tens
     with torch.no_grad():
         mean, variance = field.leave_one_out(nodes, values, noise.unsqueeze(1).expand(-1, nodes.numel()))
     z = ((values - mean) / variance.sqrt()).abs()
-    return torch.quantile(z, 0.95, dim=1) / 1.959964
+    return torch.quantile(z, 0.95, dim=1).cpu() / 1.959964
