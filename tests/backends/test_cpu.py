@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,7 +14,6 @@ import walksum as ws
 from walksum import backends
 from walksum.backends import reference
 from walksum.backends.cpu import products
-from walksum.backends.cpu.ldl.numeric_tail import block, factorise_block
 
 GRAPHS = {
     "sparse": (60, 200),
@@ -138,31 +136,3 @@ def test_value_gradients_equal_the_reference(heads, columns):
         products.value_gradients(graph, g, mu), reference.value_gradients(graph, g, mu), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
-
-
-def dense_block(A):
-    """The columns of A from their diagonals on, as :func:`factorise_block` takes them."""
-    S, step = block(len(A))
-    columns = S[: len(A) * step].reshape(len(A), step)
-    columns[:] = 0.0
-    for c in range(len(A)):
-        columns[c, c : len(A)] = A[c:, c]
-    return S, step, columns
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 37])
-def test_dense_blocks_are_factorised(size):
-    half = np.random.default_rng(0).standard_normal((size, size))
-    A, D = half @ half.T + np.eye(size), np.zeros(size)
-    S, step, columns = dense_block(A)
-    assert factorise_block(S, step, size, np.zeros(size), D) == size
-    L = np.tril(columns[:, :size].T, -1) + np.eye(size)
-    assert np.allclose(L @ np.diag(D) @ L.T, A, rtol=1e-13, atol=1e-13 * size)
-
-
-@pytest.mark.parametrize("where", [0, 3, 4, 6])
-def test_a_dense_block_ends_at_a_pivot_that_is_too_small(where):
-    A, D = np.diag(np.where(np.arange(7) == where, 1e-20, 1.0)), np.zeros(7)
-    S, step, _ = dense_block(A)
-    assert factorise_block(S, step, 7, np.full(7, 1e-16), D) == where
-    assert D[where] == 1e-20

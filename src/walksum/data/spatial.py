@@ -92,9 +92,7 @@ def _from_networkx(source: Any) -> tuple[list, list[Link]]:
     links = [(a, b, data.get("weight")) for a, b, data in source.edges(data=True) if a != b]
     missing = [link for link in links if link[2] is None]
     if missing and len(missing) < len(links):
-        raise ValueError(
-            f"the edge {missing[0][:2]} has no weight while others have one; give all of them a weight, or none"
-        )
+        raise ValueError(f"the edge {missing[0][:2]} has no weight while others have one; give all edges one, or none")
     return list(source.nodes), [(a, b, 1.0 if w is None else float(w)) for a, b, w in links]
 
 
@@ -107,9 +105,7 @@ def _from_file(path: Path) -> tuple[list, list[Link]]:
     header = lines[0].split() if lines else []
     counts = [word for word in header[:2] if word.lstrip("-").isdigit()]
     if not counts:
-        raise ValueError(
-            f"{path} begins with {lines[0]!r}; expected the number of nodes" if lines else f"{path} is empty"
-        )
+        raise ValueError(f"{path} begins with {' '.join(header)!r}; expected the number of nodes")
     count = int(counts[-1])
     known, links = (_read_gal if path.suffix.lower() == ".gal" else _read_gwt)(path, lines[1:])
     if len(known) != count:

@@ -11,12 +11,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from walksum._checks import check_count, check_positive
 from walksum.designs.base import Design, degree_sum, ends, need, refuse_negative_weights
 from walksum.designs.two_hop import laplacian, sandwich
 from walksum.graph import Graph
 from walksum.ops import edge_dot
 from walksum.precision import Precision
-from walksum.solvers.base import check_count, check_positive
 
 
 class FieldDesign(Design):
@@ -73,7 +73,7 @@ class SAR(FieldDesign):
 
     .. math:: J = \tau\,(I - \rho W)^\top (I - \rho W), \qquad W = D^{-1} A, \quad |\rho| < 1
 
-    from :math:`u = \rho W u + \varepsilon`, :math:`\varepsilon \sim \mathcal{N}(0, 1/\tau)`, W with rows that sum to one.
+    from :math:`u = \rho W u + \varepsilon`, :math:`\varepsilon \sim \mathcal{N}(0, 1/\tau)`; the rows of W sum to one.
     J lives on the two-hop graph.
 
     Args:
@@ -125,7 +125,7 @@ class Leroux(FieldDesign):
 
 
 class Intrinsic(FieldDesign):
-    r"""Intrinsic autoregressive field with a small ridge (ICAR; PyMC ``ICAR``, INLA ``besag``, with the ridge ``besagproper``).
+    r"""Intrinsic field with a ridge (ICAR; PyMC ``ICAR``, INLA ``besag``, with the ridge ``besagproper``).
 
     .. math:: J = \tau\,(D - A + \epsilon I)
 
@@ -201,9 +201,7 @@ class RandomWalk(FieldDesign):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         if graph.num_nodes and int(graph.degree.max()) > 2:
-            raise ValueError(
-                f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains only"
-            )
+            raise ValueError(f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains")
         ones = torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
         degree, off = laplacian(graph, ones)
         if self.order == 1:
@@ -215,7 +213,8 @@ class RandomWalk(FieldDesign):
 class Squared(FieldDesign):
     r"""Any signs, positive definite by construction: the square of a signed matrix on the graph.
 
-    .. math:: J = \tau\,(B B^\top + \epsilon I), \qquad B_{ij} = w_{ij}\, s_i^\top s_j / \sqrt{d_i d_j}, \quad B_{ii} = 1,
+    .. math::
+        J = \tau\,(B B^\top + \epsilon I), \qquad B_{ij} = w_{ij}\, s_i^\top s_j / \sqrt{d_i d_j}, \quad B_{ii} = 1,
 
     where :math:`s = \tanh(x W)` is learned from the node features. B is symmetric and may be indefinite, J is not
     restricted to walk-summable matrices and lives on the two-hop graph: solve it with ``solver="direct"`` or "cg".

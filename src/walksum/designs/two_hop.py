@@ -28,8 +28,8 @@ class TwoHop:
         paths = int((degree * (degree - 1) // 2).sum())
         if paths > MOST_PATHS:
             raise ValueError(
-                f"{graph} has {paths} pairs of neighbours of one node (largest degree {int(degree.max())}), too many for a "
-                "matrix that reaches two hops; use a one-hop design such as CAR or Leroux"
+                f"{graph} has {paths} pairs of neighbours of one node (largest degree {int(degree.max())}), too many "
+                "for a matrix that reaches two hops; use a one-hop design such as CAR or Leroux"
             )
         n, csr = graph.num_nodes, graph.to("cpu").csr
         first_slot, second_slot = _pairs(csr.indptr.numpy())

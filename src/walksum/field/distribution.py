@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
+from walksum.field import conditioning
 from walksum.field.estimate import check_values
-from walksum.field.factors import SOLVERS, choose_method, factorise, working_copy
+from walksum.field.factors import SOLVERS, choose_method, factorise, in_working_precision, working_copy
+from walksum.field.heads import to_columns, to_rows
 from walksum.field.logdet import logdet
 from walksum.field.marginals import marginals, selected_inverse
-from walksum.field.observations import Observations, check_nodes, check_observations
-from walksum.field.part import Part, part_of
+from walksum.field.observations import LOG_2PI, check_nodes
+from walksum.field.part import Part
 from walksum.field.sampling import centred_columns
 from walksum.field.shared_pattern import on_shared_pattern
 from walksum.precision import Precision
 from walksum.solving import solve
-
-LOG_2PI = math.log(2 * math.pi)
 
 
 class GaussianField(Distribution):
@@ -51,6 +51,7 @@ class GaussianField(Distribution):
         torch.Size([1])
     """
 
+    _part: Part | None
     arg_constraints = {"loc": constraints.real_vector}  # noqa: RUF012
     support = constraints.real_vector
     has_rsample = True
@@ -69,7 +70,7 @@ class GaussianField(Distribution):
             raise ValueError("h and loc were both given; the mean is loc or J^-1 h, give one of them")
         self.method = choose_method(J, method)
         self._asked = method
-        self.J = working_copy(J, self.method)
+        self.J = in_working_precision(J, self.method)
         self._like, self._part = J.diag, None
         mean = self._zeros() if loc is None and h is None else self._vector("loc" if h is None else "h", loc, h)
         self.loc = mean if h is None else self._solve(mean)
@@ -86,7 +87,7 @@ class GaussianField(Distribution):
         new = object.__new__(type(self))
         new._asked, new._like, new._part = self._asked, self._like, part
         new.method = choose_method(J, self._asked)
-        new.J = working_copy(J, new.method)
+        new.J = in_working_precision(J, new.method)
         batch = torch.broadcast_shapes((J.heads,), loc.shape[:-1])
         new.loc = loc.expand(*batch, loc.size(-1))
         Distribution.__init__(new, batch, loc.shape[-1:], validate_args=False)
@@ -119,30 +120,13 @@ class GaussianField(Distribution):
     def _check_definite(self) -> None:
         check_values(self.J)
         if self.method != "estimated" and self.J.num_nodes:
-            J = self.J
+            J = working_copy(self.J, self.method)
             factorise(J.graph, J.diag.detach(), J.off.detach(), J.prepared, self.method)
 
     # -- linear algebra with heads ---------------------------------------------------------------------------------
 
-    def _columns(self, x: Tensor) -> Tensor:
-        """``[..., H, n]`` as columns of J: ``[H, n, F]``."""
-        x = x.to(device=self.J.device, dtype=self.J.dtype)
-        heads, n = self.J.heads, x.size(-1)
-        if heads > 1:
-            x = x.expand(*x.shape[:-2], heads, n) if x.dim() > 1 else x.expand(heads, n)
-            x = x.movedim(-2, 0)
-        return x.reshape(heads, -1, n).transpose(1, 2).contiguous()
-
-    def _rows(self, columns: Tensor, shape: Sequence[int]) -> Tensor:
-        """The inverse of :meth:`_columns`; ``[H, F]`` goes to ``shape`` without nodes."""
-        columns = columns.to(self._like)
-        if columns.dim() == 3:
-            columns = columns.transpose(1, 2)
-        if self.J.heads == 1:
-            return columns.reshape(*shape)
-        at = len(shape) - (columns.dim() - 1)  # where the heads stand
-        moved = [*shape[:at], *shape[at + 1 :]]
-        return columns.reshape(self.J.heads, *moved).movedim(0, at)
+    def _back(self, columns: Tensor, shape: Sequence[int]) -> Tensor:
+        return to_rows(columns.to(self._like), shape)
 
     def _whole_batch(self, x: Tensor) -> Tensor:
         """Broadcast leading dimensions to end in the heads of J."""
@@ -153,13 +137,14 @@ class GaussianField(Distribution):
         if J.num_nodes == 0:
             return h
         way = choose_method(J, self._asked)
-        return self._rows(solve(J, self._columns(h), SOLVERS[way], on_nonconverged="raise"), h.shape)
+        J = working_copy(J, way)
+        return self._back(solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise"), h.shape)
 
     def _quadratic(self, x: Tensor, J: Precision | None = None) -> Tensor:
         """``x^T J x`` of every row."""
         J, x = self.J if J is None else J, self._whole_batch(x)
-        columns = self._columns(x)
-        return self._rows((columns * (J @ columns)).sum(1), x.shape[:-1])
+        columns = to_columns(J, x)
+        return self._back((columns * (J @ columns)).sum(1), x.shape[:-1])
 
     def _logdet(self, J: Precision | None = None) -> Tensor:
         return logdet(self.J if J is None else J, self._asked).to(self._like)
@@ -168,6 +153,12 @@ class GaussianField(Distribution):
     def free(self) -> Tensor:
         """The nodes without an exact observation, ascending."""
         return torch.arange(self.event_shape[0], device=self._like.device) if self._part is None else self._part.nodes
+
+    def _positions(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Where ``nodes`` stand among the free ones, and whether they do."""
+        free = self.free
+        place = torch.searchsorted(free, nodes).clamp_max(max(free.numel() - 1, 0))
+        return place, free[place] == nodes if free.numel() else torch.zeros_like(nodes, dtype=torch.bool)
 
     def _take(self, x: Tensor) -> Tensor:
         return x if self._part is None else x.index_select(-1, self._part.nodes)
@@ -192,8 +183,8 @@ class GaussianField(Distribution):
     def h(self) -> Tensor:
         """The information vector J mu, of the nodes without exact observations."""
         x = self._take(self.loc)
-        columns = self._columns(x)
-        return self._put(self._rows(self.J @ columns, x.shape))
+        columns = to_columns(self.J, x)
+        return self._put(self._back(self.J @ columns, x.shape))
 
     @property
     def variance(self) -> Tensor:
@@ -207,7 +198,7 @@ class GaussianField(Distribution):
         n = self.J.num_nodes
         columns = math.prod(shape[:-1]) // self.J.heads
         x = centred_columns(self.J, columns, self.method)
-        return self.loc + self._put(self._rows(x, [*shape[:-1], n]))
+        return self.loc + self._put(self._back(x, [*shape[:-1], n]))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log-density at ``[..., H, N]``; with exact observations, with respect to the other nodes."""
@@ -229,11 +220,9 @@ class GaussianField(Distribution):
     def covariance(self, nodes: Any) -> Tensor:
         """Columns of the covariance matrix, ``[H, N, n]``: of every node with each of ``nodes``; differentiable."""
         nodes = check_nodes(nodes, self.event_shape[0], self._like.device)
-        place = torch.searchsorted(self.free, nodes).clamp_max(max(self.J.num_nodes - 1, 0))
+        place, found = self._positions(nodes)
         units = self._like.new_zeros(nodes.numel(), self.J.num_nodes)
-        if self.J.num_nodes:
-            hit = (self.free[place] == nodes).nonzero().squeeze(1)  # an observed node covaries with none
-            units[hit, place[hit]] = 1
+        units[found, place[found]] = 1  # a node that was observed exactly covaries with none
         columns = self._solve(units.unsqueeze(1).expand(-1, self.J.heads, -1))
         return self._put(columns).movedim(0, -1)
 
@@ -242,7 +231,7 @@ class GaussianField(Distribution):
         pairs = torch.as_tensor(pairs, device=self._like.device)
         if pairs.dim() != 2 or pairs.size(0) != 2 or pairs.is_floating_point():
             raise ValueError(
-                f"pairs has shape {tuple(pairs.shape)} and dtype {pairs.dtype}; expected whole numbers [2, P]"
+                f"pairs has shape {tuple(pairs.shape)}, dtype {pairs.dtype}; expected whole numbers [2, P]"
             )
         nodes, place = torch.unique(pairs, return_inverse=True)
         columns = self.covariance(nodes)
@@ -259,20 +248,7 @@ class GaussianField(Distribution):
             noise: variance of the observation noise, one number or one per node; None: exact observations, whose nodes
                 then have variance zero.
         """
-        seen, place = self._observations(nodes, values, noise)
-        loc = self._whole_batch(self.loc)
-        residual = seen.values - loc[..., seen.nodes]
-        if seen.noise is None:
-            rest, part = self._rest(place)
-            step = self._conditional_step(residual, place, rest)
-            free = self.free[rest.nodes]
-            loc = loc.expand(*step.shape[:-1], -1)
-            loc = loc.index_copy(-1, free, loc[..., free] + step)
-            loc = loc.index_copy(-1, seen.nodes, seen.values.expand(*loc.shape[:-1], -1))
-            return self._made(rest.of(self.J), loc, part)
-        J = self._with_noise(place, seen.noise)
-        step = self._solve(self._scattered(residual / seen.noise, place), J)
-        return self._made(J, loc + self._put(step), self._part)
+        return conditioning.condition(self, nodes, values, noise)
 
     def log_evidence(self, nodes: Any, values: Any, noise: Any = None) -> Tensor:
         r"""The log-probability density of observations of some nodes, ``[..., H]``.
@@ -282,70 +258,11 @@ class GaussianField(Distribution):
         from two log-determinants and one solve. Differentiable in J, h or loc, values and noise; this is what one
         maximises to fit a field. Args as for :meth:`condition`.
         """
-        seen, place = self._observations(nodes, values, noise)
-        residual = self._whole_batch(seen.values - self.loc[..., seen.nodes])
-        constant = place.numel() * LOG_2PI
-        # x^T J x (+ noise terms) at its minimum over what was not seen: an error of the solve counts squared
-        if seen.noise is None:
-            rest, _ = self._rest(place)
-            step = self._conditional_step(residual, place, rest)
-            x = self._scattered(residual, place)
-            x = x.expand(*step.shape[:-1], -1).index_copy(-1, rest.nodes, step)
-            half_logdet = self._logdet() - self._logdet(rest.of(self.J))
-            return 0.5 * (half_logdet - self._quadratic(x) - constant)
-        J = self._with_noise(place, seen.noise)
-        x = self._solve(self._scattered(residual / seen.noise, place), J)
-        misfit = ((residual - x[..., place]).square() / seen.noise).sum(-1)
-        both = self._logdet() - self._logdet(J) - seen.noise.log().sum(-1)
-        return 0.5 * (both - self._quadratic(x) - misfit - constant)
+        return conditioning.log_evidence(self, nodes, values, noise)
 
     def leave_one_out(self, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
         """Mean and variance of every noisy observation given all others, ``[..., H, n]`` each: a check of a fit."""
-        seen, place = self._observations(nodes, values, noise)
-        if seen.noise is None:
-            raise ValueError("noise=None; leave_one_out is for noisy observations, pass their variance")
-        given = self.condition(nodes, values, noise)
-        share = given.variance[..., seen.nodes] / seen.noise  # of an observation in its own mean
-        residual = seen.values - given.loc[..., seen.nodes]
-        return seen.values - residual / (1 - share), (seen.noise / (1 - share)).expand_as(residual)
-
-    def _observations(self, nodes: Any, values: Any, noise: Any) -> tuple[Observations, Tensor]:
-        """Checked, and the positions of their nodes among the free ones."""
-        seen = check_observations(nodes, values, noise, self.event_shape[0], self.batch_shape, self._like)
-        if self._part is None:
-            return seen, seen.nodes
-        place = torch.searchsorted(self.free, seen.nodes).clamp_max(max(self.J.num_nodes - 1, 0))
-        if seen.nodes.numel() and (self.J.num_nodes == 0 or not bool((self.free[place] == seen.nodes).all())):
-            raise ValueError("nodes contains one that was observed exactly before; it cannot be observed again")
-        return seen, place
-
-    def _scattered(self, x: Tensor, place: Tensor) -> Tensor:
-        return x.new_zeros(*x.shape[:-1], self.J.num_nodes).index_copy(-1, place, x)
-
-    def _with_noise(self, place: Tensor, noise: Tensor) -> Precision:
-        added = (1 / noise).to(device=self.J.device, dtype=self.J.dtype)
-        if added.dim() == 1:
-            added = added.unsqueeze(0)
-        heads = max(self.J.heads, added.size(0))
-        diag, off = (t.expand(heads, -1) for t in (self.J.diag, self.J.off))
-        return Precision(self.J.graph, diag.index_add(1, place, added.expand(heads, -1)), off)
-
-    def _rest(self, place: Tensor) -> tuple[Part, Part]:
-        """What is left without the free nodes at ``place``: as a part of J, and of the whole graph."""
-        left = torch.ones(self.J.num_nodes, dtype=torch.bool, device=self._like.device)
-        left[place] = False
-        rest = part_of(self.J.graph, left.nonzero().squeeze(1).to(self.J.device))
-        if self._part is None:
-            return rest, rest
-        whole = object.__new__(Part)
-        whole.nodes, whole.graph, whole.edges = self._part.nodes[rest.nodes], rest.graph, self._part.edges[rest.edges]
-        return rest, whole
-
-    def _conditional_step(self, residual: Tensor, place: Tensor, rest: Part) -> Tensor:
-        """``-J_uu^-1 J_uo r``: what exact observations add to the mean of the others."""
-        x = self._whole_batch(self._scattered(residual, place))
-        pull = self._rows(self.J @ self._columns(x), x.shape)[..., rest.nodes]
-        return self._solve(-pull, rest.of(self.J))
+        return conditioning.leave_one_out(self, nodes, values, noise)
 
 
 @register_kl(GaussianField, GaussianField)

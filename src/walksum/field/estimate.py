@@ -1,7 +1,7 @@
-"""Estimates for graphs that fill in too much: stochastic Lanczos quadrature and Hutchinson's probes.
+"""Estimates for graphs that fill in too much: stochastic Lanczos quadrature, samples and Hutchinson's probes.
 
-Both work on ``D^-1/2 J D^-1/2 = I - R`` (the diagonal is known exactly), use products with blocks of probes, which run
-on every device, and subtract a control variate whose expectation is known: polynomials in R up to its square.
+All work by products of J with blocks of columns, which run on every device, and use what is known exactly: the diagonal
+of J, and the expectation of polynomials of its off-diagonal part, which are subtracted as control variates.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from walksum._checks import check_count, check_positive
 from walksum.field.factors import refuse
+from walksum.field.root import dominant_root
 from walksum.ops import edge_dot
 from walksum.precision import Precision
-from walksum.solvers.base import Status, check_count, check_positive
+from walksum.solvers.base import Status
 from walksum.solvers.cg.solver import CG
 from walksum.solving import solve
 
@@ -27,21 +29,21 @@ class Estimate:
     """The settings of an estimate.
 
     Args:
-        probes: number P of random sign vectors; the standard error falls like one over its square root.
+        probes: number P of random vectors; the standard error falls like one over its square root.
         max_steps: most Lanczos steps, or CG steps of the solves.
         tol: backward error of those solves.
         seed: of the probes, which are drawn on the CPU and so are the same on every device.
     """
 
-    probes: int = 32
+    probes: int = 64
     max_steps: int = 500
     tol: float = 1e-6
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_count("probes", self.probes)
-        if self.probes < 4:
-            raise ValueError(f"probes={self.probes}; expected at least 4, or their spread says nothing")
+        if self.probes < 8:
+            raise ValueError(f"probes={self.probes}; expected at least 8, or their spread says nothing")
         check_count("max_steps", self.max_steps)
         check_positive(tol=self.tol)
 
@@ -61,8 +63,8 @@ def estimate_logdet(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor, i
     fixed = J.detach()
     z = settings.draw(fixed)
     samples, steps, status = _quadrature(fixed.normalised(), z, settings.max_steps)
-    value = samples.mean(1) + fixed.diag.double().log().sum(1)
-    error = samples.std(1) / settings.probes**0.5
+    value = samples.mean(1).to(J.device) + fixed.diag.double().log().sum(1)
+    error = samples.std(1).to(J.device) / settings.probes**0.5
     if J.diag.requires_grad or J.off.requires_grad:
         value = value + _gradient_carrier(J, z, settings)
     return value, error, steps, status
@@ -119,9 +121,9 @@ def _quadrature(J: Precision, z: Tensor, max_steps: int) -> tuple[Tensor, int, S
 
 def _controlled(J: Precision, alphas: list[Tensor], betas: list[Tensor]) -> Tensor:
     """The quadrature of the logarithm less its best quadratic, whose expectation is put back: ``[H, P]``, per node."""
-    T = torch.diag_embed(torch.stack(alphas, -1))
+    T = torch.diag_embed(torch.stack(alphas, -1).cpu())  # small: a GPU takes longer for its eigenvalues
     if len(betas) > 1:
-        side = torch.stack(betas[:-1], -1)
+        side = torch.stack(betas[:-1], -1).cpu()
         T = T + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
     ritz, vectors = torch.linalg.eigh(T)
     weight = vectors[..., 0, :].square()
@@ -141,19 +143,46 @@ def _controlled(J: Precision, alphas: list[Tensor], betas: list[Tensor]) -> Tens
     eye = torch.eye(3, dtype=gram.dtype, device=gram.device)
     c = torch.linalg.solve(gram + ridge.view(-1, 1, 1) * eye, design.mT @ target).unsqueeze(-1)  # [H, 3, 1, 1]
     moments = [(weight * R**k).sum(-1) for k in (1, 2)]  # z^T R^k z / N
-    square = 2 * J.off.double().square().sum(1, keepdim=True) / J.num_nodes  # tr R^2 / N
+    square = 2 * J.off.double().square().sum(1, keepdim=True).cpu() / J.num_nodes  # tr R^2 / N
     control = c[:, 1, 0] * moments[0] + c[:, 2, 0] * (moments[1] - square)
     return (weight * log).sum(-1) - control
 
 
 def estimate_marginals(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor, int, Status]:
-    r"""The diagonal of J^-1 and its standard error, ``[H, N]`` each.
-
-    :math:`\Sigma_{ii} = E[z_i (J^{-1} z)_i]`; the control variate is the same with the Neumann polynomial
-    :math:`D^{-1} + D^{-1} A D^{-1} + D^{-1} A D^{-1} A D^{-1}`, D - A = J, whose diagonal is known.
-    """
+    """The diagonal of J^-1 and its standard error, ``[H, N]`` each, both without gradient."""
     check_values(J)
     J = J.detach()
+    value, error = _by_samples(J, settings) or _by_probes(J, settings)
+    return value, error, 0, Status.converged
+
+
+def _by_samples(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor] | None:
+    r"""Rao-Blackwell: the variance given the neighbours, plus that of the conditional mean, over samples.
+
+    :math:`\Sigma_{ii} = 1 / J_{ii} + \mathrm{Var}(\sum_j J_{ij} x_j) / J_{ii}^2`. Its relative error is at most
+    :math:`\sqrt{2 / P}`, however strong the correlations are; None if J is not walk-summable.
+    """
+    root = dominant_root(J)
+    if root is None:
+        return None
+    generator = torch.Generator().manual_seed(settings.seed)
+    shape = (J.heads, J.num_nodes + J.graph.num_edges, settings.probes)
+    noise = torch.randn(shape, generator=generator, dtype=J.dtype).to(J.device)
+    x = _solved(J, root(noise), settings)
+    around = (J @ x - J.diag.unsqueeze(2) * x).double() / J.diag.double().unsqueeze(2)
+    sample = around.square()
+    own = 1 / J.diag.double()
+    mean = sample.mean(2)
+    # of the square of a Gaussian, whose spread is known; P - 4 allows for its mean being estimated
+    return own + mean, mean * (2 / (settings.probes - 4)) ** 0.5
+
+
+def _by_probes(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor]:
+    r"""Hutchinson: :math:`\Sigma_{ii} = E[z_i (J^{-1} z)_i]`, for every positive definite J.
+
+    The control variate is the same with the Neumann polynomial
+    :math:`D^{-1} + D^{-1} A D^{-1} + D^{-1} A D^{-1} A D^{-1}`, D - A = J, whose diagonal is known.
+    """
     z = settings.draw(J)
     sample = (z * _solved(J, z, settings)).double()
     inverse, i, j = 1 / J.diag, *J.graph.edges
@@ -162,21 +191,18 @@ def estimate_marginals(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor
     second = inverse.unsqueeze(2) * (A @ first)
     known = torch.zeros_like(inverse).index_add(1, i, J.off.square() * inverse[:, j])
     known = known.index_add(1, j, J.off.square() * inverse[:, i]) * inverse.square()
-    controls = [(z * first).double(), (z * second).double() - known.double().unsqueeze(2)]
-    value, error = _regressed(sample, controls)
-    return value, error, 0, Status.converged
+    return _regressed(sample, (z * (first + second)).double() - known.double().unsqueeze(2))
 
 
-def _regressed(sample: Tensor, controls: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and standard error of what is left after the best multiple of the controls, whose means are zero."""
+def _regressed(sample: Tensor, control: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard error of what is left after the best multiple of a control, whose mean is zero."""
     P = sample.size(2)
-    total = sum(controls)
-    assert isinstance(total, Tensor)
-    centred = total - total.mean(2, keepdim=True)
+    mean = control.mean(2)
+    centred = control - mean.unsqueeze(2)
     spread = centred.square().sum(2)
-    c = (centred * sample).sum(2) / torch.where(spread > 0, spread, torch.ones_like(spread))
-    left = sample - c.unsqueeze(2) * total
+    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+    c = (centred * sample).sum(2) / spread
+    left = sample - c.unsqueeze(2) * control
     variance = (left - left.mean(2, keepdim=True)).square().sum(2) / (P - 2)
-    # a control of small spread may have a large mean by chance: count it, as in every regression
-    lever = 1 / P + total.mean(2).square() / torch.where(spread > 0, spread, torch.ones_like(spread))
-    return left.mean(2), (variance * lever).sqrt()
+    # the multiple is estimated too: the second term is its share, as in every regression
+    return left.mean(2), (variance * (1 / P + mean.square() / spread)).sqrt()

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from walksum._checks import check_choice
 from walksum.backends.cpu.ldl import symbolic as elimination
-from walksum.field.elimination import EliminationFactor
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Solver, Status, check_choice
+from walksum.solvers.base import Solver, Status
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.dense import Dense, PreparedDense
 from walksum.solvers.direct import Direct
-from walksum.solving import _Call
+from walksum.solving import _Preparations
 
 METHODS = ("auto", "elimination", "dense", "estimated")
 OPERATIONS = 1e10  # multiply-adds of a factorisation up to which "auto" eliminates: a few seconds
@@ -75,20 +75,21 @@ def _choose(graph: Graph) -> str:
     return "estimated" if found is None else "elimination"
 
 
+def in_working_precision(J: Precision, method: str) -> Precision:
+    """J in float64 for an exact method; J itself where it is so already."""
+    return J if method == "estimated" or J.dtype == torch.float64 else J.to(torch.float64)
+
+
 def working_copy(J: Precision, method: str) -> Precision:
     """J where and in the precision its method wants it; J itself where it is so already."""
-    device = torch.device("cpu") if method == "elimination" else J.device
-    dtype = J.dtype if method == "estimated" else torch.float64
-    if J.dtype == dtype and J.device == device:
-        return J
-    return J.to(device=device, dtype=dtype)
+    J = in_working_precision(J, method)
+    return J.to("cpu") if method == "elimination" and J.device.type != "cpu" else J
 
 
 def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], method: str) -> GaussianFactor:
     """The factor of these values, shared with every solve by the same solver; a ValueError if there is none."""
-    call = _Call(graph, memo, SOLVERS[method], None, "ignore", False)
-    prepared: Any = call.prepared(diag, off, 1)
-    factor: GaussianFactor = EliminationFactor(prepared) if method == "elimination" else DenseFactor(prepared)
+    prepared: Any = _Preparations(graph, memo, SOLVERS[method], may_replace=False).get(diag, off, 1)
+    factor: GaussianFactor = prepared.factor if method == "elimination" else DenseFactor(prepared)
     if factor.failure is not None:
         refuse(factor.failure)
     return factor

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum._checks import check_count
 from walksum.field.distribution import GaussianField
 from walksum.field.observations import check_nodes
 from walksum.field.report import Stopwatch
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import check_count
 
 LARGEST_A = 7.0  # atanh of the largest |a|: 1 - 2e-6, beyond which the field is a constant per component
 NOISE_RANGE = (-14.0, 9.0)  # logarithms of noise over the field's own variance
@@ -29,8 +29,8 @@ class FieldFit:
         a: coupling of every column, in (-1, 1).
         precision: b, so that J = b (I - a A_hat).
         noise: variance of the nugget, which observations have beside the field.
-        scale: by which the standard deviations of predictions are multiplied so that the intervals of the observed nodes,
-            each left out in turn, cover what they should; near one for Gaussian residuals.
+        scale: by which standard deviations are to be multiplied so that the 95 % intervals of the observed nodes, each
+            left out in turn, cover 95 % of them; near one for Gaussian residuals.
         log_evidence: at the optimum.
         evaluations: of the evidence and its gradient.
         converged: whether the optimiser said so for every column.
@@ -112,12 +112,10 @@ def fit_residual_field(
     r = r.unsqueeze(1) if r.dim() == 1 else r
     if r.dim() != 2 or r.size(0) != nodes.numel() or not bool(torch.isfinite(r).all()):
         raise ValueError(
-            f"residuals has shape {tuple(r.shape)} for {nodes.numel()} nodes; expected finite numbers [n, T]"
+            f"residuals has shape {tuple(r.shape)} for {nodes.numel()} nodes; expected finite [n] or [n, T]"
         )
     if nodes.numel() < 4:
-        raise ValueError(
-            f"nodes has {nodes.numel()} entries; a field of three parameters needs at least 4 observations"
-        )
+        raise ValueError(f"nodes has {nodes.numel()} entries; three parameters need at least 4 observations")
     family = _Family(graph, loops, method)
     columns = [_fit_column(family, nodes, column, signs) for column in r.t()]
     parameters = torch.stack([p for p, _, _, _ in columns])  # [T, 3]: a, b, noise
@@ -144,7 +142,7 @@ class _Family:
         self.loop, self.edge = normalised_adjacency(graph, loops)
 
     def field(self, a: Tensor, b: Tensor) -> GaussianField:
-        a, b = a.reshape(-1, 1), b.reshape(-1, 1)
+        a, b = (t.reshape(-1, 1).to(self.edge.device) for t in (a, b))
         J = Precision(self.graph, b * (1 - a * self.loop), -b * a * self.edge)
         return GaussianField(J, method=self.method, validate_args=False)
 
@@ -178,4 +176,4 @@ def _calibrated(field: GaussianField, nodes: Tensor, values: Tensor, noise: Tens
     with torch.no_grad():
         mean, variance = field.leave_one_out(nodes, values, noise.unsqueeze(1).expand(-1, nodes.numel()))
     z = ((values - mean) / variance.sqrt()).abs()
-    return torch.quantile(z, 0.95, dim=1) / 1.959964
+    return torch.quantile(z, 0.95, dim=1).cpu() / 1.959964

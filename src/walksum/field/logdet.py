@@ -59,8 +59,8 @@ def logdet(J: Precision, method: str = "auto", estimate: Estimate = DEFAULT, obs
 
 def warn_of_estimate(J: Precision) -> None:
     warnings.warn(
-        f"eliminating {J.graph} would fill in too much, so this is an estimate; observe=... receives its standard error. "
-        "method='estimated' accepts it, method='elimination' insists on the exact value",
+        f"eliminating {J.graph} would fill in too much, so this is an estimate; observe=... receives its standard "
+        "error. method='estimated' accepts it, method='elimination' insists on the exact value",
         EstimateWarning,
         stacklevel=3,
     )

@@ -7,19 +7,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from walksum._checks import check_choice
 from walksum.field.estimate import DEFAULT, Estimate, estimate_marginals
 from walksum.field.factors import METHODS, choose_method, working_copy
 from walksum.field.logdet import warn_of_estimate
 from walksum.field.report import Observer, Report, Stopwatch
 from walksum.field.selected import pattern_inverse
 from walksum.precision import Precision
-from walksum.solvers.base import SolveError, Status, check_choice
+from walksum.solvers.base import SolveError, Status
 from walksum.solvers.gabp.solver import GaBP
 
 GABP_NOTE = (
-    "GaBP counts the walks from a node back to itself that trees have, not those around cycles: exact on trees; where all "
-    "couplings attract (J_ij <= 0) the variances are too small, around cycles with an odd number of repulsive edges "
-    "they may be too large"
+    "GaBP counts the walks from a node back to itself that trees have, not those around cycles: exact on trees; where "
+    "all couplings attract (J_ij <= 0) the variances are too small, around cycles with an odd number of repulsive "
+    "edges they may be too large"
 )
 
 
@@ -60,10 +61,10 @@ def marginals(
 
     Args:
         J: positive definite.
-        method: "elimination" and "dense" are exact and differentiable; "estimated" uses random probes and has a standard
-            error and no gradient; "gabp" takes one over the precisions of Gaussian belief propagation, which are exact on
-            trees and biased on other graphs (too small where all couplings attract), and refuses a J that is not
-            walk-summable; "auto" is exact where that takes seconds, otherwise estimated with a warning.
+        method: "elimination" and "dense" are exact and differentiable; "estimated" uses samples or random probes and
+            has a standard error and no gradient; "gabp" takes one over the precisions of Gaussian belief propagation,
+            which are exact on trees and biased on other graphs (too small where all couplings attract), and refuses a
+            J that is not walk-summable; "auto" is exact where that takes seconds, otherwise estimated with a warning.
         estimate: the settings of an estimate.
         observe: called with the :class:`walksum.field.Report`.
 

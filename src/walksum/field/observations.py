@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+LOG_2PI = math.log(2 * math.pi)
+
 
 @dataclass(frozen=True)
 class Observations:
-    """Nodes ``[n]`` as they were given, values ``[..., n]``, variances of the noise ``[..., n]`` or None for exact ones."""
+    """Nodes ``[n]`` as they were given, values ``[..., n]``, variances of the noise ``[..., n]``; None: exact."""
 
     nodes: Tensor
     values: Tensor

@@ -25,6 +25,12 @@ class Part:
         # nodes ascend, so the edges stay in order
         self.graph = Graph(ends[:, self.edges], nodes.numel())
 
+    def within(self, whole: Part) -> Part:
+        """This part of another part, in numbers of the whole graph."""
+        part = object.__new__(Part)
+        part.nodes, part.graph, part.edges = whole.nodes[self.nodes], self.graph, whole.edges[self.edges]
+        return part
+
     def of(self, J: Precision) -> Precision:
         return Precision(self.graph, J.diag.index_select(1, self.nodes), J.off.index_select(1, self.edges))
 

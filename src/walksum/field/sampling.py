@@ -9,6 +9,7 @@ from torch import Tensor
 
 from walksum.field.factors import SOLVERS, choose_method, factorise, working_copy
 from walksum.field.report import Observer, Report, Stopwatch
+from walksum.field.root import dominant_root
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 from walksum.solving import solve
@@ -27,8 +28,8 @@ def sample(
     :math:`B B^\top = J` and a solve by conjugate gradients: exact up to the tolerance of the solve, for every
     walk-summable J, on every device.
 
-    The gradient is the pathwise derivative :math:`dx = -\tfrac12 J^{-1} dJ\, x` (as for Gamma and Dirichlet in torch, it
-    moves samples so that their distribution follows J): expectations have unbiased gradients.
+    The gradient is the pathwise derivative :math:`dx = -\tfrac12 J^{-1} dJ\, x` (as for Gamma and Dirichlet in
+    torch, it moves samples so that their distribution follows J): expectations have unbiased gradients.
 
     Args:
         J: positive definite.
@@ -49,7 +50,6 @@ def centred_columns(J: Precision, columns: int, way: str, seed: int | None = Non
     """Samples as columns ``[H, N, columns]``, in the dtype and on the device of J."""
     work = working_copy(J, way)
     generator = None if seed is None else torch.Generator(J.device).manual_seed(seed)
-    edges = J.graph.num_edges if way == "estimated" else 0
 
     def noise(rows: int) -> Tensor:
         z = torch.randn(J.heads, rows, columns, generator=generator, dtype=J.dtype, device=J.device)
@@ -58,7 +58,7 @@ def centred_columns(J: Precision, columns: int, way: str, seed: int | None = Non
     if J.num_nodes == 0:
         return noise(0)
     if way == "estimated":
-        x = _perturbed(work.detach(), noise(J.num_nodes), noise(edges))
+        x = _perturbed(work.detach(), noise(J.num_nodes + J.graph.num_edges))
     else:
         detached = work.diag.detach(), work.off.detach()
         x = factorise(work.graph, *detached, work.prepared, way).half_solve(noise(J.num_nodes))
@@ -78,31 +78,12 @@ def follow(J: Precision, x: Tensor, way: str) -> Tensor:
     return x + (moving - moving.detach()) / 2
 
 
-def _perturbed(J: Precision, at_nodes: Tensor, at_edges: Tensor) -> Tensor:
-    """``J^-1 B xi`` where B has a column for each edge and each node, scaled so that the rows are dominant."""
-    i, j = J.graph.edges
-    scale = _dominant_scale(J)  # V J V is diagonally dominant
-    off = J.off * scale[:, i] * scale[:, j]
-    size = off.abs()
-    slack = J.diag * scale.square()
-    slack = slack.index_add(1, i, -size).index_add(1, j, -size)
-    if bool((slack < 0).any()):
+def _perturbed(J: Precision, noise: Tensor) -> Tensor:
+    """``J^-1 B xi`` with ``B B^T = J``."""
+    root = dominant_root(J)
+    if root is None:
         raise ValueError(
             "J is not walk-summable, so it has no sparse square root on its edges; "
             "use method='elimination' or 'dense' to sample from it"
         )
-    root = size.sqrt().unsqueeze(2) * at_edges
-    u = slack.sqrt().unsqueeze(2) * at_nodes
-    u = u.index_add(1, i, root).index_add(1, j, off.sign().unsqueeze(2) * root)
-    return solve(J, u / scale.unsqueeze(2), SOLVERS["estimated"], on_nonconverged="raise")
-
-
-def _dominant_scale(J: Precision) -> Tensor:
-    """Positive v with ``J_ii v_i > sum_j |J_ij| v_j``: the solution of the comparison matrix, ``(D - |A|) v = diag``."""
-    i, j = J.graph.edges
-    around = torch.zeros_like(J.diag).index_add(1, i, J.off.abs()).index_add(1, j, J.off.abs())
-    if bool((around < J.diag).all()):
-        return torch.ones_like(J.diag)
-    comparison = Precision(J.graph, J.diag, -J.off.abs())
-    v = solve(comparison, J.diag.unsqueeze(2), SOLVERS["estimated"], on_nonconverged="ignore").squeeze(2)
-    return torch.where(torch.isfinite(v) & (v > 0), v, torch.ones_like(v))
+    return solve(J, root(noise), SOLVERS["estimated"], on_nonconverged="raise")

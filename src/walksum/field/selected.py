@@ -46,7 +46,7 @@ class _PatternInverse(Function):
                 f"{ctx.graph.num_nodes} nodes; it is offered up to {DIFFERENTIATED}. First derivatives of logdet and "
                 "log_evidence need no such thing: detach() the variances, or avoid create_graph=True"
             )
-        d_diag, d_off = _minus_SGS(diag, off, *grads, ctx.graph, ctx.memo, ctx.way)
+        d_diag, d_off = _minus_SGS(diag, off, grads[0], grads[1], ctx.graph, ctx.memo, ctx.way)
         return d_diag, d_off, None, None, None
 
 

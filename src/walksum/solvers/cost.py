@@ -82,13 +82,13 @@ def _iterating(solver: Solver, nodes: int, edges: int, width: int, blocks: int, 
     return Cost(solver, once + 2 * CALL * blocks + START * step, share * step)
 
 
-def _factorising(plan: symbolic.Symbolic, heads: int) -> float:
+def _factorising(plan: symbolic.Symbolic | symbolic.PartialSymbolic, heads: int) -> float:
     size = plan.num_nodes - plan.tail
     full = size * (size * size - 1.0) / 6
     return heads * ((plan.operations - full + plan.fill) / FACTORISING + full / FULL)
 
 
-def _sweeping(plan: symbolic.Symbolic, graph: Graph, width: int) -> float:
+def _sweeping(plan: symbolic.Symbolic | symbolic.PartialSymbolic, graph: Graph, width: int) -> float:
     """Multiply-adds of both sweeps and of the residual, forward and backward."""
     return 2.0 * (2 * plan.fill + 2 * graph.num_edges + graph.num_nodes) * width
 

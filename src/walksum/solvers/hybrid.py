@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from walksum._checks import check_count, check_positive
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Outcome, Prepared, Solver, Status, default_tol, status_of
+from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
 from walksum.solvers.cg.solver import CG
-from walksum.solvers.factor import Factor
+from walksum.solvers.factor import measure, residual
+from walksum.solvers.partial_factor import PartialFactor
 
 ROUNDS = 2  # corrections, should the core's tolerance not have sufficed for the whole
 
@@ -75,10 +77,10 @@ class Hybrid(Solver):
 
 class PreparedHybrid(Prepared):
     def __init__(self, J: Precision, solver: Hybrid):
-        super().__init__(J, solver)
+        super().__init__(J, solver.name)
         inner = solver.core_solver()
         self.tol = default_tol(getattr(inner, "tol", solver.tol), J.dtype)
-        self.factor = Factor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
+        self.factor = PartialFactor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
         self.core = None
         if self.factor.failure is None and self.factor.symbolic.core_nodes:
             self.core = inner.prepare(self._core_precision(J, solver.max_degree))
@@ -95,26 +97,26 @@ class PreparedHybrid(Prepared):
         graph = J.graph.derived(elimination.core_graph, max_degree)
         return Precision(graph, diag.contiguous(), off.contiguous())
 
-    def run(self, h: Tensor) -> Outcome:
+    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if self.factor.failure is not None:
-            return Outcome.failed(h, self.factor.failure)
-        mu, status, steps, residual = self._solve(h)
+            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+        mu, status, steps, error = self._solve(h)
         for _ in range(ROUNDS):
-            if status is not Status.converged or not residual > self.tol:
+            if status is not Status.converged or not error > self.tol:
                 break
             total = mu.double()
-            correction, status, more, _ = self._solve(self.factor.residual(h, total).to(mu.dtype))
+            correction, status, more, _ = self._solve(residual(self.J, h, total).to(mu.dtype))
             mu, steps = (total + correction).to(mu.dtype), steps + more
-            residual = self.factor.measure(h, mu)
-        if status is Status.converged or math.isfinite(residual):  # else the core's solver knows why there is no mu
-            status = status_of(residual, self.tol, status)
-        return Outcome(mu.to(h.device), status, steps, residual)
+            error = measure(self.J, h, mu)
+        if status is Status.converged or math.isfinite(error):  # else the core's solver knows why there is no mu
+            status = judge(error, self.tol, status)
+        return mu, status, steps, error
 
-    def _solve(self, h: Tensor) -> Outcome:
+    def _solve(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
         if self.core is None:
-            mu, residual = self.factor.solve(h)
-            return Outcome(mu, Status.converged, 0, residual)
+            mu, error = self.factor.solve(h)
+            return mu.to(h.device), Status.converged, 0, error
         eliminated = self.factor.eliminate(h)
-        inner = self.core.outcome(eliminated[:, self.factor.symbolic.eliminated :])
-        mu, residual = self.factor.substitute(h, eliminated, inner.value)
-        return Outcome(mu, inner.status, inner.steps, residual)
+        inner = self.core(eliminated[:, self.factor.symbolic.eliminated :])
+        mu, error = self.factor.substitute(h, eliminated, inner.value)
+        return mu.to(h.device), inner.status, inner.steps, error

@@ -25,9 +25,9 @@ MAX_OUTER = 1000
 class PreparedLoadedGaBP(Prepared):
     r"""The double loop: GaBP solves with :math:`J + \Gamma`, an outer iteration removes what :math:`\Gamma` added.
 
-    The published outer iteration is :math:`\mu \leftarrow (J + \Gamma)^{-1} (h + \Gamma \mu)`. It is Richardson's, with the
-    loaded solve as its preconditioner; here conjugate gradients use the same preconditioner, which takes far fewer
-    solves and finds out when J is indefinite.
+    The published outer iteration is :math:`\mu \leftarrow (J + \Gamma)^{-1} (h + \Gamma \mu)`. It is Richardson's,
+    with the loaded solve as its preconditioner; here conjugate gradients use the same preconditioner, which takes far
+    fewer solves and finds out when J is indefinite.
     """
 
     def __init__(self, J: Precision, solver: GaBP):

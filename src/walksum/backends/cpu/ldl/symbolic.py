@@ -1,38 +1,71 @@
 """The symbolic side of elimination: order and pattern of L, once per graph.
 
-Everything below counts in positions of the elimination order. Columns of L lie one after the other with their rows
-ascending; ``rowptr, rowcol, rowslot`` list the same entries by rows. In a partial elimination the columns from
-``eliminated`` on hold the core, the Schur complement of what was eliminated.
+Everything below counts in positions of the elimination order. A complete elimination is supernodal; a partial one keeps
+plain columns, because what it leaves, the core, stays sparse.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.ldl import ordering
+from walksum.backends.cpu.ldl import tree
+from walksum.backends.cpu.ldl.minimum_degree import minimum_degree
+from walksum.backends.cpu.ldl.multifrontal import workspace
+from walksum.backends.cpu.ldl.partial_order import low_degree_first
+from walksum.backends.cpu.ldl.supernodes import partition, structure
 from walksum.graph import Graph
 
-UNBOUNDED = 2**62
-READS = 8  # list entries the search for an order may read, for each node and each end of an edge
+READS = 8  # list entries the search for a partial order may read, for each node and each end of an edge
 
 
 @dataclass(frozen=True, eq=False)
 class Symbolic:
-    """The pattern of an elimination, complete or partial, and what it costs.
+    """The pattern of a complete elimination, and what it costs.
 
     Attributes:
         num_nodes: N.
-        eliminated: number of nodes that go; all of them in a complete elimination.
+        fill: entries of L below the diagonal; a solve takes ``2 fill`` multiply-adds a column.
+        operations: multiply-adds of the numeric factorisation, for each head.
+        plan: :class:`walksum.backends.cpu.ldl.supernodes.Supernodes` as a tuple; the order of the nodes comes first.
+        room: sizes of the workspace, see :func:`walksum.backends.cpu.ldl.multifrontal.workspace`.
+    """
+
+    num_nodes: int
+    fill: int
+    operations: float
+    plan: tuple[np.ndarray, ...]
+    room: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """Numbers in a factor: L with the zeros of its supernodes."""
+        return int(self.plan[7][-1])
+
+    @property
+    def tail(self) -> int:
+        """The columns from here on are full: a dense triangle."""
+        return int(self.plan[1][-2]) if self.num_nodes else 0
+
+
+@dataclass(frozen=True, eq=False)
+class PartialSymbolic:
+    """The pattern of a partial elimination, and what it costs.
+
+    Columns of L lie one after the other with their rows ascending; ``rowptr, rowcol, rowslot`` list the same entries by
+    rows. The columns from ``eliminated`` on hold the core, the Schur complement of what was eliminated.
+
+    Attributes:
+        num_nodes: N.
+        eliminated: number of nodes that go.
         fill: entries of L below the diagonal, the size of a factor; a solve takes ``2 fill`` multiply-adds a column.
         operations: multiply-adds of the numeric factorisation, for each head.
-        tail: the columns from here on are full: a dense triangle.
         plan: the arrays that every kernel takes, in positions of the elimination order::
 
             order    [N]        node at each position
@@ -51,33 +84,17 @@ class Symbolic:
     eliminated: int
     fill: int
     operations: float
-    tail: int
     plan: tuple[np.ndarray, ...]
-    rooms: dict = field(default_factory=dict, repr=False)
-
-    def room(self, heads: int, dtype: torch.dtype) -> torch.Tensor:
-        """Memory for the numbers of a factor, see :func:`walksum.backends.cpu.ldl.numeric.opened`; not filled."""
-        like = self.rooms.get((heads, dtype))
-        if like is None:  # to be imitated; never touched, so it takes no memory
-            doubles = 2 * heads * (self.num_nodes + 1)  # in float32 they take two places each
-            like = torch.empty(doubles + heads * (len(self.plan[2]) + self.eliminated), dtype=dtype)
-            self.rooms[heads, dtype] = like
-        return torch.empty_like(like)
-
-    @cached_property
-    def book(self) -> np.ndarray:
-        """Addresses and lengths of the arrays of the plan, see :func:`walksum.backends.cpu.ldl.fused_small.read`."""
-        assert [a.dtype.itemsize for a in self.plan] == [4, 8, 4, 4, 8, 4, 4, 8, 4, 4]
-        return np.array([(a.ctypes.data, len(a)) for a in self.plan], np.int64).ravel()
-
-    @cached_property
-    def book_address(self) -> int:
-        return self.book.ctypes.data
 
     @cached_property
     def entries(self) -> int:
         """Multiply-adds of a solve and its residual, for each column of a head."""
         return 2 * self.fill + len(self.plan[8]) + self.num_nodes
+
+    @property
+    def tail(self) -> int:
+        """No column is known to be full."""
+        return self.num_nodes
 
     @property
     def core_nodes(self) -> int:
@@ -91,17 +108,15 @@ class Symbolic:
 def symbolic(graph: Graph, max_operations: float = math.inf) -> Symbolic | None:
     """The complete elimination of a graph, or None where it takes more than ``max_operations`` a head.
 
-    Made once per graph. The search for the order stops as soon as the limit is passed, or when the search itself would
-    take longer than so many operations; it is not tried again below that limit.
+    Made once per graph. The search for the order stops as soon as the limit is passed; it is not tried again below
+    that limit.
     """
     return graph.derived(_Complete).within(graph, max_operations)
 
 
-def partial_symbolic(graph: Graph, max_degree: int) -> Symbolic:
+def partial_symbolic(graph: Graph, max_degree: int) -> PartialSymbolic:
     """The elimination of nodes as long as there are some with at most ``max_degree`` neighbours."""
-    found = graph.derived(_eliminate, max_degree, math.inf)
-    assert found is not None
-    return found
+    return graph.derived(_eliminate_low_degrees, max_degree)
 
 
 class _Complete:
@@ -116,27 +131,50 @@ class _Complete:
         if self.found is None:
             with self.lock:
                 if self.found is None and limit > self.tried:
-                    self.found, self.tried = _eliminate(graph, UNBOUNDED, limit), limit
+                    self.found, self.tried = _eliminate(graph, limit), limit
         return self.found if self.found is not None and self.found.operations <= limit else None
 
 
-def _eliminate(graph: Graph, max_degree: int, limit: float) -> Symbolic | None:
+def _lists(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     csr = graph.csr.to("cpu")
-    indptr, indices = csr.indptr.numpy(), csr.indices.numpy().astype(np.int32, copy=False)
-    edge = csr.edge.numpy().astype(np.int32, copy=False)
-    max_reads = READS * (graph.num_nodes + 2 * graph.num_edges) + (4 * limit if max_degree == UNBOUNDED else 0.0)
-    found = ordering.minimum_degree(indptr, indices, max_degree, float(limit), float(max_reads))
-    outcome, order, eliminated, colptr, rows, operations = found
-    if outcome == ordering.OVER_LIMIT:
-        return None
+    indices, edge = (array.numpy().astype(np.int32, copy=False) for array in (csr.indices, csr.edge))
+    return csr.indptr.numpy(), indices, edge
+
+
+def _eliminate(graph: Graph, limit: float) -> Symbolic | None:
+    fits, fill, operations, room, plan = _analyse(*_lists(graph), float(limit))
+    return Symbolic(graph.num_nodes, fill, operations, plan, room) if fits else None
+
+
+@jit
+def _analyse(indptr, indices, edge, limit):
+    """Whether a complete elimination fits into the limit; its fill, operations, workspace and supernodes."""
+    order = minimum_degree(indptr, indices, limit)
+    fits = len(order) == len(indptr) - 1
+    if not fits:  # numba wants arrays all the same
+        indptr, indices, edge = indptr[:1], indices[:0], edge[:0]
+    position = tree.inverse_of(order)
+    sequence, parent = tree.postordered(tree.parents(indptr, indices, order, position))
+    order = order[sequence]
+    position = tree.inverse_of(order)
+    count = tree.column_counts(indptr, indices, order, position, parent)
+    fill, operations = 0, 0.0
+    for j in range(len(count)):
+        fill += count[j]
+        operations += count[j] * (count[j] + 1.0) / 2
+    first = partition(parent, count)
+    pattern = structure(indptr, indices, edge, order, position, first, count)
+    plan = order, first, *pattern, *permuted(indptr, indices, edge, order, position)
+    return fits, fill, operations, workspace(plan), plan
+
+
+def _eliminate_low_degrees(graph: Graph, max_degree: int) -> PartialSymbolic:
+    indptr, indices, edge = _lists(graph)
+    max_reads = READS * (graph.num_nodes + 2 * graph.num_edges)
+    order, eliminated, colptr, rows, operations = low_degree_first(indptr, indices, max_degree, max_reads)
     arrays = _assemble(indptr, indices, edge, order, eliminated, colptr, rows)
-    fill, tail = int(colptr[eliminated]), _dense_tail(graph.num_nodes, int(eliminated), colptr)
-    return Symbolic(graph.num_nodes, int(eliminated), fill, operations, tail, (order, colptr, *arrays))
-
-
-def _dense_tail(n: int, eliminated: int, colptr: np.ndarray) -> int:
-    full = np.diff(colptr)[::-1] == np.arange(n)
-    return n - (n if full.all() else int(full.argmin())) if eliminated == n else n
+    plan = order, colptr, *arrays
+    return PartialSymbolic(graph.num_nodes, int(eliminated), int(colptr[eliminated]), operations, plan)
 
 
 def core_graph(graph: Graph, max_degree: int) -> Graph:
@@ -153,15 +191,13 @@ def core_graph(graph: Graph, max_degree: int) -> Graph:
 def _assemble(indptr, indices, edge, order, eliminated, colptr, rows):
     """From node numbers to positions: sorted columns, the same by rows, J's rows, and where J's values go."""
     n = len(order)
-    position = np.empty(n, np.int32)
-    for i in range(n):
-        position[order[i]] = i
+    position = tree.inverse_of(order)
     for p in range(len(rows)):
         rows[p] = position[rows[p]]
     by_row = _transpose(n, n, colptr, rows)
     rows = _transpose(n, n, by_row[0], by_row[1])[1]
     rowptr, rowcol, rowslot = _transpose(n, eliminated, colptr, rows)
-    adjptr, adjcol, adjedge = _permute(indptr, indices, edge, order, position)
+    adjptr, adjcol, adjedge = permuted(indptr, indices, edge, order, position)
     source, slot = np.empty(len(rows), np.int32), np.empty(n, np.int64)
     for i in range(n):
         for p in range(colptr[i], colptr[i + 1]):
@@ -191,7 +227,7 @@ def _transpose(n, columns, colptr, rows):
 
 
 @jit
-def _permute(indptr, indices, edge, order, position):
+def permuted(indptr, indices, edge, order, position):
     """The neighbour lists of the graph in positions."""
     adjptr = np.zeros(len(indptr), np.int64)
     adjcol, adjedge = np.empty_like(indices), np.empty_like(edge)

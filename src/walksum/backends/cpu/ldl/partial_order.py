@@ -1,8 +1,8 @@
-"""Minimum degree: which node to eliminate next, and the neighbours it has at that moment.
+"""Minimum degree, stopped early: nodes of low degree in the order of their elimination, and the core that is left.
 
-The elimination graph is held as plain neighbour lists. Eliminating v joins its neighbours to a clique; the list of v at
-that moment is the pattern of v's column of L. Dead nodes are dropped from a list when it is next read, so that a hub
-which loses thousands of leaves pays for them once. Stopping early leaves the core of the hybrid solver.
+The elimination graph is held as plain neighbour lists, so degrees are exact. Eliminating v joins its neighbours to a
+clique; the list of v at that moment is the pattern of v's column of L. Dead nodes are dropped from a list when it is
+next read, so that a hub which loses thousands of leaves pays for them once.
 """
 
 from __future__ import annotations
@@ -11,21 +11,15 @@ import numpy as np
 
 from walksum.backends.cpu.compile import jit
 
-COMPLETE, UNFINISHED, OVER_LIMIT = 0, 1, 2
-DENSE_FROM = 32  # nodes: below this, padding a nearly complete rest to a complete one is not worth a thought
-DENSE_SHARE = 0.7  # of all pairs joined: a complete rest needs no index, so its updates run 4-8 times faster
-
 
 @jit
-def minimum_degree(indptr, indices, max_degree, limit, max_reads):
+def low_degree_first(indptr, indices, max_degree, max_reads):
     """Eliminate nodes of degree at most ``max_degree``, always one of least degree.
 
-    Returns ``(outcome, order, eliminated, colptr, rows, operations)``: ``order`` lists all nodes, the eliminated first;
+    Returns ``(order, eliminated, colptr, rows, operations)``: ``order`` lists all nodes, the eliminated first;
     ``rows[colptr[t]:colptr[t+1]]`` are the neighbours of ``order[t]`` when it went, and for the nodes that stay, their
-    neighbours of a higher number. The last nodes of a complete elimination are eliminated as one dense block.
-
-    ``limit`` bounds the operations and ``max_reads`` the entries read to find them: where hubs meet hubs, reading their
-    lists is what takes the time. A partial elimination that reads more just ends there.
+    neighbours of a higher number. It also ends after ``max_reads`` entries: where hubs meet hubs, reading their lists
+    is what takes the time.
     """
     n = len(indptr) - 1
     start, length, room, degree = (
@@ -43,21 +37,14 @@ def minimum_degree(indptr, indices, max_degree, limit, max_reads):
     member, seen = np.full(n, -1), np.full(n, -1)
     order, colptr = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
     rows = np.empty(len(indices) + n + 16, np.int32)
-    edges, operations, reads, lowest, done, outcome = len(indices) // 2, 0.0, 0, 0, 0, COMPLETE
+    operations, reads, lowest, done = 0.0, 0, 0, 0
     while done < n:
-        left = n - done
-        if max_degree >= n and _nearly_complete(edges, left):
-            break
         while first[lowest] < 0:
             lowest += 1
         if lowest > max_degree or reads > max_reads:
-            outcome = UNFINISHED if max_degree < n else OVER_LIMIT
             break
         d, v = lowest, first[lowest]
         operations += d * (d + 1) / 2
-        if operations > limit:
-            outcome = OVER_LIMIT
-            break
         _unlink(v, d, first, after, before)
         alive[v] = False
         rows = _with_room(rows, colptr[done], d)
@@ -69,34 +56,20 @@ def minimum_degree(indptr, indices, max_degree, limit, max_reads):
         for a in clique:
             _unlink(a, degree[a], first, after, before)
             member[a] = v
-        pool, joined, read = _join(clique, v, start, length, room, pool, used, degree, alive, member, seen)
+        pool, read = _join(clique, v, start, length, room, pool, used, degree, alive, member, seen)
         for a in clique:
             degree[a] -= 1
             _link(a, degree[a], first, after, before)
             lowest = min(lowest, degree[a])
-        edges += joined - d
         reads += read
-    left = n - done
-    if outcome == COMPLETE:
-        operations += left * (left * left - 1.0) / 6
-        if operations > limit:
-            outcome = OVER_LIMIT
-    eliminated = n if outcome == COMPLETE else done
-    if outcome != OVER_LIMIT:
-        rows = _remaining(outcome, done, order, alive, start, length, pool, colptr, rows)
-    return outcome, order, eliminated, colptr, rows[: colptr[n]], operations
+    rows = _remaining(done, order, alive, start, length, pool, colptr, rows)
+    return order, done, colptr, rows[: colptr[n]], operations
 
 
 @jit
 def _copy(source, i, target, j, count):
     for t in range(count):  # a slice assignment would check for overlap and broadcasting, and compile for a second
         target[j + t] = source[i + t]
-
-
-@jit
-def _nearly_complete(edges, left):
-    pairs = left * (left - 1) // 2
-    return edges == pairs or (left >= DENSE_FROM and edges >= DENSE_SHARE * pairs)
 
 
 @jit
@@ -142,7 +115,7 @@ def _read(v, start, length, pool, alive):
 def _join(clique, v, start, length, room, pool, used, degree, alive, member, seen):
     """Make ``clique`` a clique. A pair is looked up in one list only, so the longest list is never read."""
     _longest_last(clique, length)
-    joined, reads = 0, 0
+    reads = 0
     for t in range(len(clique) - 1):
         b = clique[t]
         reads += length[b]
@@ -156,10 +129,9 @@ def _join(clique, v, start, length, room, pool, used, degree, alive, member, see
                 pool = _append(a, b, start, length, room, pool, used, alive)
                 degree[a] += 1
                 degree[b] += 1
-                joined += 1
         for p in range(start[b], start[b] + length[b]):
             seen[pool[p]] = -1
-    return pool, joined, reads
+    return pool, reads
 
 
 @jit
@@ -197,7 +169,7 @@ def _with_room(array, used, more):
 
 
 @jit
-def _remaining(outcome, done, order, alive, start, length, pool, colptr, rows):
+def _remaining(done, order, alive, start, length, pool, colptr, rows):
     """Order the nodes that are left by number and append their columns."""
     position = done
     for v in range(len(alive)):
@@ -208,13 +180,9 @@ def _remaining(outcome, done, order, alive, start, length, pool, colptr, rows):
     for t in range(len(rest)):
         v, used = rest[t], colptr[done + t]
         rows = _with_room(rows, used, len(rest))
-        if outcome == COMPLETE:
-            _copy(rest, t + 1, rows, used, len(rest) - t - 1)
-            used += len(rest) - t - 1
-        else:
-            for u in pool[start[v] : start[v] + length[v]]:
-                if alive[u] and u > v:
-                    rows[used] = u
-                    used += 1
+        for u in pool[start[v] : start[v] + length[v]]:
+            if alive[u] and u > v:
+                rows[used] = u
+                used += 1
         colptr[done + t + 1] = used
     return rows

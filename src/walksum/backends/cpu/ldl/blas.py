@@ -1,0 +1,108 @@
+"""BLAS and LAPACK of scipy from compiled code.
+
+Fortran takes every argument by reference. :func:`call` tells by the type what an argument is: a ``uint8`` is a
+character, an ``int32`` an integer, a ``float64`` a number, and an ``int64`` the address of an array.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.errors import TypingError
+from numba.extending import get_cython_function_address, intrinsic
+
+from walksum.backends.cpu.compile import jit
+
+LOWER, NO, YES, LEFT, RIGHT = (np.uint8(ord(c)) for c in "LNTLR")
+
+
+@cache
+def addresses() -> tuple[int, ...]:
+    """Of dpotrf, dtrsm, dsyrk, dgemm, dsymm and dpotri, as the kernels take them."""
+    lapack, names = ("dpotrf", "dpotri"), ("dpotrf", "dtrsm", "dsyrk", "dgemm", "dsymm", "dpotri")
+    modules = ("scipy.linalg.cython_lapack" if name in lapack else "scipy.linalg.cython_blas" for name in names)
+    return tuple(get_cython_function_address(*place) for place in zip(modules, names, strict=True))
+
+
+@intrinsic
+def call(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """A Fortran subroutine by its address, with a tuple of arguments."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointers = []
+        for kind, value in zip(sig.args[1], cgutils.unpack_tuple(builder, args[1]), strict=True):
+            if kind not in (types.uint8, types.int32, types.float64, types.int64):
+                raise TypingError(f"call() takes uint8, int32, float64 and addresses as int64, not {kind}")
+            if kind == types.int64:
+                pointers.append(builder.inttoptr(value, ir.IntType(8).as_pointer()))
+            else:
+                slot = cgutils.alloca_once_value(builder, value)
+                pointers.append(builder.bitcast(slot, ir.IntType(8).as_pointer()))
+        kind = ir.FunctionType(ir.VoidType(), [p.type for p in pointers])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), pointers)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, arguments), codegen
+
+
+@jit
+def potrf(blas, n, A, lda, info):
+    """``A = L L^T`` in place, the lower triangle; ``info[0]`` is 0, or the column that stopped it."""
+    call(blas[0], (LOWER, np.int32(n), A, np.int32(lda), np.int64(info.ctypes.data)))
+
+
+@jit
+def trsm_right(blas, transpose, m, n, L, ldl, B, ldb):
+    """``B <- B L^-T`` for the character T, ``B L^-1`` for N; ``B [m, n]``."""
+    call(
+        blas[1],
+        (RIGHT, LOWER, transpose, NO, np.int32(m), np.int32(n), 1.0, L, np.int32(ldl), B, np.int32(ldb)),
+    )
+
+
+@jit
+def syrk(blas, n, k, A, lda, beta, C, ldc):
+    """``C <- beta C - A A^T``, the lower triangle; ``A [n, k]``."""
+    call(blas[2], (LOWER, NO, np.int32(n), np.int32(k), -1.0, A, np.int32(lda), beta, C, np.int32(ldc)))
+
+
+@jit
+def gemm_transposed(blas, m, n, k, A, lda, B, ldb, beta, C, ldc):
+    """``C <- beta C - A^T B``; ``A [k, m]``, ``B [k, n]``."""
+    call(
+        blas[3],
+        (
+            YES,
+            NO,
+            np.int32(m),
+            np.int32(n),
+            np.int32(k),
+            -1.0,
+            A,
+            np.int32(lda),
+            B,
+            np.int32(ldb),
+            beta,
+            C,
+            np.int32(ldc),
+        ),
+    )
+
+
+@jit
+def symm(blas, m, n, A, lda, B, ldb, C, ldc):
+    """``C <- -A B`` for a symmetric ``A [m, m]`` of which the lower triangle is read."""
+    call(
+        blas[4],
+        (LEFT, LOWER, np.int32(m), np.int32(n), -1.0, A, np.int32(lda), B, np.int32(ldb), 0.0, C, np.int32(ldc)),
+    )
+
+
+@jit
+def potri(blas, n, A, lda, info):
+    """``A^-1`` from L, in place, the lower triangle."""
+    call(blas[5], (LOWER, np.int32(n), A, np.int32(lda), np.int64(info.ctypes.data)))

@@ -1,0 +1,103 @@
+"""A field given observations, and how probable they are: Schur complements by one solve and two log-determinants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from walksum.field.heads import to_columns
+from walksum.field.observations import LOG_2PI, Observations, check_observations
+from walksum.field.part import Part, part_of
+from walksum.precision import Precision
+
+if TYPE_CHECKING:
+    from walksum.field.distribution import GaussianField
+
+
+def condition(field: GaussianField, nodes: Any, values: Any, noise: Any) -> GaussianField:
+    """See :meth:`GaussianField.condition`."""
+    seen, place = _observations(field, nodes, values, noise)
+    loc = field._whole_batch(field.loc)
+    residual = seen.values - loc[..., seen.nodes]
+    if seen.noise is not None:
+        J = _with_noise(field.J, place, seen.noise)
+        step = field._solve(_scattered(field.J, residual / seen.noise, place), J)
+        return field._made(J, loc + field._put(step), field._part)
+    rest, part = _rest(field, place)
+    step = _conditional_step(field, residual, place, rest)
+    free = field.free[rest.nodes]
+    loc = loc.expand(*step.shape[:-1], -1)
+    loc = loc.index_copy(-1, free, loc[..., free] + step)
+    loc = loc.index_copy(-1, seen.nodes, seen.values.expand(*loc.shape[:-1], -1))
+    return field._made(rest.of(field.J), loc, part)
+
+
+def log_evidence(field: GaussianField, nodes: Any, values: Any, noise: Any) -> Tensor:
+    """See :meth:`GaussianField.log_evidence`."""
+    seen, place = _observations(field, nodes, values, noise)
+    residual = field._whole_batch(seen.values - field.loc[..., seen.nodes])
+    constant = place.numel() * LOG_2PI
+    # x^T J x (+ noise terms) at its minimum over what was not seen: an error of the solve counts squared
+    if seen.noise is None:
+        rest, _ = _rest(field, place)
+        step = _conditional_step(field, residual, place, rest)
+        x = _scattered(field.J, residual, place)
+        x = x.expand(*step.shape[:-1], -1).index_copy(-1, rest.nodes, step)
+        difference = field._logdet() - field._logdet(rest.of(field.J))
+        return 0.5 * (difference - field._quadratic(x) - constant)
+    J = _with_noise(field.J, place, seen.noise)
+    x = field._solve(_scattered(field.J, residual / seen.noise, place), J)
+    misfit = ((residual - x[..., place]).square() / seen.noise).sum(-1)
+    difference = field._logdet() - field._logdet(J) - seen.noise.log().sum(-1)
+    return 0.5 * (difference - field._quadratic(x) - misfit - constant)
+
+
+def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
+    """See :meth:`GaussianField.leave_one_out`."""
+    seen, _ = _observations(field, nodes, values, noise)
+    if seen.noise is None:
+        raise ValueError("noise=None; leave_one_out is for noisy observations, pass their variance")
+    given = condition(field, nodes, values, noise)
+    share = (given.variance[..., seen.nodes] / seen.noise).clamp_max(1 - 1e-9)  # of an observation in its own mean
+    residual = seen.values - given.loc[..., seen.nodes]
+    return seen.values - residual / (1 - share), (seen.noise / (1 - share)).expand_as(residual)
+
+
+def _observations(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Observations, Tensor]:
+    """Checked, and the positions of their nodes among the free ones."""
+    seen = check_observations(nodes, values, noise, field.event_shape[0], field.batch_shape, field._like)
+    if field._part is None:
+        return seen, seen.nodes
+    place, found = field._positions(seen.nodes)
+    if not bool(found.all()):
+        raise ValueError("nodes contains one that was observed exactly before; it cannot be observed again")
+    return seen, place
+
+
+def _scattered(J: Precision, x: Tensor, place: Tensor) -> Tensor:
+    return x.new_zeros(*x.shape[:-1], J.num_nodes).index_copy(-1, place, x)
+
+
+def _with_noise(J: Precision, place: Tensor, noise: Tensor) -> Precision:
+    added = (1 / noise).to(device=J.device, dtype=J.dtype)
+    added = added.unsqueeze(0) if added.dim() == 1 else added
+    heads = max(J.heads, added.size(0))
+    diag, off = (t.expand(heads, -1) for t in (J.diag, J.off))
+    return Precision(J.graph, diag.index_add(1, place, added.expand(heads, -1)), off)
+
+
+def _rest(field: GaussianField, place: Tensor) -> tuple[Part, Part]:
+    """What is left without the free nodes at ``place``: as a part of J, and of the whole graph."""
+    left = torch.ones(field.J.num_nodes, dtype=torch.bool, device=field.J.device)
+    left[place] = False
+    rest = part_of(field.J.graph, left.nonzero().squeeze(1))
+    return rest, rest if field._part is None else rest.within(field._part)
+
+
+def _conditional_step(field: GaussianField, residual: Tensor, place: Tensor, rest: Part) -> Tensor:
+    """``-J_uu^-1 J_uo r``: what exact observations add to the mean of the others."""
+    x = field._whole_batch(_scattered(field.J, residual, place))
+    pull = field._back(field.J @ to_columns(field.J, x), x.shape)[..., rest.nodes]
+    return field._solve(-pull, rest.of(field.J))
