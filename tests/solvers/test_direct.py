@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
@@ -233,6 +234,49 @@ def test_factor_gives_logdet_selected_inverse_and_samples(graph, heads):
     torch.testing.assert_close(off, inverse[:, i, j], rtol=1e-9, atol=1e-11)
     half = factor.half_solve(torch.eye(graph.num_nodes, dtype=torch.float64).expand(heads, -1, -1))
     torch.testing.assert_close(half @ half.mT, inverse, rtol=1e-10, atol=1e-11)
+
+
+LARGE = {"mesh": (grid_pairs(30), 900), "core": (random_pairs(500, 1500), 520)}  # fronts that go to BLAS
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_fronts_give_what_small_ones_do(name):
+    graph = graph_of(*LARGE[name])
+    J = precision(graph, 2)
+    factor, inverse, (i, j) = Factor.of(J), torch.linalg.inv(J.to_dense()), graph.edges
+    assert factor.symbolic.room[1] > 40
+    torch.testing.assert_close(factor.logdet(), torch.logdet(J.to_dense()), rtol=1e-11, atol=0)
+    diag, off = factor.selected_inverse()
+    torch.testing.assert_close(diag, inverse.diagonal(dim1=1, dim2=2), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(off, inverse[:, i, j], rtol=1e-8, atol=1e-10)
+    for columns in (1, 7, 40):
+        h = torch.randn(2, graph.num_nodes, columns, dtype=torch.float64)
+        mu, error = factor.solve(h)
+        torch.testing.assert_close(mu, inverse @ h, rtol=1e-8, atol=1e-9)
+        assert error < 1e-14
+
+
+@pytest.mark.parametrize("node", range(0, 900, 100))
+def test_an_indefinite_front_is_named_wherever_it_is(node):
+    J = precision(graph_of(*LARGE["mesh"]))
+    J.diag[0, node] *= 0.2
+    assert torch.linalg.eigvalsh(J.to_dense()).min() < 0
+    assert Factor.of(J).failure is ws.Status.not_positive_definite
+
+
+def test_a_graph_without_nodes():
+    graph = ws.Graph(torch.empty(2, 0, dtype=torch.long), 0)
+    factor = Factor.of(ws.Precision(graph, torch.empty(2, 0), torch.empty(2, 0)))
+    assert factor.failure is None
+    assert factor.logdet().tolist() == [0, 0]
+    assert [part.shape for part in factor.selected_inverse()] == [(2, 0), (2, 0)]
+
+
+def test_order_of_a_mesh_fills_in_little():
+    side = 60
+    symbolic = elimination.symbolic(graph_of(grid_pairs(side), side * side))
+    assert symbolic.fill < 4 * side**2 * math.log2(side)  # nested dissection proves 31 n log n / 4, practice is below
+    assert sorted(symbolic.plan[0]) == list(range(side * side))
 
 
 def test_factor_of_an_indefinite_matrix_is_named():

@@ -25,9 +25,13 @@ because numba would count references at each access through a tuple; all but ``l
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
+
+# handing a dozen arrays to a function takes as long as many a step of the search
+inlined = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 
 HUB, HUB_LEAST = 10.0, 16.0  # a node of more than max(16, 10 sqrt(N)) neighbours is eliminated last
 
@@ -76,7 +80,7 @@ def minimum_degree(indptr, indices, limit):
     return _order(degree, into, pivot, pivots)
 
 
-@jit
+@inlined
 def _quotient(indptr, indices):
     n = len(indptr) - 1
     lists = np.empty(len(indices) + len(indices) // 4 + 2 * n + 16, np.int32)
@@ -103,7 +107,7 @@ def _quotient(indptr, indices):
     )
 
 
-@jit
+@inlined
 def _leave_hubs(start, weight, degree, first, after, before):
     """Put every node into its degree list but the hubs; returns their number."""
     n = len(start)
@@ -117,7 +121,7 @@ def _leave_hubs(start, weight, degree, first, after, before):
     return hubs
 
 
-@jit
+@inlined
 def _link(degree, first, after, before, v):
     d = degree[v]
     head = first[d]
@@ -127,7 +131,7 @@ def _link(degree, first, after, before, v):
     first[d] = v
 
 
-@jit
+@inlined
 def _unlink(degree, first, after, before, v):
     prior, later = before[v], after[v]
     if prior >= 0:
@@ -138,7 +142,7 @@ def _unlink(degree, first, after, before, v):
         before[later] = prior
 
 
-@jit
+@inlined
 def _compress(lists, start, length, free):
     """Move the living lists together; returns where the free part of the workspace begins."""
     n = len(start)
@@ -161,7 +165,7 @@ def _compress(lists, start, length, free):
     return kept
 
 
-@jit
+@inlined
 def _take(lists, weight, degree, first, after, before, v, at):
     """Append a living variable to the current element."""
     lists[at] = v
@@ -171,7 +175,7 @@ def _take(lists, weight, degree, first, after, before, v, at):
     return nodes
 
 
-@jit
+@inlined
 def _form_element(lists, start, length, elements, weight, degree, into, mark, first, after, before, p, free):
     """The neighbours of p as the list of element p: where it begins and ends, and how many nodes it holds."""
     here, size = start[p], 0
@@ -196,7 +200,7 @@ def _form_element(lists, start, length, elements, weight, degree, into, mark, fi
     return begin, end, size
 
 
-@jit
+@inlined
 def _measure_outside(lists, start, elements, weight, degree, mark, begin, end, flag):
     """``mark[e] - flag`` becomes the number of nodes of element e outside the current element."""
     for s in range(begin, end):
@@ -210,7 +214,7 @@ def _measure_outside(lists, start, elements, weight, degree, mark, begin, end, f
                 mark[e] = degree[e] + flag - nodes
 
 
-@jit
+@inlined
 def _update(
     lists, start, length, elements, weight, degree, into, mark, after, before, bucket, p, begin, end, size, flag
 ):
@@ -254,7 +258,7 @@ def _update(
     return size, gone
 
 
-@jit
+@inlined
 def _merge_equal(lists, start, length, elements, weight, into, mark, after, before, bucket, begin, end, flag):
     """Variables with the same list become one supervariable."""
     for s in range(begin, end):
@@ -281,7 +285,7 @@ def _merge_equal(lists, start, length, elements, weight, into, mark, after, befo
     return flag
 
 
-@jit
+@inlined
 def _equal(lists, start, length, elements, mark, a, b, flag):
     if length[a] != length[b] or elements[a] != elements[b]:
         return False
@@ -291,7 +295,7 @@ def _equal(lists, start, length, elements, mark, a, b, flag):
     return True
 
 
-@jit
+@inlined
 def _relist(lists, start, length, weight, degree, mark, first, after, before, p, begin, end, size, left, lowest):
     """Drop what was taken in from the element; the rest returns to the degree lists."""
     kept = begin
@@ -311,7 +315,7 @@ def _relist(lists, start, length, weight, degree, mark, first, after, before, p,
     return kept, lowest
 
 
-@jit
+@inlined
 def _order(degree, into, pivot, pivots):
     """The nodes in the order of their pivots, hubs last by ascending degree."""
     n = len(pivot)

@@ -1,8 +1,8 @@
 """Supernodes: runs of columns of L with the same rows below them, so that the numeric work is on dense blocks.
 
 Supernode s has the columns ``first[s]:first[s + 1]``, its *pivots*, and below them the rows
-``rows[rowptr[s]:rowptr[s + 1]]``. Its *front* is the dense matrix of both, pivots first. A child with nearly the rows of
-its parent is merged into it: a few zeros cost less than another block.
+``rows[rowptr[s]:rowptr[s + 1]]``. Its *front* is the dense matrix of both, pivots first. A child with nearly the rows
+of its parent is merged into it: a few zeros cost less than another block.
 """
 
 from __future__ import annotations

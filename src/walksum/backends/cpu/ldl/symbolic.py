@@ -136,9 +136,25 @@ class _Complete:
 
 
 def _lists(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    csr = graph.csr.to("cpu")
-    indices, edge = (array.numpy().astype(np.int32, copy=False) for array in (csr.indices, csr.edge))
-    return csr.indptr.numpy(), indices, edge
+    """Neighbours and edges of each node. ``graph.csr`` has them too, but a graph seen once needs no more of it."""
+    return _neighbours(*graph.edges.cpu().contiguous().numpy(), graph.num_nodes)
+
+
+@jit
+def _neighbours(low, high, n):
+    indptr = np.zeros(n + 1, np.int64)
+    for e in range(len(low)):
+        indptr[low[e] + 1] += 1
+        indptr[high[e] + 1] += 1
+    for v in range(n):
+        indptr[v + 1] += indptr[v]
+    free, indices, edge = indptr[:-1].copy(), np.empty(2 * len(low), np.int32), np.empty(2 * len(low), np.int32)
+    for source, target in ((low, high), (high, low)):  # smaller neighbours first, so that every list ascends
+        for e in range(len(low)):
+            p = free[target[e]]
+            indices[p], edge[p] = source[e], e
+            free[target[e]] += 1
+    return indptr, indices, edge
 
 
 def _eliminate(graph: Graph, limit: float) -> Symbolic | None:
