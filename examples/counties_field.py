@@ -17,9 +17,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
+from walksum.explore.layout import whole_layout
 
 import walksum as ws
-from walksum.explore.layout import whole_layout
 from walksum.field import fit_residual_field
 
 folder, target = Path(sys.argv[1]), sys.argv[2]

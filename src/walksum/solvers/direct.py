@@ -9,7 +9,7 @@ from torch import Tensor
 
 from walksum._checks import check_positive
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
+from walksum.solvers.base import Outcome, Prepared, Solver, Status, exact_tol, status_of
 from walksum.solvers.factor import Factor, measure, residual
 
 
@@ -23,7 +23,8 @@ class Direct(Solver):
 
     Args:
         refine: rounds of iterative refinement, each with a residual in float64.
-        tol: the backward error up to which a solve counts as converged; by default 16 machine epsilons.
+        tol: the backward error up to which a solve counts as converged; by default 16 machine epsilons,
+            or the square root of the number of nodes if that is more.
         max_operations: refuse graphs whose factorisation takes more multiply-adds than this.
     """
 
@@ -42,19 +43,19 @@ class Direct(Solver):
 
 class PreparedDirect(Prepared):
     def __init__(self, J: Precision, solver: Direct, factor: Factor):
-        super().__init__(J, solver.name)
+        super().__init__(J, solver)
         self.factor = factor
         self.refine = solver.refine
-        self.tol = default_tol(solver.tol, J.dtype)
+        self.tol = exact_tol(solver.tol, J)
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         mu, error = self.factor.solve(h)
         if self.factor.failure is not None:
-            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+            return Outcome.failed(h, self.factor.failure)
         mu = mu.to(h.device)
         if self.refine:
             mu, error = self._refined(h, mu)
-        return mu, judge(error, self.tol, Status.stalled), 0, error
+        return Outcome(mu, status_of(error, self.tol, Status.stalled), 0, error)
 
     def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
         total = mu.double()

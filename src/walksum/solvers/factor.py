@@ -17,25 +17,26 @@ from walksum.backends.cpu.pointers import ZERO, blank, plain
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
-from walksum.solvers.base import Status, backward_error, norm_inf, worst
+from walksum.solvers.base import NotCopied, Status, backward_error, norm_inf, worst
 
-WIDEST = {torch.float32: 64, torch.float64: 32}  # columns a block: four of its rows fill the vector registers
+WIDEST = {torch.float32: 64, torch.float64: 32}  # columns per block: four of its rows fill the vector registers
 FAILURE = {numeric.INDEFINITE: Status.not_positive_definite, numeric.NONFINITE: Status.nonfinite}
 
 
-class Factor:
+class Factor(NotCopied):
     """``P J P^T = L L^T`` with supernodes, made in float64 and rounded to the dtype of J. The first use makes it."""
 
     def __init__(self, J: Precision, symbolic: Symbolic):
         check_dtype(J)
         self.symbolic, self.plan, self.graph, self.heads = symbolic, symbolic.plan, J.graph, J.heads
-        self.diag, self.off = plain(J.diag), plain(J.off)
-        self.entries = 2 * symbolic.fill + 2 * J.graph.num_edges + symbolic.num_nodes  # multiply-adds a column
+        # aliases, which keep this memory even if the tensors are given other memory through .data
+        self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())
+        self.entries = 2 * symbolic.fill + 2 * J.graph.num_edges + symbolic.num_nodes  # multiply-adds per column
         self.outcome: int | None = None
 
     @classmethod
     def of(cls, J: Precision, max_operations: float = math.inf) -> Factor:
-        """Eliminate J completely; a ValueError where that takes more than ``max_operations`` multiply-adds a head."""
+        """Eliminate J completely; a ValueError where that takes more than ``max_operations`` multiply-adds per head."""
         symbolic = elimination.symbolic(J.graph, max_operations)
         if symbolic is None:
             raise ValueError(
@@ -62,7 +63,7 @@ class Factor:
         where = ZERO[dtype], self.heads, *addresses
         work = self.heads * symbolic.operations
         args = symbolic.plan, symbolic.room, blas.addresses(), where, pivots.data_ptr()
-        done = in_groups(multifrontal.factorise, self.heads, work, *args)
+        done = in_groups(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
         self.L, self.pivots, self.norms, self.where = L, pivots, norms, where
         self.outcome = max(done, default=numeric.FINE)
 
@@ -101,7 +102,13 @@ class Factor:
         if self.failure is None:
             L = self.L.view(self.heads, -1).double().numpy()
             args = self.plan, self.symbolic.room, blas.addresses(), L, diag.numpy(), off.numpy()
-            in_groups(selected_inverse.selected_inverse, self.heads, 3 * self.heads * self.symbolic.operations, *args)
+            in_groups(
+                selected_inverse.selected_inverse,
+                self.heads,
+                3 * self.heads * self.symbolic.operations,
+                *args,
+                owners=(self,),
+            )
         return diag, off
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
@@ -110,7 +117,9 @@ class Factor:
         units = self.heads * -(-columns // (8 * lanes.itemsize))
         addresses = [t.data_ptr() for t in (h, *others)]
         work = self.heads * columns * self.entries
-        return in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
+        return in_groups(
+            kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
+        )
 
 
 def check_dtype(J: Precision) -> None:
@@ -137,9 +146,12 @@ def worst_of(errors: list[float]) -> float:
     return float(np.max(errors)) if errors else 0.0  # NaN stays
 
 
-def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any) -> list[Any]:
-    """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number."""
+def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
+    """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number.
+
+    ``owners`` is what owns the memory behind addresses in ``args``.
+    """
     threads = torch.get_num_threads()
     if work < WORTH_A_THREAD or threads == 1:
         return [kernel(0, units, *args)]
-    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)))
+    return over_columns(kernel, units, work, *args, width=max(1, -(-units // threads)), owners=owners)

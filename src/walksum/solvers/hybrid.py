@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from walksum._checks import check_count, check_positive
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Solver, Status, default_tol, judge
+from walksum.solvers.base import Outcome, Prepared, Solver, Status, default_tol, status_of
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.factor import measure, residual
 from walksum.solvers.partial_factor import PartialFactor
@@ -77,7 +76,7 @@ class Hybrid(Solver):
 
 class PreparedHybrid(Prepared):
     def __init__(self, J: Precision, solver: Hybrid):
-        super().__init__(J, solver.name)
+        super().__init__(J, solver)
         inner = solver.core_solver()
         self.tol = default_tol(getattr(inner, "tol", solver.tol), J.dtype)
         self.factor = PartialFactor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
@@ -97,9 +96,9 @@ class PreparedHybrid(Prepared):
         graph = J.graph.derived(elimination.core_graph, max_degree)
         return Precision(graph, diag.contiguous(), off.contiguous())
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if self.factor.failure is not None:
-            return torch.full_like(h, torch.nan), self.factor.failure, 0, torch.nan
+            return Outcome.failed(h, self.factor.failure)
         mu, status, steps, error = self._solve(h)
         for _ in range(ROUNDS):
             if status is not Status.converged or not error > self.tol:
@@ -109,14 +108,14 @@ class PreparedHybrid(Prepared):
             mu, steps = (total + correction).to(mu.dtype), steps + more
             error = measure(self.J, h, mu)
         if status is Status.converged or math.isfinite(error):  # else the core's solver knows why there is no mu
-            status = judge(error, self.tol, status)
-        return mu, status, steps, error
+            status = status_of(error, self.tol, status)
+        return Outcome(mu, status, steps, error)
 
-    def _solve(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def _solve(self, h: Tensor) -> Outcome:
         if self.core is None:
             mu, error = self.factor.solve(h)
-            return mu.to(h.device), Status.converged, 0, error
+            return Outcome(mu.to(h.device), Status.converged, 0, error)
         eliminated = self.factor.eliminate(h)
-        inner = self.core(eliminated[:, self.factor.symbolic.eliminated :])
+        inner = self.core.outcome(eliminated[:, self.factor.symbolic.eliminated :])
         mu, error = self.factor.substitute(h, eliminated, inner.value)
-        return mu.to(h.device), inner.status, inner.steps, error
+        return Outcome(mu.to(h.device), inner.status, inner.steps, error)

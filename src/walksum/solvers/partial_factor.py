@@ -15,13 +15,13 @@ from walksum.backends.cpu.pointers import ZERO, blank, plain
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
 from walksum.precision import Precision
-from walksum.solvers.base import Status
+from walksum.solvers.base import NotCopied, Status
 from walksum.solvers.factor import FAILURE, check_dtype, in_groups, worst_of
 
-WIDEST = 64  # columns a block: the indices of a sweep are read once for all of them
+WIDEST = 64  # columns per block: the indices of a sweep are read once for all of them
 
 
-class PartialFactor:
+class PartialFactor(NotCopied):
     """``J = L D L^T`` up to the core, made in float64 and rounded to the dtype of J.
 
     Attributes:
@@ -33,7 +33,7 @@ class PartialFactor:
     def __init__(self, J: Precision, symbolic: PartialSymbolic):
         check_dtype(J)
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
-        self.diag, self.off = plain(J.diag), plain(J.off)
+        self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())  # aliases, as in Factor
         doubles, entries = 2 * self.heads * (symbolic.num_nodes + 1), self.heads * len(self.plan[2])
         numbers = torch.empty(doubles + entries + self.heads * symbolic.eliminated, dtype=J.dtype)
         self.numbers = numbers  # the kernels hold its address only
@@ -43,7 +43,7 @@ class PartialFactor:
         self.pivots = numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
         self.factor = numbers[doubles : doubles + entries].view(self.heads, -1)
         work = self.heads * symbolic.operations
-        done = in_groups(numeric.factorise, self.heads, work, self.plan, self.where)
+        done = in_groups(numeric.factorise, self.heads, work, self.plan, self.where, owners=(self,))
         self.outcome = max(done, default=numeric.FINE)
 
     @property
@@ -77,4 +77,6 @@ class PartialFactor:
         lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block
         units = self.heads * -(-columns // (8 * lanes.itemsize))
         addresses = [t.data_ptr() for t in (h, *others)]
-        return in_groups(kernel, units, work, lanes, self.plan, self.where, columns, *addresses)
+        return in_groups(
+            kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
+        )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walksum.precision import Precision
-from walksum.solvers.base import Prepared, Status, backward_error, judge, norm_inf, unit_of, worst
+from walksum.solvers.base import Outcome, Prepared, Status, backward_error, norm_inf, status_of, unit_of, worst
 
 if TYPE_CHECKING:
     from walksum.solvers.gabp.solver import GaBP
@@ -31,7 +31,7 @@ class PreparedLoadedGaBP(Prepared):
     """
 
     def __init__(self, J: Precision, solver: GaBP):
-        super().__init__(J, solver.name)
+        super().__init__(J, solver)
         self.tol, self.J_norm = solver.tol, norm_inf(J)
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = bool((J.diag > 0).all())
@@ -43,11 +43,11 @@ class PreparedLoadedGaBP(Prepared):
         inner_tol = solver.tol if not self.loading else max(INNER_TOL, 64 * torch.finfo(J.dtype).eps)
         self.inner = replace(solver, loading=None, tol=inner_tol).prepare(loaded)
 
-    def run(self, h: Tensor) -> tuple[Tensor, Status, int, float]:
+    def run(self, h: Tensor) -> Outcome:
         if not self.finite or not bool(torch.isfinite(h).all()):
-            return torch.full_like(h, torch.nan), Status.nonfinite, 0, torch.nan
+            return Outcome.failed(h, Status.nonfinite)
         if not self.positive:
-            return torch.full_like(h, torch.nan), Status.not_positive_definite, 0, torch.nan
+            return Outcome.failed(h, Status.not_positive_definite)
         if not self.loading:
             return self.inner.run(h)
         scale = unit_of(h)
@@ -55,8 +55,8 @@ class PreparedLoadedGaBP(Prepared):
         mu = mu * scale
         residual = worst(backward_error(self.J, mu, h, self.J_norm))
         if status is Status.not_positive_definite:
-            return torch.full_like(h, torch.nan), status, steps, torch.nan
-        return mu, judge(residual, self.tol, status), steps, residual
+            return Outcome.failed(h, status, steps)
+        return Outcome(mu, status_of(residual, self.tol, status), steps, residual)
 
     def _correct(self, h: Tensor) -> tuple[Tensor, Status, int]:
         """Flexible conjugate gradients, each column with its own lengths; steps count all messages of all loops."""
