@@ -1,68 +1,89 @@
-"""walksum: graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
+"""walksum: one exact linear operator on a graph, mu = J^-1 h, as layer, estimator and Gaussian field."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from walksum.designs import (
-    Design,
-    FixedDiagonallyDominant,
-    FixedLaplacian,
-    FixedPairwiseNormal,
-    LearnedDiagonallyDominant,
-    LearnedLaplacian,
-    LearnedPairwiseNormal,
-)
-from walksum.graph import Graph
-from walksum.precision import Precision
-from walksum.solvers import (
-    CG,
-    Chebyshev,
-    Dense,
-    Direct,
-    GaBP,
-    Hybrid,
-    Inverse,
-    Multigrid,
-    Solution,
-    SolveError,
-    Solver,
-    SolveWarning,
-    Status,
-    Unrolled,
-)
-from walksum.solving import explain_solver, solve
-
-if TYPE_CHECKING:
-    from walksum import plot
+if TYPE_CHECKING:  # what follows is imported when it is used: torch, PyG and scikit-learn take seconds
+    from walksum import nn, plot
+    from walksum.designs import (
+        CAR,
+        SAR,
+        Design,
+        FixedDiagonallyDominant,
+        FixedLaplacian,
+        FixedPairwiseNormal,
+        Intrinsic,
+        LearnedDiagonallyDominant,
+        LearnedLaplacian,
+        LearnedPairwiseNormal,
+        Leroux,
+        Matern,
+        RandomWalk,
+        Squared,
+    )
     from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
+    from walksum.field import GaussianField, fit_residual_field, logdet, marginals, sample, selected_inverse
+    from walksum.graph import Graph
     from walksum.nn import GLT, GLTBlock, GLTConv, load
+    from walksum.precision import Precision
+    from walksum.solvers import (
+        CG,
+        Chebyshev,
+        Dense,
+        Direct,
+        GaBP,
+        Hybrid,
+        Inverse,
+        Multigrid,
+        Solution,
+        SolveError,
+        Solver,
+        SolveWarning,
+        Status,
+        Unrolled,
+    )
+    from walksum.solving import explain_solver, solve
     from walksum.training.cuda_graph import TrainingStep
+    from walksum.workflow import Run, fit_tables, open_run
 
-__version__ = "0.1.0"
+# The public names, by the module they come from. Everything else may change without notice.
+_PUBLIC = {
+    "graph": ["Graph"],
+    "precision": ["Precision"],
+    "solving": ["solve", "explain_solver"],
+    "designs": [
+        *("Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant"),
+        *("LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"),
+        *("CAR", "SAR", "Leroux", "Intrinsic", "Matern", "RandomWalk", "Squared"),
+    ],
+    "solvers": [
+        *("Solver", "GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"),
+        *("Solution", "Status", "SolveError", "SolveWarning"),
+    ],
+    "field": ["GaussianField", "logdet", "marginals", "selected_inverse", "sample", "fit_residual_field"],
+    "nn": ["GLTConv", "GLTBlock", "GLT", "load"],
+    "training.cuda_graph": ["TrainingStep"],
+    "workflow": ["fit_tables", "open_run", "Run"],
+    "estimators": ["GLTClassifier", "GLTRegressor", "TransductiveKFold"],
+}
+_MODULES = ["nn", "plot"]
+_WHERE = {name: module for module, names in _PUBLIC.items() for name in names}
 
-__all__ = ["Graph", "Precision", "solve", "explain_solver"]
-__all__ += ["Design", "FixedPairwiseNormal", "LearnedPairwiseNormal", "FixedDiagonallyDominant"]
-__all__ += ["LearnedDiagonallyDominant", "FixedLaplacian", "LearnedLaplacian"]
-__all__ += ["Solver", "GaBP", "CG", "Dense", "Inverse", "Direct", "Hybrid", "Chebyshev", "Multigrid", "Unrolled"]
-__all__ += ["Solution", "Status", "SolveError", "SolveWarning"]
-__all__ += ["GLTConv", "GLTBlock", "GLT", "load", "TrainingStep"]
-__all__ += ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
-__all__ += ["plot"]
-
-
-# PyG, scikit-learn and matplotlib take seconds to import: only where they are used
-_LATER = dict.fromkeys(("GLT", "GLTBlock", "GLTConv", "load"), "walksum.nn")
-_LATER["TrainingStep"] = "walksum.training.cuda_graph"
-_LATER |= dict.fromkeys(("GLTClassifier", "GLTRegressor", "TransductiveKFold"), "walksum.estimators")
+__all__ = [*_WHERE, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    if name in ("nn", "plot"):
-        return import_module(f"walksum.{name}")
-    raise AttributeError(f"module 'walksum' has no attribute {name!r}")
+    if name in _WHERE:
+        value = getattr(import_module(f"walksum.{_WHERE[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"walksum.{name}")
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("walksum")
+    else:
+        raise AttributeError(f"module 'walksum' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "nn"})
+    return sorted({*globals(), *__all__, "__version__"})
