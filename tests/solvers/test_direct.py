@@ -264,6 +264,14 @@ def test_an_indefinite_front_is_named_wherever_it_is(node):
     assert Factor.of(J).failure is ws.Status.not_positive_definite
 
 
+@pytest.mark.parametrize("bad", [torch.ones(1, 81, 2), torch.ones(81, 2).double(), torch.ones(1, 80, 2).double()])
+def test_a_factor_refuses_values_of_another_shape_or_dtype(bad):
+    factor = Factor.of(precision(graph_of(*GALLERY["grid"])))
+    for take in (factor.solve, factor.half_solve):
+        with pytest.raises(ValueError, match=r"takes torch.float64 \[1, 81, F\]"):
+            take(bad)
+
+
 def test_a_graph_without_nodes():
     graph = ws.Graph(torch.empty(2, 0, dtype=torch.long), 0)
     factor = Factor.of(ws.Precision(graph, torch.empty(2, 0), torch.empty(2, 0)))

@@ -70,7 +70,7 @@ class Factor(NotCopied):
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error; without meaning after a failure."""
         self._made()
-        h = plain(h)
+        h = self._taken("h", h)
         mu = blank(h)
         if self.outcome != numeric.FINE:
             return mu, torch.nan
@@ -79,7 +79,7 @@ class Factor(NotCopied):
     def half_solve(self, z: Tensor) -> Tensor:
         """``P^T L^-T P z`` for ``z [H, N, F]``: x of covariance ``J^-1`` for white noise z; NaN after a failure."""
         self._made()
-        z = plain(z)
+        z = self._taken("z", z)
         if self.outcome != numeric.FINE:
             return torch.full_like(z, torch.nan)
         out = blank(z)
@@ -110,6 +110,16 @@ class Factor(NotCopied):
                 owners=(self,),
             )
         return diag, off
+
+    def _taken(self, name: str, values: Tensor) -> Tensor:
+        """Values whose address may go to a kernel; a ValueError if they are no ``[H, N, F]`` of the dtype of J."""
+        if values.dim() != 3 or values.shape[:2] != self.diag.shape or values.dtype != self.diag.dtype:
+            heads, nodes = self.diag.shape
+            raise ValueError(
+                f"{name} is {values.dtype} of shape {tuple(values.shape)}; this factor takes "
+                f"{self.diag.dtype} [{heads}, {nodes}, F]"
+            )
+        return plain(values)
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
         columns, widest = h.size(2), WIDEST[h.dtype]

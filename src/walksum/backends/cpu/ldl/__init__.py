@@ -1,1 +1,1 @@
-"""Sparse elimination, J = L D L^T: order, pattern, numbers, triangular solves."""
+"""Sparse elimination: order, pattern, numbers, triangular solves, entries of the inverse."""
