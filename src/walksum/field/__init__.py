@@ -5,10 +5,10 @@ from __future__ import annotations
 from walksum.field.distribution import GaussianField
 from walksum.field.estimate import Estimate
 from walksum.field.fit import FieldFit, fit_residual_field, maximise
-from walksum.field.logdet import logdet
-from walksum.field.marginals import SelectedInverse, marginals, selected_inverse
+from walksum.field.log_determinant import logdet
 from walksum.field.report import EstimateWarning, Report
 from walksum.field.sampling import sample
+from walksum.field.variances import SelectedInverse, marginals, selected_inverse
 
 __all__ = ["GaussianField", "Estimate", "logdet", "marginals", "selected_inverse", "SelectedInverse", "sample"]
 __all__ += ["Report", "EstimateWarning", "fit_residual_field", "FieldFit", "maximise"]

@@ -14,12 +14,12 @@ from walksum.field import conditioning
 from walksum.field.estimate import check_values
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_working_precision, working_copy
 from walksum.field.heads import to_columns, to_rows
-from walksum.field.logdet import logdet
-from walksum.field.marginals import marginals, selected_inverse
+from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
 from walksum.field.part import Part
 from walksum.field.sampling import centred_columns
 from walksum.field.shared_pattern import on_shared_pattern
+from walksum.field.variances import marginals, selected_inverse
 from walksum.precision import Precision
 from walksum.solving import solve
 

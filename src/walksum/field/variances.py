@@ -10,7 +10,7 @@ from torch import Tensor
 from walksum._checks import check_choice
 from walksum.field.estimate import DEFAULT, Estimate, estimate_marginals
 from walksum.field.factors import METHODS, choose_method, working_copy
-from walksum.field.logdet import warn_of_estimate
+from walksum.field.log_determinant import warn_of_estimate
 from walksum.field.report import Observer, Report, Stopwatch
 from walksum.field.selected import pattern_inverse
 from walksum.precision import Precision
