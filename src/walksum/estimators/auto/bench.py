@@ -1,0 +1,258 @@
+"""The portfolio on published data: one command, one configuration, records that can be resumed.
+
+    python -m walksum.estimators.auto.bench texas cora counties --splits 30 --jobs 8
+
+One line of results/auto/records.jsonl per dataset and split: scores of the blend, of every member and of the baselines
+(networks without edges with equally many members, models without edges, trees on neighbour means, label propagation),
+all on the same split and under the same clock. Choices are made on validation rows; test rows are only counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RANDOM = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
+PUBLIC = ("chameleon", "squirrel", "minesweeper")
+COUNTIES = {
+    "income": "median_income",
+    "education": "bachelor_rate",
+    "unemployment": "unemployment_rate",
+    "election": "election_margin",
+}
+DATASETS = (*RANDOM, *PUBLIC, *(f"counties-{name}" for name in COUNTIES))
+BASELINES = {  # members whose name starts so, blended by the same rule
+    "without edges": ("mlp x", "mlp raw", "mlp rows", "boosting x", "extra trees x", "linear x"),
+    "mlp": ("mlp x", "mlp raw", "mlp rows"),
+    "boosting x": ("boosting x",),
+    "boosting surroundings": ("boosting surroundings",),
+    "label propagation": ("label propagation",),
+    "predict then propagate": ("smooth",),
+    "banks": ("bank", "hidden"),
+    "tabular": ("boosting", "extra trees", "linear"),
+}
+
+
+def run(name: str, seed: int, budget: float, device: str, members: tuple[str, ...] | None, dump: Path | None) -> dict:
+    """One record: fit on one split, count once on its test rows."""
+    import torch
+
+    torch.set_num_threads(1)
+    start = time.time()
+    make = _numbers if name.startswith("counties-") else _classes
+    record = make(name, seed, budget, device, members, dump)
+    return {"dataset": name, "seed": seed, "budget": budget, "device": device, "commit": _commit(), **record,
+            "total_seconds": round(time.time() - start, 1)}  # fmt: skip
+
+
+def _classes(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
+    import scipy.sparse as sp
+
+    from walksum.data import load, make_split
+    from walksum.estimators.auto.blend import METRICS, blend_weights, sharpened, sharpness, softmax
+    from walksum.estimators.auto.classifier import AutoClassifier
+    from walksum.estimators.auto.portfolio import run_tasks, tasks
+
+    data = load(name)
+    split = make_split(data, "random" if name in RANDOM else "public", seed, name=name)
+    train, val, test = (part.numpy() for part in (split.train, split.val, split.test))
+    y = np.full(data.num_nodes, -1)
+    truth = data.y.numpy()
+    y[train], y[val] = truth[train], truth[val]
+    X = data.x.numpy()
+    X = sp.csr_matrix(X) if (X != 0).mean() < 0.25 and X.shape[1] > 200 else X
+    metric_name = "roc_auc" if name == "minesweeper" else "accuracy"
+    metric = METRICS[metric_name]
+    model = AutoClassifier(budget, metric_name, members, device=device, random_state=seed)
+    model.fit(X, y, data.edge_index, validation=val)
+    known = {label: k for k, label in enumerate(model.classes_)}
+    codes = np.array([known.get(label, -1) for label in truth])  # a class that no labelled row has is never right
+
+    def table(found: list) -> list[dict]:
+        rows = []
+        for member in found:
+            out = member.outputs[0]
+            scores = {part: metric(out[rows_], codes[rows_]) for part, rows_ in (("val", val), ("test", test))}
+            rows.append({"name": member.name, **scores, "seconds": round(member.seconds, 2)})
+        return rows
+
+    def blend(found: list) -> dict | None:
+        if not found:
+            return None
+        shares = np.stack([softmax(member.outputs[0]) for member in found])
+        shares = sharpened(shares, sharpness(shares[:, val], codes[val]))
+        out = np.log(np.tensordot(blend_weights(shares[:, val], codes[val], metric), shares, 1) + 1e-12)
+        return {"val": metric(out[val], codes[val]), "test": metric(out[test], codes[test]), "members": len(found)}
+
+    found = model._found
+    blends = {"auto": blend(found)}
+    for label, prefixes in BASELINES.items():
+        blends[label] = blend([member for member in found if member.name.startswith(prefixes)])
+    seconds = model.seconds_
+    if members is None:
+        many = tasks(model._problem_, metric, ("mlp x", "mlp raw", "mlp rows"), repeat=-(-len(found) // 12))
+        networks, _ = run_tasks(many, budget, None)
+        blends["mlp, equally many"] = blend(networks)
+    if dump is not None:
+        dump.mkdir(parents=True, exist_ok=True)
+        rows = np.concatenate([val, test])
+        np.savez_compressed(
+            dump / f"{name}-{seed}.npz", names=[m.name for m in found], val=len(val), y=codes[rows],
+            shares=np.stack([softmax(m.outputs[0])[rows] for m in found]).astype(np.float16),
+        )  # fmt: skip
+    return {"metric": metric_name, "split": split.digest(), "blends": blends, "members": table(found),
+            "graph_gain": model.graph_gain_, "complete": model.complete_, "seconds": round(seconds, 1)}  # fmt: skip
+
+
+def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
+    from walksum.estimators._residual_field import LEVEL_95
+    from walksum.estimators.auto.blend import least_squares_weights, r_squared
+    from walksum.estimators.auto.regressor import AutoRegressor
+
+    X, y, pairs = counties(COUNTIES[name.removeprefix("counties-")])
+    known = np.nonzero(~np.isnan(y))[0]
+    order = known[np.argsort(np.random.PCG64(seed).random_raw(len(known)), kind="stable")]
+    train, test = order[: len(order) * 6 // 10], order[len(order) * 6 // 10 :]
+    shown = np.full(len(y), np.nan)
+    shown[train] = y[train]
+    model = AutoRegressor(budget, members=members, device=device, random_state=seed).fit(X, shown, pairs)
+    middle, spread = y[train].mean(), y[train].std()
+    z = (y - middle) / spread
+    problem = model._problem_
+
+    def count(guess: np.ndarray) -> float:
+        return r_squared(guess[test, None], y[test])
+
+    def blend(prefixes: tuple[str, ...]) -> dict | None:
+        found = [member for member in model._found if member.name.startswith(prefixes)]
+        if not found:
+            return None
+        judged = np.stack([problem.out_of_fold(member.outputs)[problem.judged, 0] for member in found])
+        weights = least_squares_weights(judged, z[problem.judged])
+        out = np.tensordot(weights, np.stack([member.outputs.mean(0)[:, 0] for member in found]), 1)
+        return {"val": r_squared((weights @ judged)[:, None], z[problem.judged]), "test": count(middle + spread * out),
+                "members": len(found)}  # fmt: skip
+
+    inside = np.abs(y[test] - model.transduction_[test]) <= LEVEL_95 * model.std_[test]
+    field = model.field_
+    blends: dict[str, Any] = {"auto": {"test": count(model.transduction_), "coverage": float(inside.mean())}}
+    blends["blend without field"] = blend(("",))
+    blends |= {label: blend(prefixes) for label, prefixes in BASELINES.items()}
+    table = [
+        {"name": m.name, "val": r_squared(problem.out_of_fold(m.outputs)[problem.judged], z[problem.judged]),
+         "test": count(middle + spread * m.outputs.mean(0)[:, 0]), "seconds": round(m.seconds, 2)}
+        for m in model._found
+    ]  # fmt: skip
+    return {"metric": "r2", "blends": blends, "members": table, "graph_gain": model.graph_gain_,
+            "complete": model.complete_, "seconds": round(model.seconds_, 1),
+            "field": None if field is None else {"scale": field.scale, "nugget": field.nugget, "gain": field.gain,
+                                                 "calibration": field.calibration}}  # fmt: skip
+
+
+def counties(target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The other columns, the target, the borders ``[2, M]`` of the US counties under $WALKSUM_DATA."""
+    import pandas as pd
+
+    from walksum.data.cache import data_root
+
+    folder = data_root(None) / "counties"
+    nodes, edges = (
+        pd.read_csv(folder / f"{part}.csv", dtype={"fips": str, "source": str, "target": str})
+        for part in ("nodes", "edges")
+    )
+    place = {fips: k for k, fips in enumerate(nodes["fips"])}
+    pairs = np.stack([edges["source"].map(place), edges["target"].map(place)]).astype(np.int64)
+    columns = [name for name in nodes.columns if name not in ("fips", "county", target)]
+    X = nodes[columns].to_numpy(dtype=np.float64)
+    X = np.where(np.isnan(X), np.nanmean(X, 0), X)
+    return X, nodes[target].to_numpy(dtype=np.float64), pairs
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
+
+
+def _work(job: tuple) -> str:
+    name, seed, *rest, path = job
+    try:
+        record = run(name, seed, *rest)
+    except Exception as error:  # one failure must not end the others
+        return f"{name} {seed}: {error!r}"
+    line = json.dumps(record, default=float) + "\n"
+    handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
+    os.write(handle, line.encode())  # one call, so that lines of several processes do not mix
+    os.close(handle)
+    blends = {k: round(100 * v["test"], 2) for k, v in record["blends"].items() if v}
+    return f"{name} {seed}: {blends} {record['total_seconds']} s"
+
+
+def done(path: Path) -> set[tuple[str, int]]:
+    """What the records hold already."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {(each["dataset"], each["seed"]) for each in map(json.loads, lines)}
+
+
+def summary(path: Path) -> str:
+    """Mean and standard deviation over splits, one row per dataset and blend."""
+    rows: dict[tuple[str, str], list] = {}
+    for each in map(json.loads, path.read_text().splitlines()):
+        for label, blend in each["blends"].items():
+            if blend:
+                rows.setdefault((each["dataset"], label), []).append(
+                    (blend["test"], blend.get("val", np.nan), blend.get("coverage", np.nan))
+                )
+    text = []
+    for (name, label), values in sorted(rows.items()):
+        test, val, cover = np.mean(values, 0)
+        text.append(f"{name:24s} {label:26s} test {100 * test:6.2f} +- {100 * np.std([v[0] for v in values]):5.2f}  "
+                    f"validation {100 * val:6.2f}  coverage {cover:.3f}  splits {len(values)}")  # fmt: skip
+    return "\n".join(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("datasets", nargs="*", help=f"of {', '.join(DATASETS)}, or counties; default: all")
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="number of the first split")
+    parser.add_argument("--budget", type=float, default=600.0, help="seconds of each portfolio")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--members", nargs="*", help="prefixes of member names; default: all")
+    parser.add_argument("--out", type=Path, default=Path("results/auto/records.jsonl"))
+    parser.add_argument("--dump", type=Path, help="folder for the probabilities of all members")
+    args = parser.parse_args()
+    names = [
+        n
+        for d in args.datasets or DATASETS
+        for n in (DATASETS if d == "all" else [x for x in DATASETS if x == d or x.startswith(f"{d}-")])
+    ]
+    if not names:
+        parser.error(f"unknown datasets {args.datasets}; choose of {', '.join(DATASETS)}")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    known = done(args.out)
+    members = tuple(args.members) if args.members else None
+    seeds = range(args.first, args.first + args.splits)
+    jobs = [
+        (n, s, args.budget, args.device, members, args.dump, args.out)
+        for s in seeds
+        for n in names
+        if (n, s) not in known
+    ]
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=4) as pool:
+        for line in pool.imap_unordered(_work, jobs):
+            print(line, flush=True)
+    print(summary(args.out))
+
+
+if __name__ == "__main__":
+    main()

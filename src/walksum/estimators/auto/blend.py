@@ -1,0 +1,90 @@
+"""Blending: weights of members from their scores on validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+Metric = Callable[[np.ndarray, np.ndarray], float]  # outputs [n, C], truth [n] -> larger is better
+
+
+TEMPERATURE = 0.01  # of the weights; chosen on halves of validation rows, see docs/winning.md
+
+
+def accuracy(outputs: np.ndarray, y: np.ndarray) -> float:
+    return float((outputs.argmax(1) == y).mean())
+
+
+def roc_auc(outputs: np.ndarray, y: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    share = softmax(outputs)
+    if share.shape[1] == 2:
+        return float(roc_auc_score(y, share[:, 1]))
+    return float(roc_auc_score(y, share, multi_class="ovr", labels=np.arange(share.shape[1])))
+
+
+def log_loss(outputs: np.ndarray, y: np.ndarray) -> float:
+    share = softmax(outputs)[np.arange(len(y)), y.astype(np.int64)]
+    return float(np.log(share + 1e-12).mean())
+
+
+def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
+    return float(1 - ((outputs[:, 0] - y) ** 2).mean() / max(1e-300, y.var()))
+
+
+METRICS: dict[str, Metric] = {"accuracy": accuracy, "roc_auc": roc_auc, "log_loss": log_loss, "r2": r_squared}
+
+
+def softmax(outputs: np.ndarray) -> np.ndarray:
+    e = np.exp(outputs - outputs.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def sharpness(shares: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """``[M]``: the power of each member's probabilities that makes its validation rows most likely.
+
+    Networks trained with strong dropout are too cautious, trees too sure; an average of both wants one scale.
+    """
+    powers = np.array([0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5])
+    likely = [[log_loss(power * _log(each), y) for power in powers] for each in shares]
+    return powers[np.argmax(likely, 1)]
+
+
+def sharpened(shares: np.ndarray, powers: np.ndarray) -> np.ndarray:
+    """Each member's probabilities to its power, summing to one; ``shares [M, ..., C]``."""
+    return softmax(_log(shares) * powers.reshape(-1, *[1] * (shares.ndim - 1)))
+
+
+def _log(shares: np.ndarray) -> np.ndarray:
+    return np.log(shares + 1e-5)
+
+
+def blend_weights(shares: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
+    """Weights of sharpened members by their probabilities on validation rows, ``shares [M, n, C]``.
+
+    The score alone is coarse where rows are few, and networks have seen it when they chose their epoch; the mean
+    log-likelihood tells members of equal score apart.
+    """
+    scores = [metric(_log(each), y) + log_loss(_log(each), y) for each in shares]
+    return score_weights(np.array(scores), TEMPERATURE)
+
+
+def score_weights(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """softmax(score / temperature)."""
+    w = np.exp((scores - scores.max()) / temperature)
+    return w / w.sum()
+
+
+def least_squares_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Non-negative weights that sum to one, of the smallest squared error; ``outputs [M, n]``."""
+    from scipy.optimize import nnls
+
+    M = len(outputs)
+    heavy = 1e3 * np.sqrt(len(y))  # the row that makes the weights sum to one
+    ridge = 0.02 * np.sqrt(len(y)) * np.std(y)
+    A = np.concatenate([outputs.T, heavy * np.ones((1, M)), ridge * np.eye(M)])
+    b = np.concatenate([y, [heavy], ridge * np.ones(M) / M])
+    w, _ = nnls(A, b)
+    return w / w.sum()

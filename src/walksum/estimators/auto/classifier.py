@@ -1,0 +1,159 @@
+"""AutoClassifier: a portfolio of small models on one graph, blended by validation."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from walksum.estimators.auto.base import Auto, paired_gain
+from walksum.estimators.auto.blend import (
+    METRICS,
+    blend_weights,
+    sharpened,
+    sharpness,
+    softmax,
+)
+from walksum.estimators.auto.portfolio import Member
+from walksum.estimators.folds import unlabelled
+
+CLASSIFIER_METRICS = ("accuracy", "roc_auc", "log_loss")
+
+
+class AutoClassifier(ClassifierMixin, Auto):
+    """Node classification by a portfolio of small models, blended by validation.
+
+    Members: networks whose predictions or hidden layers are propagated by one exact operator or a bank of attractive
+    and repulsive ones, networks without edges, trees and linear models on a node's own columns and on those of its
+    surroundings (with the labels of other nodes), label propagation, and deep residual banks. Members of one shape
+    train as one computation.
+
+    Transductive: ``fit`` sees all rows and the labels of some. Without ``validation``, the labelled rows take turns
+    (``cv`` folds), members are judged out of fold, and the prediction is the mean over folds. With it, those rows
+    choose epochs and weights and nothing is learned from them. The result depends on ``random_state`` alone as long as
+    ``complete_`` is True, which says that the clock cut nothing short.
+
+    Args:
+        budget: seconds for the whole portfolio. Ctrl-C keeps the members that are done.
+        metric: what validation compares: "accuracy" (default), "roc_auc" or "log_loss".
+        members: prefixes of member names to try; None: all.
+        cv: number of folds where no validation rows are given.
+        n_neighbors: of the nearest-neighbour graph made from X when ``fit`` gets no graph, and of new rows.
+        device: where networks train.
+        random_state: seed.
+        callback: called as ``callback(name, done, total, seconds)`` after each training.
+
+    Attributes:
+        members_: one entry per member: weight, validation score, whether it uses edges, seconds.
+        graph_gain_: gain in ``metric`` over the members that see no edge, blended likewise, with a paired 95 %
+            interval over the validation rows: (gain, low, high).
+        label_distributions_, transduction_: of all rows.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 20, axis=0) + np.random.default_rng(0).normal(size=(40, 2))
+        >>> y = np.repeat([0, 1], 20)
+        >>> y[::2] = -1
+        >>> model = ws.AutoClassifier(budget=20, members=("linear", "label"), cv=2, random_state=0).fit(X, y)
+        >>> model.transduction_.tolist() == [0] * 20 + [1] * 20
+        True
+    """
+
+    def fit(self, X: Any, y: Any, graph: Any = None, validation: Any = None) -> AutoClassifier:
+        """Learn from the rows whose label is known.
+
+        Args:
+            X: features ``[N, F]``, dense or sparse.
+            y: labels ``[N]``; -1, NaN or None marks a row without one.
+            graph: an adjacency matrix, an edge list or a :class:`walksum.Graph`; directed edges are read as such by
+                the tabular members. Without one, the nearest rows of X are joined.
+            validation: labelled rows (numbers or a mask) that choose and are not learned from.
+        """
+        start = time.monotonic()
+        X = validate_data(self, X, dtype=np.float64, accept_sparse="csr")
+        metric_name = self.metric or "accuracy"
+        if metric_name not in CLASSIFIER_METRICS:
+            raise ValueError(f"metric={metric_name!r}; choose one of {', '.join(CLASSIFIER_METRICS)}")
+        metric = METRICS[metric_name]
+        y, known = _class_labels(y, X.shape[0])
+        check_classification_targets(y[known])
+        self.classes_, codes = np.unique(y[known], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"Classifier can't train when only one class is present: {self.classes_.tolist()}; -1, NaN and None "
+                "mark rows without a label"
+            )
+        target = np.full(X.shape[0], np.nan)
+        target[known] = codes
+        problem = self._problem(X, target, known, len(self.classes_), graph, validation)
+        self.X_ = X
+        found = self._run(problem, metric)
+        rows, truth = problem.judged, target[problem.judged]
+        # a fold's probabilities are averaged, not its logits, which differ in scale from member to member
+        shares = np.stack([softmax(member.outputs) for member in found])  # [M, folds, N, C]
+        judged = np.stack([problem.out_of_fold(each)[rows] for each in shares])  # [M, n, C]
+        scores = np.array([metric(np.log(each + 1e-12), truth) for each in judged])
+        powers = sharpness(judged, truth)
+        judged, shares = sharpened(judged, powers), sharpened(shares, powers)
+        weights = blend_weights(judged, truth, metric)
+        self.members_ = self._table(found, weights, scores)
+        self.label_distributions_ = np.tensordot(weights, shares.mean(1), 1)
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self.graph_gain_ = self._graph_gain(found, judged, truth, metric)
+        self.seconds_ = time.monotonic() - start
+        self._found, self._problem_ = found, problem
+        return self
+
+    def _graph_gain(
+        self, found: list[Member], judged: np.ndarray, y: np.ndarray, metric: Any
+    ) -> tuple[float, float, float] | None:
+        alone = np.array([not member.uses_graph for member in found])
+        if alone.all() or not alone.any():
+            return None
+        blends = [
+            np.log(np.tensordot(blend_weights(judged[who], y, metric), judged[who], 1) + 1e-12)
+            for who in (np.ones_like(alone), alone)
+        ]
+        return paired_gain(lambda rows: metric(blends[0][rows], y[rows]) - metric(blends[1][rows], y[rows]), len(y))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, ``[N, classes]``."""
+        check_is_fitted(self)
+        return self._rows(X, self.label_distributions_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row."""
+        share = self.predict_proba(X)
+        return self.classes_[share.argmax(1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label."""
+        y, known = _class_labels(y, X.shape[0] if hasattr(X, "shape") else len(X))
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(y[known], self.predict(X)[known], sample_weight=weight))
+
+
+def _class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and which rows have one."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    y = column_or_1d(np.asarray(y), warn=True)
+    if len(y) != num_rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
+    if y.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in y])
+        plain = np.array(y[~missing].tolist()) if (~missing).any() else np.array([0])
+        filled = np.empty(len(y), dtype=plain.dtype)
+        filled[~missing] = y[~missing]
+        return filled, ~missing & ~unlabelled(filled)
+    known = ~unlabelled(y)
+    if not known.any():
+        raise ValueError("y has no label; -1, NaN and None mark rows without one")
+    return y, known

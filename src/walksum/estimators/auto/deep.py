@@ -1,0 +1,100 @@
+"""Deep bank: residual layers that each see a node, its neighbours and its far surroundings side by side."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as nnf
+from torch import Tensor, nn
+
+from walksum.estimators.auto.problem import Problem
+from walksum.graph import Graph
+from walksum.nn.bank import PropagateBank
+from walksum.nn.propagate import Propagate
+
+
+class DeepBank(nn.Module):
+    """``h + Linear(GELU(Linear([h, A h, P_1 h, ...])))`` with layer norms, so many times."""
+
+    def __init__(self, in_channels: int, out_channels: int, layers: int, width: int, dropout: float):
+        super().__init__()
+        self.embed = nn.Linear(in_channels, width)
+        self.bank = PropagateBank((0.0, 0.5, -0.5, 0.9), mix="concat")
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers + 1))
+        self.mix = nn.ModuleList(nn.Linear(5 * width, width) for _ in range(layers))
+        self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.last = nn.Linear(width, out_channels)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        h = self.embed(x)
+        for norm, mix, out in zip(self.norms, self.mix, self.out, strict=False):
+            z = norm(h)
+            z = torch.cat([self.bank(z, graph), _neighbours(graph, z)], -1)
+            z = nnf.dropout(nnf.gelu(mix(z)), self.dropout, self.training)
+            h = h + nnf.dropout(out(z), self.dropout, self.training)
+        return self.last(self.norms[-1](h))
+
+
+def _neighbours(graph: Graph, z: Tensor) -> Tensor:
+    """``D^-1/2 A D^-1/2 z`` by the J of a propagation: ``z - J z = s S z``."""
+    J = Propagate(0.5).precision(graph, z.dtype)
+    return (z - J @ z) / 0.5
+
+
+def fit_deep(
+    problem: Problem, X: np.ndarray, layers: int, metric: Any, deadline: float, seed: int = 0, epochs: int = 800,
+    width: int = 64, dropout: float = 0.2, lr: float = 3e-3, patience: int = 120,
+) -> tuple[np.ndarray, bool]:  # fmt: skip
+    """Outputs ``[folds, N, C]``, and whether no fold was cut short."""
+    graph = problem.graph.to(problem.device)
+    x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32)).to(problem.device)
+    y = problem.target().to(problem.device)
+    out, complete = np.zeros((len(problem.folds), problem.num_nodes, problem.outputs)), True
+    for k, fold in enumerate(problem.folds):
+        now = time.monotonic()
+        until = now + (deadline - now) / (len(problem.folds) - k)
+        with torch.random.fork_rng(devices=[] if problem.device == "cpu" else None):
+            torch.manual_seed(100_003 * seed + 1009 * problem.seed + k)
+            model = DeepBank(x.size(1), problem.outputs, layers, width, dropout).to(problem.device)
+            out[k], whole = _train(model, x, graph, y, fold, problem, metric, until, epochs, lr, patience)
+        complete &= whole
+    return out, complete
+
+
+def _train(
+    model: nn.Module, x: Tensor, graph: Graph, y: Tensor, fold: Any, problem: Problem, metric: Any, until: float,
+    epochs: int, lr: float, patience: int,
+) -> tuple[np.ndarray, bool]:  # fmt: skip
+    optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=1e-3)
+    train, valid = (torch.from_numpy(rows).to(x.device) for rows in fold)
+    truth = problem.y[fold[1]]
+    best, kept, since = -np.inf, copy.deepcopy(model.state_dict()), 0
+    for epoch in range(epochs):
+        model.train()
+        optimiser.zero_grad()
+        out = model(x, graph)[train]
+        loss = nnf.cross_entropy(out, y[train]) if problem.classes else nnf.mse_loss(out[:, 0], y[train])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        if epoch % 2:
+            continue
+        model.eval()
+        with torch.no_grad():
+            score = metric(model(x, graph)[valid].double().cpu().numpy(), truth)
+        if score > best:
+            best, kept, since = score, copy.deepcopy(model.state_dict()), 0
+        else:
+            since += 2
+        if since >= patience or time.monotonic() > until:
+            break
+    whole = time.monotonic() <= until
+    model.load_state_dict(kept)
+    model.eval()
+    with torch.no_grad():
+        return model(x, graph).double().cpu().numpy(), whole

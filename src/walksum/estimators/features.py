@@ -1,0 +1,260 @@
+"""GraphFeatures: what a node's surroundings say, as columns for any tabular estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.decomposition import TruncatedSVD
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from walksum.data.knn import as_graph_of
+from walksum.estimators.folds import unlabelled
+from walksum.graph import Graph
+from walksum.nn.propagate import Propagate
+from walksum.solvers import Direct
+
+SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
+DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
+
+
+class GraphFeatures(TransformerMixin, BaseEstimator):
+    r"""Columns that describe a node's surroundings: near and far, of features and of known targets.
+
+    Each node gets its own columns, its degree, the means of its neighbours' columns (one and two hops),
+    :math:`P_s X = (1 - |s|)(I - s D^{-1/2} A D^{-1/2})^{-1} X`, and with ``labels=True`` the targets of *other* nodes:
+
+    .. math:: (P_s Y)_i - (P_s)_{ii} Y_i
+
+    for classes (Y one-hot, zero where unknown); for numbers, with s > 0, divided by the same sum of ones. The diagonal
+    of the inverse is exact, so no node ever sees its own target.
+
+    Rows. A graph has one table of all nodes, while a pipeline is fitted on some rows. So give the graph and the table
+    to the constructor, and let the rows of ``fit`` and ``transform`` be node numbers, ``[n]`` or ``[n, 1]``: then every
+    pipeline, cross-validation and search of scikit-learn works as usual. Without ``table``, ``X`` is the table itself,
+    one row per node, in ``fit`` and in ``transform``; unknown targets are NaN (or -1 among class codes).
+
+    Args:
+        graph: an adjacency matrix, an edge list or a :class:`walksum.Graph`; may also be given to ``fit``.
+        table: features of all nodes ``[N, F]``, dense or sparse.
+        scales: s of each operator; negative ones repel.
+        hops: neighbour means up to so many hops.
+        degrees: add the logarithm of the degree.
+        columns: add the columns themselves.
+        labels: add the targets of other nodes; ``fit`` then needs ``y``.
+        components: sparse tables and tables wider than this are first reduced to so many columns by SVD; None: never.
+        random_state: seed of the SVD.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.pipeline import make_pipeline
+        >>> ring = np.array([np.arange(6), (np.arange(6) + 1) % 6])
+        >>> table = np.array([[0.0], [0.2], [0.1], [1.0], [0.9], [1.1]])
+        >>> model = make_pipeline(ws.GraphFeatures(ring, table, hops=1), LogisticRegression())
+        >>> model.fit([0, 1, 3, 4], ["a", "a", "b", "b"]).predict([2, 5]).tolist()
+        ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        graph: Any = None,
+        table: Any = None,
+        scales: Sequence[float] = SCALES,
+        hops: int = 2,
+        degrees: bool = True,
+        columns: bool = True,
+        labels: bool = False,
+        components: int | None = 64,
+        random_state: int | None = 0,
+    ):
+        self.graph = graph
+        self.table = table
+        self.scales = scales
+        self.hops = hops
+        self.degrees = degrees
+        self.columns = columns
+        self.labels = labels
+        self.components = components
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, graph: Any = None) -> GraphFeatures:
+        """Compute the columns of all nodes.
+
+        Args:
+            X: node numbers if the constructor got a ``table``, else the table.
+            y: targets of these rows, for ``labels=True``.
+            graph: instead of the constructor's.
+        """
+        table = _checked_table(X if self.table is None else self.table)
+        graph = self.graph if graph is None else graph
+        if graph is None:
+            raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
+        self.graph_ = as_graph_of(graph, table.shape[0])
+        nodes = self._nodes(X, table.shape[0])
+        self.n_features_in_ = 1 if self.table is not None else table.shape[1]
+        reduced = reduce_columns(table, self.components, self.random_state)
+        self.features_, self.names_ = node_features(
+            reduced, self.graph_, self.scales, self.hops, self.degrees, self.columns
+        )
+        if self.labels:
+            found, names = self._label_columns(nodes, y)
+            self.features_ = np.concatenate([self.features_, found], 1)
+            self.names_ += names
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The columns of these rows: node numbers, or the table of ``fit``."""
+        check_is_fitted(self)
+        if self.table is None:
+            rows = _checked_table(X).shape[0]
+            if rows != len(self.features_):
+                raise ValueError(
+                    f"X has {rows} rows but the graph has {len(self.features_)} nodes; give the table of all nodes, or "
+                    "give it to the constructor (table=...) and node numbers here"
+                )
+        return self.features_[self._nodes(X, len(self.features_))]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """What each column holds."""
+        check_is_fitted(self)
+        return np.asarray(self.names_, dtype=object)
+
+    def _nodes(self, X: Any, num_nodes: int) -> np.ndarray:
+        if self.table is None:
+            return np.arange(num_nodes)
+        nodes = np.asarray(X)
+        nodes = nodes[:, 0] if nodes.ndim == 2 and nodes.shape[1] == 1 else nodes
+        if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
+            raise ValueError(f"X has shape {nodes.shape} and dtype {nodes.dtype}; beside table= it holds node numbers")
+        if len(nodes) and not 0 <= nodes.min() <= nodes.max() < num_nodes:
+            raise ValueError(
+                f"X names node {nodes.max()} (least {nodes.min()}); the table has nodes 0 to {num_nodes - 1}"
+            )
+        return nodes
+
+    def _label_columns(self, nodes: np.ndarray, y: Any) -> tuple[np.ndarray, list[str]]:
+        if y is None:
+            raise ValueError("y is None; labels=True needs the known targets")
+        y = np.asarray(y)
+        if len(y) != len(nodes):
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(nodes), len(y)]}")
+        numbers = y.dtype.kind == "f" and type_of_target(y[~np.isnan(y)]).startswith("continuous")
+        known = ~(np.isnan(y) if numbers else unlabelled(y))
+        nodes, y = nodes[known], y[known]
+        if not len(nodes):
+            raise ValueError("y has no known target; NaN (or -1 among class codes) marks the unknown")
+        names = [f"target of others, s={s:g}" for s in self.scales]
+        if numbers:
+            positive = [s for s in self.scales if s > 0]  # sums of alternating signs make no weighted mean
+            found = other_targets(self.graph_, nodes, y.astype(np.float64)[:, None], positive, ratio=True)
+            return found, [f"target of others, s={s:g}" for s in positive]
+        classes, codes = np.unique(y, return_inverse=True)
+        found = other_targets(self.graph_, nodes, np.eye(len(classes))[codes], self.scales)
+        return found, [f"{name}, {label}" for name in names for label in classes]
+
+
+def reduce_columns(table: Any, components: int | None, random_state: int | None = 0) -> np.ndarray:
+    """A wide or sparse table's leading singular directions; others as they are."""
+    if components is None or (table.shape[1] <= components and not sp.issparse(table)):
+        return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
+    components = min(components, min(table.shape) - 1)
+    if components < 1:
+        return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
+    return TruncatedSVD(components, random_state=random_state).fit_transform(table)
+
+
+def node_features(
+    X: np.ndarray, graph: Graph, scales: Sequence[float], hops: int, degrees: bool = True, columns: bool = True
+) -> tuple[np.ndarray, list[str]]:
+    """Columns of all nodes, and what each holds."""
+    parts, names = [], []
+    if columns:
+        parts.append(("x", X))
+    if degrees:
+        parts.append(("log degree", np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]))
+    mean, near = _neighbour_mean(graph), X
+    for hop in range(1, hops + 1):
+        near = mean @ near
+        parts.append((f"mean at {hop} hops", near))
+    parts += [(f"propagated, s={s:g}", propagated(graph, X, s)) for s in scales]
+    for name, part in parts:
+        names += [f"{name}, {k}" for k in range(part.shape[1])]
+    return np.concatenate([part for _, part in parts], 1), names
+
+
+def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:
+    """``P_s X`` in float64."""
+    x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
+    return x.numpy() if scale == 0 else _operator(scale)(x, graph.to("cpu")).numpy()
+
+
+def other_targets(
+    graph: Graph, nodes: np.ndarray, Y: np.ndarray, scales: Sequence[float], ratio: bool = False
+) -> np.ndarray:
+    """``(P_s Y)_i - (P_s)_ii Y_i`` for targets ``Y [n, C]`` known at ``nodes``; ``[N, C * scales]``.
+
+    ratio: divide by the same sum of ones, which makes it a weighted mean of the other targets.
+    """
+    known = np.zeros((graph.num_nodes, 1))
+    full = np.zeros((graph.num_nodes, Y.shape[1]))
+    known[nodes], full[nodes] = 1.0, Y
+    parts = []
+    for scale in scales:
+        diagonal = operator_diagonal(graph, scale)[:, None]
+        part = propagated(graph, full, scale) - diagonal * full
+        if ratio:
+            part = _weighted_mean(part, propagated(graph, known, scale) - diagonal * known, full, known)
+        parts.append(part)
+    return np.concatenate(parts, 1)
+
+
+def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """The mean of the known targets of a node's neighbours, and the share of them that is known ``[N, C + 1]``."""
+    known = np.zeros((graph.num_nodes, 1))
+    full = np.zeros((graph.num_nodes, Y.shape[1]))
+    known[nodes], full[nodes] = 1.0, Y
+    mean = _neighbour_mean(graph)
+    mass = mean @ known
+    return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
+
+
+def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """``total / mass``; where no other target is near, the mean of all others."""
+    others = (full.sum(0) - full) / np.maximum(known.sum() - known, 1)
+    small = np.abs(mass) < 1e-9
+    return np.where(small, others, total / np.where(small, 1.0, mass))
+
+
+def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:
+    """``(P_s)_ii``, exact, ``[N]``; kept with the graph."""
+    return graph.to("cpu").derived(_diagonal, float(scale))
+
+
+def _diagonal(graph: Graph, scale: float) -> np.ndarray:
+    J = _operator(scale).precision(graph, torch.float64)
+    if graph.num_nodes <= DENSE:
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(J.to_dense()[0]))
+        return (1 - abs(scale)) * inverse.diagonal().numpy()
+    return (1 - abs(scale)) * Direct(max_operations=1e11).prepare(J).marginal_variance[0].numpy()
+
+
+def _operator(scale: float) -> Propagate:
+    return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive")
+
+
+def _neighbour_mean(graph: Graph) -> sp.csr_matrix:
+    i, j = graph.edges.cpu().numpy()
+    weight = np.ones(len(i)) if graph.edge_weight is None else graph.edge_weight.detach().cpu().double().numpy()
+    A = sp.coo_matrix((np.tile(weight, 2), (np.r_[i, j], np.r_[j, i])), (graph.num_nodes,) * 2).tocsr()
+    total = np.asarray(abs(A).sum(1)).ravel()
+    return sp.diags(1 / np.where(total > 0, total, 1.0)) @ A
+
+
+def _checked_table(X: Any) -> Any:
+    return check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, input_name="table")

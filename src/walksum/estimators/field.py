@@ -1,0 +1,172 @@
+"""FieldRegressor and FieldClassifier: any scikit-learn estimator, and a Gaussian field of what it leaves over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from walksum.data.knn import as_graph_of
+from walksum.estimators._residual_field import ResidualField, fit_residual_field
+from walksum.estimators.folds import unlabelled
+
+
+class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
+    """What both share: out-of-fold residuals, the field, and rows that must be those of ``fit``."""
+
+    def __init__(self, estimator: Any, graph: Any = None, cv: int = 5, random_state: Any = 0):
+        self.estimator = estimator
+        self.graph = graph
+        self.cv = cv
+        self.random_state = random_state
+
+    def _prepare(self, X: Any, graph: Any) -> np.ndarray:
+        X = validate_data(self, X, dtype=np.float64)
+        graph = self.graph if graph is None else graph
+        if graph is None:
+            raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
+        if isinstance(self.cv, bool) or not isinstance(self.cv, int) or self.cv < 2:
+            raise ValueError(f"cv={self.cv!r}; expected a number of folds, 2 or more")
+        self.graph_ = as_graph_of(graph, len(X))
+        self.X_ = X
+        return X
+
+    def _out_of_fold(self, X: np.ndarray, rows: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+        """The estimator's answer for every known row, each from a fit that did not see it; and the last fit of all."""
+        if len(rows) < self.cv:
+            raise ValueError(f"y is known in {len(rows)} rows; cv={self.cv} folds need at least as many")
+        smallest = np.unique(y, return_counts=True)[1].min() if classes else 0
+        kind: Any = StratifiedKFold if classes and smallest >= self.cv else KFold
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        out = np.zeros((len(rows), max(1, classes)))
+        for train, test in kind(self.cv, shuffle=True, random_state=seed).split(rows, y):
+            model = clone(self.estimator).fit(X[rows[train]], y[train])
+            out[test] = self._answer(model, X[rows[test]], classes)
+        self.estimator_ = clone(self.estimator).fit(X[rows], y)
+        return out
+
+    @staticmethod
+    def _answer(model: Any, X: np.ndarray, classes: int) -> np.ndarray:
+        if not classes:
+            return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
+        share = np.zeros((len(X), classes))
+        share[:, model.classes_.astype(np.int64)] = model.predict_proba(X)
+        return share
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """Which rows of fit these are: a field has values at the nodes it was conditioned on a graph with."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        if X.shape == self.X_.shape and np.array_equal(X, self.X_):
+            return np.arange(len(X))
+        place = {row.tobytes(): k for k, row in reversed(list(enumerate(np.ascontiguousarray(self.X_))))}
+        found = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(X)]
+        if min(found) < 0:
+            raise ValueError(
+                f"row {found.index(-1)} of X is no row of fit; a field knows the nodes of its graph alone: give all "
+                "rows to fit, with NaN (or -1 among class codes) as the target of those to predict"
+            )
+        return np.array(found)
+
+
+class FieldRegressor(RegressorMixin, _FieldEstimator):
+    r"""Any regressor, plus a Gaussian field of its residuals on the graph.
+
+    .. math::
+        y = f(x) + u + e, \qquad u \sim N\big(0, (c\,(I - a D^{-1/2} A D^{-1/2}))^{-1}\big), \qquad e \sim N(0, 1/(ct))
+
+    f is the estimator; the residuals are out of fold, so that a model that remembers its training rows leaves honest
+    ones; a, c and t maximise the evidence. A prediction is f(x) plus the mean of u given all known targets.
+
+    Transductive: ``fit`` sees all rows, with NaN as the target of those to predict.
+
+    Args:
+        estimator: a scikit-learn regressor, or a pipeline.
+        graph: an adjacency matrix, an edge list or a :class:`walksum.Graph`; may also be given to ``fit``.
+        cv: folds of the residuals.
+        random_state: seed of the folds.
+
+    Attributes:
+        field_: scale a, nugget, mean and calibrated standard deviations of the field.
+        transduction_, std_: prediction and its standard deviation for every row of ``fit``.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> from sklearn.linear_model import Ridge
+        >>> n = np.arange(40)
+        >>> path, truth = np.stack([n[:-1], n[1:]]), np.sin(n / 5)
+        >>> y = np.where(n % 3 == 0, truth, np.nan)  # two of three are unknown
+        >>> model = ws.FieldRegressor(Ridge(), graph=path).fit(np.zeros((40, 1)), y)
+        >>> bool(np.abs(model.transduction_ - truth).mean() < 0.15)
+        True
+    """
+
+    def fit(self, X: Any, y: Any, graph: Any = None) -> FieldRegressor:
+        """Learn from the rows whose y is not NaN."""
+        X = self._prepare(X, graph)
+        y = np.asarray(y, dtype=np.float64).reshape(-1)
+        if len(y) != len(X):
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
+        rows = np.nonzero(~np.isnan(y))[0]
+        guess = self._out_of_fold(X, rows, y[rows], 0)
+        self.field_: ResidualField = fit_residual_field(self.graph_, rows, y[rows] - guess[:, 0])
+        self.transduction_ = self._answer(self.estimator_, X, 0)[:, 0] + self.field_.mean[:, 0]
+        self.std_ = self.field_.std
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The values of rows of ``fit``; with ``return_std`` also their standard deviations."""
+        rows = self._rows(X)
+        return (self.transduction_[rows], self.std_[rows]) if return_std else self.transduction_[rows]
+
+
+class FieldClassifier(ClassifierMixin, _FieldEstimator):
+    """Any classifier, plus one Gaussian field of the residuals of its probabilities, the same for all classes.
+
+    As :class:`FieldRegressor`, with one-hot labels minus probabilities as residuals; corrected probabilities are cut at
+    zero and scaled to sum to one. ``-1``, NaN or None marks a row to predict.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> n = np.arange(40)
+        >>> y = np.where(n % 4 == 0, n // 20, -1)
+        >>> path = np.stack([n[:-1], n[1:]])
+        >>> model = ws.FieldClassifier(LogisticRegression(), graph=path, cv=2).fit(np.zeros((40, 1)), y)
+        >>> bool((model.transduction_ == n // 20).mean() > 0.9)
+        True
+    """
+
+    def fit(self, X: Any, y: Any, graph: Any = None) -> FieldClassifier:
+        """Learn from the rows that have a label."""
+        X = self._prepare(X, graph)
+        if not hasattr(self.estimator, "predict_proba"):
+            raise ValueError(f"estimator={self.estimator!r} has no predict_proba; calibrate it, for example with "
+                             "sklearn.calibration.CalibratedClassifierCV")  # fmt: skip
+        y = np.asarray(y)
+        if len(y) != len(X):
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
+        known = np.array([v is not None and v == v for v in y]) if y.dtype.kind == "O" else ~unlabelled(y)
+        rows = np.nonzero(known)[0]
+        self.classes_, codes = np.unique(np.array(y[rows].tolist()), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_.tolist()}")
+        guess = self._out_of_fold(X, rows, codes, len(self.classes_))
+        self.field_: ResidualField = fit_residual_field(self.graph_, rows, np.eye(len(self.classes_))[codes] - guess)
+        share = np.maximum(self._answer(self.estimator_, X, len(self.classes_)) + self.field_.mean, 1e-6)
+        self.label_distributions_ = share / share.sum(1, keepdims=True)
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class for rows of ``fit``."""
+        rows = self._rows(X)
+        return self.label_distributions_[rows]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of rows of ``fit``."""
+        return self.classes_[self.predict_proba(X).argmax(1)]

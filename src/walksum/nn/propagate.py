@@ -1,0 +1,170 @@
+"""Propagate: the mixing alone, (1 - s) J^-1 x, as a PyG layer without weights of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+
+from walksum.designs import Design
+from walksum.designs.base import SIGN, check_fraction, degree_sum, ends
+from walksum.graph import Graph, as_graph
+from walksum.lasting import differentiated
+from walksum.precision import Precision
+from walksum.solvers import Solution, Solver, resolve_name
+from walksum.solvers.base import check_choice
+from walksum.solving import HALF, ON_NONCONVERGED, solve
+
+
+def scale_for_reach(reach: float) -> float:
+    r"""The scale s whose influence along a path falls to 1/e after ``reach`` hops.
+
+    On a path :math:`J^{-1}_{ij} \propto e^{-\theta |i - j|}` with :math:`\cosh \theta = 1 / s`, so
+    :math:`s = 1 / \cosh(1 / \text{reach})`, about :math:`1 - 1 / (2\, \text{reach}^2)`.
+    """
+    if isinstance(reach, bool) or not isinstance(reach, int | float) or not 0 < reach < math.inf:
+        raise ValueError(f"reach={reach!r}; expected a positive number of hops")
+    scale = 1 / math.cosh(min(1 / reach, 700.0))
+    if not 0 < scale < 1:
+        raise ValueError(f"reach={reach!r} asks for a scale of {scale}; choose between 0.01 and 1e7 hops")
+    return scale
+
+
+class Propagate(MessagePassing):
+    r"""Exact propagation over all paths of the graph, in one linear operator.
+
+    .. math::
+        \mu = (1 - s)\, J^{-1} x, \qquad J = I \mp s\, D^{-1/2} A D^{-1/2}
+
+    With ``coupling="attractive"`` (the minus sign) this is PPNP's personalised PageRank with teleport probability
+    1 - s; with "repulsive" neighbours push each other apart. ``loops=True`` adds one loop of weight 1 per node before
+    normalising, as GCN and PPNP do. A node without edges gives (1 - s) x without loops, x with attractive loops.
+
+    Args:
+        scale: s, in (0, 1).
+        reach: instead of ``scale``: the number of hops along a path after which influence has fallen to 1/e.
+        coupling: "attractive" or "repulsive".
+        loops: add a loop to each node before normalising.
+        design: a :class:`walksum.Design` that makes J instead; the result is then :math:`J^{-1} x`.
+        learned: make s a parameter.
+        solver, on_nonconverged: see :func:`walksum.solve`.
+
+    Shapes:
+        - **input:** node features ``(N, F)`` or ``(N,)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
+        - **output:** the shape of the node features
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> out = ws.Propagate(reach=2)(torch.tensor([1.0, 0.0, 0.0, 0.0]), path)
+        >>> bool((out[:-1] > out[1:]).all() and (out > 0).all())
+        True
+
+    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes.
+    """
+
+    def __init__(
+        self,
+        scale: float = 0.9,
+        reach: float | None = None,
+        coupling: str = "attractive",
+        loops: bool = False,
+        design: Design | None = None,
+        learned: bool = False,
+        solver: Solver | str = "auto",
+        on_nonconverged: str = "warn",
+    ):
+        super().__init__(aggr=None)  # MessagePassing only so that PyG's tools know it as a graph layer
+        check_choice("coupling", coupling, tuple(SIGN))
+        check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
+        if design is not None:
+            if not isinstance(design, Design):
+                raise ValueError(
+                    f"design={design!r}; expected a walksum.Design object, for example ws.FixedLaplacian()"
+                )
+            if reach is not None or loops or learned or coupling != "attractive":
+                raise ValueError("reach, loops, learned or coupling was given beside a design; give them to the design")
+        self.coupling, self.loops, self.design = coupling, loops, design
+        self.start = check_fraction("scale", scale) if reach is None else scale_for_reach(reach)
+        self.logit = nn.Parameter(torch.empty(())) if learned else None
+        self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
+        self.last_solve: Solution | None = None
+        self.last_backward_solve: Solution | None = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.logit is not None:
+            nn.init.constant_(self.logit, math.log(self.start / (1 - self.start)))
+        if self.design is not None:
+            self.design.reset_parameters()
+
+    @property
+    def scale(self) -> float | Tensor:
+        """s: a number, or the learned tensor; it stays a little below 1, where J would be singular."""
+        return self.start if self.logit is None else self.logit.sigmoid().clamp(1e-6, 1 - 1e-6)
+
+    def precision(self, graph: Graph, dtype: torch.dtype, x: Tensor | None = None) -> Precision:
+        """J on this graph; one object per graph as long as nothing of it is learned, so that its factor is kept."""
+        if self.design is not None:
+            return self.design(graph, x, None if x is None else x.unsqueeze(0))
+        scale = self.scale
+        if isinstance(scale, Tensor) or differentiated(graph.edge_weight):
+            return _build(graph, scale, self.coupling, self.loops, dtype)
+        return graph.derived(_build, scale, self.coupling, self.loops, dtype)
+
+    def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """Mix ``x`` over the graph; ``edge_index`` is anything :meth:`walksum.Graph.from_edge_index` takes."""
+        check_nodes(x)
+        graph = as_graph(edge_index, x.size(0), edge_weight)
+        with torch.autocast(x.device.type, enabled=False):  # J must be positive definite to the last bits
+            h = x.float() if x.dtype in HALF else x
+            h = h.unsqueeze(-1) if x.dim() == 1 else h
+            J = self.precision(graph, h.dtype, h)
+            mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
+            if self.design is None:
+                mu = (1 - self.scale) * mu
+        return mu.view(x.shape).to(x.dtype)
+
+    def _remember(self, solution: Solution) -> None:
+        if solution.direction == "forward":
+            self.last_solve = solution
+        else:
+            self.last_backward_solve = solution
+
+    def __repr__(self) -> str:
+        if self.design is not None:
+            return f"Propagate(design={self.design})"
+        learned = "" if self.logit is None else ", learned=True"
+        scale = self.scale.detach() if isinstance(self.scale, Tensor) else self.scale
+        return f"Propagate(scale={float(scale):.6g}, coupling={self.coupling!r}, loops={self.loops}{learned})"
+
+
+def check_nodes(x: Any) -> None:
+    """One row of floating-point features per node."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, F] or [N]")
+    if x.dim() not in (1, 2):
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected [N, F] or [N]")
+
+
+def _build(graph: Graph, scale: float | Tensor, coupling: str, loops: bool, dtype: torch.dtype) -> Precision:
+    """``I -+ s D^-1/2 (A + loops) D^-1/2``; formed in float64, so that rows of it sum to what they should."""
+    weight = graph.edge_weight
+    if weight is None:
+        weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device)
+    elif weight.numel() and float(weight.detach().min()) < 0:
+        raise ValueError(
+            f"edge_weight has the negative value {float(weight.detach().min()):g}; degrees are sums of weights: "
+            "use edge_weight.abs(), or a diagonally dominant design"
+        )
+    strength = weight.double().unsqueeze(0)
+    degree = degree_sum(graph, strength) + float(loops)
+    root_i, root_j = ends(graph, torch.where(degree > 0, degree, 1.0).sqrt())
+    s = SIGN[coupling] * (scale.double() if isinstance(scale, Tensor) else scale)
+    diag = torch.ones_like(degree) + (s / degree if loops else 0 * s)
+    return Precision(graph, diag.to(dtype), (s * strength / root_i / root_j).to(dtype))

@@ -1,0 +1,118 @@
+"""GraphFeatures: the columns are what they say, and no row depends on its own target."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from walksum.estimators import GraphFeatures
+from walksum.estimators.features import neighbour_targets, operator_diagonal, other_targets
+from walksum.graph import Graph
+
+N = 30
+
+
+@pytest.fixture
+def graph() -> Graph:
+    import torch
+
+    random = np.random.default_rng(0)
+    pairs = np.concatenate([np.stack([np.arange(N - 2), np.arange(1, N - 1)]), random.integers(0, N - 1, (2, 15))], 1)
+    return Graph.from_edge_index(torch.from_numpy(pairs), N)  # the last node has no edges
+
+
+def dense_operator(graph: Graph, scale: float) -> np.ndarray:
+    A = np.zeros((N, N))
+    i, j = graph.edges.numpy()
+    A[i, j] = A[j, i] = 1
+    root = 1 / np.sqrt(np.maximum(A.sum(1), 1))
+    return (1 - abs(scale)) * np.linalg.inv(np.eye(N) - scale * root[:, None] * A * root)
+
+
+def test_columns_are_what_their_names_say(graph):
+    X = np.random.default_rng(1).normal(size=(N, 2))
+    model = GraphFeatures(graph, scales=(0.9, -0.5), hops=1).fit(X)
+    found = dict(zip(model.get_feature_names_out(), model.transform(X).T, strict=True))
+    assert np.allclose(found["x, 1"], X[:, 1])
+    assert np.allclose(found["log degree, 0"], np.log1p(graph.degree.numpy()))
+    assert np.allclose(found["propagated, s=0.9, 0"], dense_operator(graph, 0.9) @ X[:, 0])
+    assert np.allclose(found["propagated, s=-0.5, 1"], dense_operator(graph, -0.5) @ X[:, 1])
+    i, j = graph.edges.numpy()
+    neighbours = np.r_[j[i == 3], i[j == 3]]
+    assert np.isclose(found["mean at 1 hops, 0"][3], X[neighbours, 0].mean())
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.99, -0.9])
+def test_diagonal_by_both_ways(graph, scale, monkeypatch):
+    expected = np.diag(dense_operator(graph, scale))
+    assert np.allclose(operator_diagonal(graph, scale), expected)
+    monkeypatch.setattr("walksum.estimators.features.DENSE", 0)
+    fresh = Graph(graph.edges, N)
+    assert np.allclose(operator_diagonal(fresh, scale), expected)
+
+
+def test_targets_of_others_are_the_row_without_its_diagonal(graph):
+    nodes, Y = np.arange(0, N, 2), np.random.default_rng(2).normal(size=(15, 2))
+    full = np.zeros((N, 2))
+    full[nodes] = Y
+    P = dense_operator(graph, 0.9)
+    assert np.allclose(other_targets(graph, nodes, Y, (0.9,)), (P - np.diag(np.diag(P))) @ full)
+    other = Y.copy()
+    other[3] += 1.0
+    near = [neighbour_targets(graph, nodes, each)[nodes[3]] for each in (Y, other)]
+    assert np.array_equal(*near)
+
+
+@pytest.mark.parametrize("task", ["classes", "numbers"])
+def test_no_row_depends_on_its_own_target(graph, task):
+    random = np.random.default_rng(3)
+    table, nodes = random.normal(size=(N, 2)), np.arange(0, N, 2)
+    y = random.integers(0, 3, len(nodes)) if task == "classes" else random.normal(size=len(nodes))
+    before = GraphFeatures(graph, table, labels=True).fit(nodes, y).transform(nodes)
+    for k in range(len(nodes)):
+        other = y.copy()
+        other[k] = (y[k] + 1) % 3 if task == "classes" else y[k] + 5.0
+        if task == "classes" and len(np.unique(other)) < 3:
+            continue
+        after = GraphFeatures(graph, table, labels=True).fit(nodes, other).transform(nodes)
+        assert np.allclose(after[k], before[k], atol=1e-10)
+        assert not np.allclose(after, before)  # others do see it
+
+
+def test_in_a_pipeline_with_cross_validation(graph):
+    table = np.random.default_rng(4).normal(size=(N, 2))
+    y = (table[:, 0] > 0).astype(int)
+    model = make_pipeline(GraphFeatures(graph, table, labels=True), LogisticRegression())
+    scores = cross_val_score(model, np.arange(N), y, cv=3)
+    assert scores.mean() > 0.7
+
+
+def test_the_table_itself_and_wide_sparse_tables(graph):
+    wide = sp.random(N, 300, 0.05, random_state=0, format="csr")
+    model = GraphFeatures(graph, scales=(0.9,), hops=1, components=5).fit(wide)
+    assert model.transform(wide).shape == (N, 5 + 1 + 5 + 5)
+    y = np.full(N, np.nan)
+    y[:10] = np.linspace(0, 1, 10)
+    X = np.ones((N, 1))
+    assert GraphFeatures(graph, labels=True).fit(X, y).transform(X).shape[0] == N
+    make_pipeline(GraphFeatures(graph), Ridge()).fit(X, np.arange(N))
+
+
+def test_bad_input(graph):
+    X = np.ones((N, 2))
+    with pytest.raises(ValueError, match="graph is None"):
+        GraphFeatures().fit(X)
+    with pytest.raises(ValueError, match="y is None"):
+        GraphFeatures(graph, labels=True).fit(X)
+    with pytest.raises(ValueError, match="node numbers"):
+        GraphFeatures(graph, X).fit(X)
+    with pytest.raises(ValueError, match="names node 30"):
+        GraphFeatures(graph, X).fit([0, 30])
+    with pytest.raises(ValueError, match="3 rows"):
+        GraphFeatures(graph).fit(X).transform(X[:3])
+    with pytest.raises(ValueError, match="nodes but X has"):
+        GraphFeatures(graph).fit(X[:5])
+    with pytest.raises(ValueError, match="no known target"):
+        GraphFeatures(graph, labels=True).fit(X, np.full(N, -1))

@@ -1,0 +1,210 @@
+"""The portfolio: what it promises about budgets, seeds, members, bad input and scikit-learn's ways."""
+
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from walksum.estimators import AutoClassifier, AutoRegressor
+from walksum.estimators.auto import portfolio
+from walksum.estimators.auto.blend import least_squares_weights, roc_auc, score_weights
+from walksum.estimators.auto.problem import Problem
+from walksum.estimators.auto.stack import Config, Input, Stack, StackRecipe
+from walksum.graph import Graph
+
+N = 120
+QUICK = ("linear", "label", "extra trees x")
+
+
+@pytest.fixture
+def table():
+    """Two communities in a ring of cliques; columns say little, neighbours much."""
+    random = np.random.default_rng(0)
+    y = (np.arange(N) // (N // 2)).astype(int)
+    half = N // 2
+    rings = np.stack([np.arange(N), np.r_[np.arange(1, half), 0, np.arange(half + 1, N), half]])
+    source = random.integers(0, N, 300)
+    target = (source + random.integers(0, half - 1, 300)) % half + source // half * half
+    pairs = np.concatenate([rings, np.stack([source, target])], 1)
+    X = random.normal(size=(N, 4))
+    X[:, 0] += 0.6 * y
+    shown = np.where(random.random(N) < 0.5, y, -1)
+    return X, y, shown, pairs
+
+
+def test_classifier_blends_and_says_what_the_graph_gave(table):
+    X, y, shown, pairs = table
+    model = AutoClassifier(budget=60, members=QUICK, cv=3, random_state=0).fit(X, shown, pairs)
+    hidden = shown < 0
+    assert (model.transduction_ == y)[hidden].mean() > 0.9
+    assert sum(row["weight"] for row in model.members_) == pytest.approx(1)
+    gain, low, high = model.graph_gain_
+    assert low <= gain <= high
+    assert gain > 0.05
+    assert np.allclose(model.predict_proba(X).sum(1), 1)
+    assert model.score(X, y) > 0.9
+    again = clone(model).fit(X, shown, pairs)
+    assert model.complete_
+    assert np.array_equal(again.label_distributions_, model.label_distributions_)
+    assert model.predict(X[:3]).tolist() == model.transduction_[:3].tolist()
+    assert set(model.predict(X[:3] + 0.01)) <= {0, 1}
+
+
+def test_given_validation_rows_choose_and_are_not_learned_from(table):
+    X, _y, shown, pairs = table
+    rows = np.nonzero(shown >= 0)[0]
+    validation = rows[::3]
+    model = AutoClassifier(members=("label",), random_state=0).fit(X, shown, pairs, validation=validation)
+    other = shown.copy()
+    other[validation] = 1 - other[validation]  # label propagation reads training labels alone
+    changed = AutoClassifier(members=("label",), random_state=0).fit(X, other, pairs, validation=validation)
+    assert np.allclose(model._found[0].outputs, changed._found[0].outputs)
+
+
+def test_words_texts_and_sparse_matrices(table):
+    _X, y, shown, pairs = table
+    words = sp.random(N, 400, 0.05, random_state=0, format="lil")
+    words[np.arange(N), 5 * y] = 1.0
+    names = np.where(shown < 0, None, np.where(shown == 1, "b", "a")).astype(object)
+    adjacency = sp.coo_matrix((np.ones(pairs.shape[1]), tuple(pairs)), (N, N))
+    model = AutoClassifier(budget=60, members=("bank raw", "linear x"), cv=2, random_state=0).fit(
+        words.tocsr(), names, adjacency
+    )
+    assert set(model.transduction_) == {"a", "b"}
+    assert (model.transduction_ == np.where(y == 1, "b", "a")).mean() > 0.8
+
+
+def test_regressor_with_its_field_and_intervals(table):
+    X, _, _, _pairs = table
+    random = np.random.default_rng(1)
+    smooth = np.sin(np.arange(N) / 9)
+    y = X[:, 1] + 2 * smooth + 0.1 * random.normal(size=N)
+    shown = np.where(random.random(N) < 0.6, y, np.nan)
+    ring = np.stack([np.arange(N - 1), np.arange(1, N)])
+    model = AutoRegressor(budget=60, members=("linear",), random_state=0).fit(X, shown, ring)
+    hidden = np.isnan(shown)
+    value, std = model.predict(X, return_std=True)
+    assert 1 - ((value - y)[hidden] ** 2).mean() / y[hidden].var() > 0.8
+    assert (np.abs(value - y) <= 2 * std)[hidden].mean() > 0.8
+    assert model.score(X, y) > 0.8
+
+
+def test_a_stack_trains_members_as_each_would_alone(table):
+    X, y, shown, pairs = table
+    import torch
+
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    rows = np.nonzero(shown >= 0)[0]
+    problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+    configs = [Config("a", ((0.9, True),), 1e-2, 0), Config("b", portfolio.BANK, 1e-3, 1)]
+    recipe = StackRecipe(dropout=0.0, input_dropout=0.0, epochs=15, hidden=8)
+    x = Input(X, "cpu")
+    together = Stack(problem, x, graph, configs, recipe).train().outputs
+    alone = [Stack(problem, x, graph, [config], recipe).train().outputs[0] for config in configs]
+    assert np.allclose(together, alone, atol=1e-4)
+
+
+def test_sparse_and_dense_inputs_agree():
+    import torch
+
+    X = sp.random(30, 20, 0.1, random_state=0, format="csr", dtype=np.float32)
+    weight = torch.randn(20, 5, requires_grad=True)
+    out = Input(X, "cpu").times(weight, 0.0)
+    assert torch.allclose(out, torch.from_numpy(X.toarray()) @ weight, atol=1e-6)
+    (grad,) = torch.autograd.grad(out.square().sum(), weight)
+    twin = (torch.from_numpy(X.toarray()) @ weight).square().sum()
+    assert torch.allclose(grad, torch.autograd.grad(twin, weight)[0], atol=1e-5)
+
+
+def test_the_clock_is_kept(table):
+    X, _, shown, pairs = table
+    start = time.monotonic()
+    model = AutoClassifier(budget=2, random_state=0).fit(X, shown, pairs)
+    assert time.monotonic() - start < 8  # the machine may be busy; the share of one fit is a second
+    assert not model.complete_
+
+
+def test_ctrl_c_keeps_what_is_done(table, monkeypatch):
+    X, _, shown, pairs = table
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(portfolio, "fit_tabular", stop)
+    model = AutoClassifier(members=("linear x", "label"), random_state=0).fit(X, shown, pairs)
+    assert {row["member"] for row in model.members_} == {"label propagation 0.9", "label propagation 0.99"}
+    assert not model.complete_
+
+
+def test_blending():
+    assert score_weights(np.array([0.9, 0.9, 0.1]), 0.02)[:2] == pytest.approx([0.5, 0.5])
+    y = np.random.default_rng(0).normal(size=200)
+    weights = least_squares_weights(np.stack([y + 0.1, -y, np.zeros(200)]), y)
+    assert weights[0] > 0.9
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1)
+    assert roc_auc(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1])) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"budget": 0}, "budget=0"),
+        ({"metric": "f1"}, "metric='f1'"),
+        ({"cv": 1}, "cv=1"),
+        ({"members": ("nobody",)}, "names no member"),
+    ],
+)
+def test_bad_arguments(table, arguments, message):
+    X, _, shown, pairs = table
+    with pytest.raises(ValueError, match=message):
+        AutoClassifier(**arguments).fit(X, shown, pairs)
+
+
+def test_bad_input(table):
+    X, y, shown, pairs = table
+    model = AutoClassifier(members=("linear x",))
+    with pytest.raises(ValueError, match="no label"):
+        model.fit(X, np.full(N, -1), pairs)
+    with pytest.raises(ValueError, match="only one class"):
+        model.fit(X, np.where(shown >= 0, 1, -1), pairs)
+    with pytest.raises(ValueError, match=r"num_nodes=60|nodes but X has"):
+        model.fit(X[40:100], shown[40:100], pairs)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(np.arange(4) == 1, np.nan, X), shown, pairs)
+    with pytest.raises(ValueError, match="validation names"):
+        model.fit(X, shown, pairs, validation=np.nonzero(shown < 0)[0])
+    with pytest.raises(ValueError, match="known in 0 rows"):
+        AutoRegressor().fit(X, np.full(N, np.nan), pairs)
+    with pytest.raises(ValueError, match="infinity"):
+        AutoRegressor().fit(X, np.full(N, np.inf), pairs)
+    with pytest.raises(ValueError, match="metric='accuracy'"):
+        AutoRegressor(metric="accuracy").fit(X, y, pairs)
+
+
+EXEMPT = {"check_classifiers_classes": "labels -1 and 1: here -1 marks a row without a label"}
+
+
+@parametrize_with_checks(
+    [
+        AutoClassifier(budget=5, members=("linear x",), cv=2, random_state=0),
+        AutoRegressor(budget=5, members=("linear x",), cv=2, random_state=0),
+    ],
+    expected_failed_checks=lambda estimator: EXEMPT if isinstance(estimator, AutoClassifier) else {},
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_cross_validation_and_search(table):
+    X, y, _, _ = table
+    pipe = make_pipeline(StandardScaler(), AutoClassifier(budget=5, members=("linear x",), cv=2, random_state=0))
+    assert cross_val_score(pipe, X, y, cv=2).mean() > 0.4
+    search = GridSearchCV(pipe, {"autoclassifier__n_neighbors": [3, 8]}, cv=2).fit(X, y)
+    assert search.best_params_["autoclassifier__n_neighbors"] in (3, 8)
