@@ -272,6 +272,24 @@ def test_a_factor_refuses_values_of_another_shape_or_dtype(bad):
             take(bad)
 
 
+def test_only_the_memory_of_a_factor_that_is_gone_is_used_again(monkeypatch):
+    monkeypatch.setattr("walksum.solvers.factor.LARGE", 1)
+    graph = graph_of(*GALLERY["grid"])
+    one, two = (Factor.of(precision(graph, seed=seed)) for seed in (0, 1))
+    expected = one.logdet().clone()
+    assert two.failure is None
+    place = two.L.data_ptr()
+    assert place != one.L.data_ptr()
+    del two
+    three = Factor.of(precision(graph, seed=2))
+    assert three.failure is None
+    assert three.L.data_ptr() == place
+    torch.testing.assert_close(three.logdet(), torch.logdet(precision(graph, seed=2).to_dense()))
+    assert torch.equal(one.logdet(), expected)
+    inverse = torch.linalg.inv(precision(graph, seed=0).to_dense())
+    torch.testing.assert_close(one.selected_inverse()[0], inverse.diagonal(dim1=1, dim2=2))
+
+
 def test_a_graph_without_nodes():
     graph = ws.Graph(torch.empty(2, 0, dtype=torch.long), 0)
     factor = Factor.of(ws.Precision(graph, torch.empty(2, 0), torch.empty(2, 0)))

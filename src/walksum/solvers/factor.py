@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from walksum.backends.cpu.ldl import blas, multifrontal, numeric, selected_inverse, supernodal_sweeps
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.backends.cpu.ldl.symbolic import Symbolic
-from walksum.backends.cpu.pointers import ZERO, blank, plain
+from walksum.backends.cpu.pointers import LARGE, ZERO, blank, plain
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.precision import Precision
@@ -56,7 +57,7 @@ class Factor(NotCopied):
             return
         # Threads that come together may all do it, each with memory of its own.
         symbolic, dtype = self.symbolic, self.diag.dtype
-        L = _memory(self.heads * symbolic.size, dtype)
+        L = self._memory(self.heads * symbolic.size, dtype)
         pivots = torch.empty(self.heads, symbolic.num_nodes, dtype=torch.float64)
         norms = torch.empty(self.heads, dtype=torch.float64)
         addresses = [t.data_ptr() for t in (self.diag, self.off, L, norms)]
@@ -66,6 +67,20 @@ class Factor(NotCopied):
         done = in_groups(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
         self.L, self.pivots, self.norms, self.where = L, pivots, norms, where
         self.outcome = max(done, default=numeric.FINE)
+
+    def _memory(self, count: int, dtype: torch.dtype) -> Tensor:
+        """Memory for L. That of a large factor goes to the next one of its graph: touching new pages takes as long as
+        half a factorisation."""
+        spare = self.symbolic.spare
+        try:
+            L = spare.pop()  # safe beside other threads
+        except IndexError:
+            L = None
+        if L is None or L.numel() != count or L.dtype != dtype:
+            L = torch.from_numpy(np.empty(count, ZERO[dtype].dtype))  # in huge pages, see pointers.py
+        if count >= LARGE:
+            weakref.finalize(self, _give_back, spare, L).atexit = False
+        return L
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error; without meaning after a failure."""
@@ -148,8 +163,9 @@ def measure(J: Precision, h: Tensor, mu: Tensor) -> float:
     return worst(backward_error(J.detach(), mu, h, norm_inf(J.detach())))
 
 
-def _memory(count: int, dtype: torch.dtype) -> Tensor:
-    return torch.from_numpy(np.empty(count, ZERO[dtype].dtype))  # in huge pages, see pointers.py
+def _give_back(spare: list[Tensor], L: Tensor) -> None:
+    if not spare:
+        spare.append(L)
 
 
 def worst_of(errors: list[float]) -> float:

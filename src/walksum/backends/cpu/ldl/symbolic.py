@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -42,6 +42,7 @@ class Symbolic:
     operations: float
     plan: tuple[np.ndarray, ...]
     room: tuple[int, int]
+    spare: list[torch.Tensor] = field(default_factory=list, repr=False)  # memory of a factor that is gone
 
     @property
     def size(self) -> int:
