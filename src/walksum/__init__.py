@@ -21,10 +21,19 @@ if TYPE_CHECKING:  # what follows is imported when it is used: torch, PyG and sc
         RandomWalk,
         Squared,
     )
-    from walksum.estimators import GLTClassifier, GLTRegressor, TransductiveKFold
+    from walksum.estimators import (
+        AutoClassifier,
+        AutoRegressor,
+        FieldClassifier,
+        FieldRegressor,
+        GLTClassifier,
+        GLTRegressor,
+        GraphFeatures,
+        TransductiveKFold,
+    )
     from walksum.field import GaussianField, fit_residual_field, logdet, marginals, sample, selected_inverse
     from walksum.graph import Graph
-    from walksum.nn import GLT, GLTBlock, GLTConv, load
+    from walksum.nn import GLT, GLTBlock, GLTConv, PredictThenPropagate, Propagate, PropagateBank, load
     from walksum.precision import Precision
     from walksum.solvers import (
         CG,
@@ -61,10 +70,13 @@ _PUBLIC = {
         *("Solution", "Status", "SolveError", "SolveWarning"),
     ],
     "field": ["GaussianField", "logdet", "marginals", "selected_inverse", "sample", "fit_residual_field"],
-    "nn": ["GLTConv", "GLTBlock", "GLT", "load"],
+    "nn": ["Propagate", "PropagateBank", "PredictThenPropagate", "GLTConv", "GLTBlock", "GLT", "load"],
     "training.cuda_graph": ["TrainingStep"],
     "workflow": ["fit_tables", "open_run", "Run"],
-    "estimators": ["GLTClassifier", "GLTRegressor", "TransductiveKFold"],
+    "estimators": [
+        *("AutoClassifier", "AutoRegressor", "GraphFeatures", "FieldRegressor", "FieldClassifier"),
+        *("GLTClassifier", "GLTRegressor", "TransductiveKFold"),
+    ],
 }
 _MODULES = ["nn", "plot"]
 _WHERE = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from walksum._checks import check_choice
 from walksum.graph import as_graph
 from walksum.nn.propagate import Propagate, check_nodes
-from walksum.solvers.base import check_choice
 
 SCALES = (0.0, 0.5, 0.9, -0.5, -0.9)
 MIXES = ("sum", "concat", "stack")

@@ -8,9 +8,9 @@ from typing import Any
 import torch.nn.functional as nnf
 from torch import Tensor, nn
 
+from walksum._checks import check_choice, check_count
 from walksum.nn.bank import SCALES, PropagateBank
 from walksum.nn.propagate import Propagate
-from walksum.solvers.base import check_choice, check_count
 
 WHERE = ("outputs", "hidden")
 

@@ -9,28 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from walksum.designs import Design
+from walksum._checks import check_choice
+from walksum._torch import needs_grad
+from walksum.designs import Design, scale_for_reach
 from walksum.designs.base import SIGN, check_fraction, degree_sum, ends
 from walksum.graph import Graph, as_graph
-from walksum.lasting import differentiated
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
-from walksum.solvers.base import check_choice
 from walksum.solving import HALF, ON_NONCONVERGED, solve
-
-
-def scale_for_reach(reach: float) -> float:
-    r"""The scale s whose influence along a path falls to 1/e after ``reach`` hops.
-
-    On a path :math:`J^{-1}_{ij} \propto e^{-\theta |i - j|}` with :math:`\cosh \theta = 1 / s`, so
-    :math:`s = 1 / \cosh(1 / \text{reach})`, about :math:`1 - 1 / (2\, \text{reach}^2)`.
-    """
-    if isinstance(reach, bool) or not isinstance(reach, int | float) or not 0 < reach < math.inf:
-        raise ValueError(f"reach={reach!r}; expected a positive number of hops")
-    scale = 1 / math.cosh(min(1 / reach, 700.0))
-    if not 0 < scale < 1:
-        raise ValueError(f"reach={reach!r} asks for a scale of {scale}; choose between 0.01 and 1e7 hops")
-    return scale
 
 
 class Propagate(MessagePassing):
@@ -112,7 +98,7 @@ class Propagate(MessagePassing):
         if self.design is not None:
             return self.design(graph, x, None if x is None else x.unsqueeze(0))
         scale = self.scale
-        if isinstance(scale, Tensor) or differentiated(graph.edge_weight):
+        if isinstance(scale, Tensor) or needs_grad(graph.edge_weight):
             return _build(graph, scale, self.coupling, self.loops, dtype)
         return graph.derived(_build, scale, self.coupling, self.loops, dtype)
 

@@ -15,6 +15,7 @@ from walksum.estimators.auto.problem import Problem
 from walksum.graph import Graph
 from walksum.nn.bank import PropagateBank
 from walksum.nn.propagate import Propagate
+from walksum.training.optimiser import descend
 
 
 class DeepBank(nn.Module):
@@ -73,15 +74,20 @@ def _train(
     optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=1e-3)
     train, valid = (torch.from_numpy(rows).to(x.device) for rows in fold)
     truth = problem.y[fold[1]]
+
+    def clip(*_: Any) -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    optimiser.register_step_pre_hook(clip)
+
+    def loss() -> Tensor:
+        out = model(x, graph)[train]
+        return nnf.cross_entropy(out, y[train]) if problem.classes else nnf.mse_loss(out[:, 0], y[train])
+
     best, kept, since = -np.inf, copy.deepcopy(model.state_dict()), 0
     for epoch in range(epochs):
         model.train()
-        optimiser.zero_grad()
-        out = model(x, graph)[train]
-        loss = nnf.cross_entropy(out, y[train]) if problem.classes else nnf.mse_loss(out[:, 0], y[train])
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        descend(loss, optimiser)
         if epoch % 2:
             continue
         model.eval()

@@ -20,6 +20,7 @@ from torch import Tensor
 from walksum.estimators.auto.problem import SPARSE, Problem
 from walksum.graph import Graph
 from walksum.nn.propagate import Propagate
+from walksum.training.optimiser import descend
 
 Operator = tuple[float, bool]  # signed scale (0: identity), loops
 
@@ -181,16 +182,14 @@ class Stack:
         y = problem.target().to(device)
         learn, judge = (_weights(problem, part, len(self.configs)).to(device) for part in (0, 1))
         optimiser = torch.optim.Adam(list(self.parameters.values()), lr=recipe.lr, fused=device == "cpu" or None)
+        optimiser.register_step_pre_hook(self._decay)
         best = torch.full((M,), -torch.inf, device=device)
         kept = torch.zeros(M, problem.num_nodes, problem.outputs, device=device)
         since, complete, epoch = 0, True, 0
         with torch.random.fork_rng(devices=[] if device == "cpu" else None):
             torch.manual_seed(self.generator_seed)
             for epoch in range(1, recipe.epochs + 1):
-                optimiser.zero_grad()
-                loss = (_losses(self.forward(True), y, problem.classes) * learn).sum()
-                loss.backward()
-                self._decay_and_step(optimiser)
+                descend(lambda: (_losses(self.forward(True), y, problem.classes) * learn).sum(), optimiser)
                 with torch.no_grad():
                     out = self.forward(False)
                     score = _scores(out, y, judge, problem.classes)
@@ -209,12 +208,12 @@ class Stack:
         outputs = kept.view(len(self.configs), folds, problem.num_nodes, problem.outputs).double().cpu().numpy()
         return Stacked(outputs, epoch, complete)
 
-    def _decay_and_step(self, optimiser: torch.optim.Adam) -> None:
+    def _decay(self, *_: Any) -> None:
+        """Before each step: every member's own weight decay; weights of a single operator stay as they are."""
         first, gamma = self.parameters["first"], self.parameters["gamma"]
         assert first.grad is not None
-        first.grad.add_(first.detach() * self.decay.view(1, -1, 1))  # each member's own weight decay
+        first.grad.add_(first.detach() * self.decay.view(1, -1, 1))
         gamma.grad = None if gamma.grad is None else gamma.grad * self.learned_gamma
-        optimiser.step()
 
 
 def _propagate(scale: float, loops: bool) -> Propagate:
