@@ -17,10 +17,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
-from walksum.explore.layout import whole_layout
 
 import walksum as ws
-from walksum.field import fit_residual_field
+from walksum.plot.layout import whole_layout
 
 folder, target = Path(sys.argv[1]), sys.argv[2]
 picture = Path(sys.argv[3] if len(sys.argv) > 3 else f"counties-{target}.png")
@@ -38,7 +37,7 @@ for split in range(10):
     guess = make_pipeline(SimpleImputer(), LinearRegression()).fit(X[train], y[train]).predict(X)
     residual = (y - guess)[train]  # of a model that could overfit: out of fold, as the test counties will be
 
-    field, fit = fit_residual_field(graph, train, residual)
+    field, fit = ws.fit_residual_field(graph, train, residual)
     given = field.condition(train, residual, fit.noise)
     mean = guess + given.mean[0].numpy()
     deviation = (fit.scale * (given.variance + fit.noise).sqrt())[0].numpy()

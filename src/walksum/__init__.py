@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what follows is imported when it is used: torch, PyG and scikit-learn take seconds
-    from walksum import nn, plot
+    from walksum import analysis, data, designs, estimators, field, nn, plot, solvers, training, workflow
     from walksum.designs import (
         CAR,
         SAR,
@@ -78,7 +78,7 @@ _PUBLIC = {
         *("GLTClassifier", "GLTRegressor", "TransductiveKFold"),
     ],
 }
-_MODULES = ["nn", "plot"]
+_MODULES = ["designs", "solvers", "field", "nn", "analysis", "plot", "data", "training", "workflow", "estimators"]
 _WHERE = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [*_WHERE, *_MODULES]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import typer
 from rich.table import Table
 
-from conftest import inside, start
+from conftest import start
 from walksum.cli.console import EXTRAS, Console, run_command, with_flags
 
 
@@ -38,16 +37,6 @@ def test_arguments_are_told_as_options():
     assert told == "--lr 0.1 is wrong; change --split, or pass --drop-unknown"
     assert with_flags("device='tpu'; known: 'cpu'. max_epochs=3", options) == "--device tpu; known: 'cpu'. --epochs 3"
     assert with_flags("model='x', k=3", options) == "model='x', k=3"  # not an option of this command
-
-
-def test_a_model_of_an_extra_names_it(shop, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchdiffeq", None)
-    for module in [name for name in sys.modules if name.startswith("walksum.paper.models")]:
-        monkeypatch.delitem(sys.modules, module)
-    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = inside("train", *tables, "--model", "gde", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert "needs the package torchdiffeq: pip install 'walksum[paper]'" in " ".join(done.stderr.split())
 
 
 def test_a_missing_package_inside_a_command_names_its_extra(capsys):

@@ -89,12 +89,12 @@ def test_tables_without_the_target_column_are_explored_too(colour_run, opened, t
 
 
 def test_a_dataset_without_a_run_is_learned_once(opened, monkeypatch, tmp_path):
-    from walksum.explore import quick
+    from walksum.explore import small_model
 
     monkeypatch.setenv("WALKSUM_CACHE", str(tmp_path))
     jobs = []
-    monkeypatch.setattr(quick, "fit_model", _counted(quick.fit_model, jobs))
-    monkeypatch.setattr(quick, "quick_job", lambda *given: _short(_quick_job(*given)))
+    monkeypatch.setattr(small_model, "fit_model", _counted(small_model.fit_model, jobs))
+    monkeypatch.setattr(small_model, "small_job", lambda *given: _short(_small_job(*given)))
     code, output = invoke("--dataset", "digits")
     assert (code, len(jobs)) == (2, 1)
     assert "training a small model of digits, once" in output
@@ -110,7 +110,7 @@ def test_a_dataset_without_a_run_is_learned_once(opened, monkeypatch, tmp_path):
     assert len(jobs) == 2  # a damaged run is made again
 
 
-def _quick_job(*given):
+def _small_job(*given):
     from walksum.workflow.fit import Job
 
     return Job(design=given[0], learned=given[1], coupling=given[2], hidden=8, layers=1, lr=1e-2)
@@ -141,7 +141,7 @@ def test_a_model_without_J_is_refused(colour_run, tmp_path):
     code, output = invoke(run)
     assert code == 2
     assert "holds the model 'mlp', which has no precision matrix J to look at" in output
-    assert "--model glt" in output
+    assert "model='glt'" in output
 
 
 def test_what_is_no_run_is_refused(tmp_path, colour_run):

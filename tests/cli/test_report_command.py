@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 import walksum as ws
 from synthetic import draw, run, write
 from walksum.cli import app
+from walksum.data.splits import Split
 from walksum.paper import table2
+from walksum.training import Data
 
 HEADER = "model,dataset,protocol,runs,mean,std,paper_mean,paper_std"
 
@@ -138,10 +140,11 @@ def solves(tmp_path_factory):
     """A Table 2 of a small graph, measured through the command."""
     draw_edges = torch.Generator().manual_seed(0)
     graph = ws.Graph.from_edge_index(torch.randint(30, (2, 60), generator=draw_edges), 30)
-    toy = table2.Training(torch.randn(30, 5), graph, torch.arange(30) % 2, torch.arange(10))
+    split = Split(torch.arange(10), torch.arange(0), torch.arange(0))
+    toy = Data(torch.randn(30, 5), graph, torch.arange(30) % 2, split)
     folder = tmp_path_factory.mktemp("solves")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table2, "load_training", lambda *args: toy)
+        patch.setattr(table2, "load_data", lambda *args: toy)
         done = walksum(
             *("bench", "table2", "--datasets", "texas", "--models", "glt-laplacian-learned", "--epochs", 2),
             *("--store", folder, "--json"),
@@ -177,14 +180,14 @@ def test_bench_table2_interrupted_keeps_what_it_has(tmp_path, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(table2, "load_training", interrupt)
+    monkeypatch.setattr(table2, "load_data", interrupt)
     done = walksum("bench", "table2", "--store", tmp_path / "new")
     assert done.exit_code == 130
     assert "the same command goes on there" in " ".join(done.stderr.split())
 
 
 def test_bench_table2_says_at_once_that_it_cannot_write(tmp_path, monkeypatch):
-    monkeypatch.setattr(table2, "load_training", lambda *args: pytest.fail("trained first"))
+    monkeypatch.setattr(table2, "load_data", lambda *args: pytest.fail("trained first"))
     (tmp_path / "file").touch()
     done = walksum("bench", "table2", "--store", tmp_path / "file" / "store")
     assert done.exit_code == 2
@@ -196,7 +199,7 @@ def test_bench_table2_says_at_once_that_it_cannot_write(tmp_path, monkeypatch):
     [
         (("--probes", "0,x"), "--probes '0,x'; expected epoch numbers from 1 on, such as 1,10,100"),
         (("--models", "gcn"), "model='gcn' solves nothing; choose among glt-"),
-        (("--device", "tpu"), "device='tpu'; known"),
+        (("--device", "tpu"), "--device tpu; known"),
     ],
 )
 def test_bench_table2_says_what_to_do(tmp_path, arguments, words):

@@ -205,7 +205,8 @@ def test_examples_in_docstrings(monkeypatch):
     for name in walksum_field.__all__:
         monkeypatch.setattr(ws, name, getattr(walksum_field, name), raising=False)
     modules = [
-        sys.modules[f"walksum.field.{name}"] for name in ("distribution", "logdet", "marginals", "sampling", "fit")
+        sys.modules[f"walksum.field.{name}"]
+        for name in ("distribution", "log_determinant", "variances", "sampling", "fit")
     ]
     results = [doctest.testmod(module) for module in modules]
     assert sum(r.failed for r in results) == 0

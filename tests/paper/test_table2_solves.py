@@ -37,7 +37,7 @@ def measured(training):
 def systems(training):
     torch.manual_seed(0)
     model = table2._model(row_of(LEARNED), training).train()
-    with table2.recorded(model) as found:
+    with table2.record_systems(model) as found:
         model(training.x, training.edges)[:12].square().mean().backward()
     return model, found
 
@@ -73,8 +73,8 @@ def test_the_papers_steps_are_gabps(systems):
 
 def test_the_fused_loop_takes_the_steps_of_the_plain_one(systems):
     for system in systems[1]:
-        plain = PreparedGaBP(system.J, table2.PAPER)(system.h)
-        assert abs(plain.steps - table2.by_messages(system.J, system.h)[0].steps) <= 1  # rounding at the threshold
+        J, h = system.J.to(torch.float64), system.h.double()  # in float32 messages stall within rounding of the threshold
+        assert PreparedGaBP(J, table2.PAPER)(h).steps == table2.by_messages(J, h)[0].steps
 
 
 def test_the_residual_rule_stops_at_the_first_good_step(systems):

@@ -81,7 +81,7 @@ def of_run(
     trained = open_trained_run(run, problem, run.job.title, prepared)
     layers = len(trained.model.mixers) if isinstance(trained.model, GLT) else 0
     if layers and not 1 <= layer <= layers:
-        raise ValueError(f"--layer {layer}; the model has layers 1 to {layers}")
+        raise ValueError(f"layer={layer}; the model has layers 1 to {layers}")
     history = read_history(run.metrics["history"])
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
     yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))

@@ -18,7 +18,7 @@ try:
     from numba.core import cgutils, types
     from numba.core.errors import TypingError
     from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-    from numba.extending import intrinsic, lower_builtin, models, register_model
+    from numba.extending import get_cython_function_address, intrinsic, lower_builtin, models, register_model
     from numba.np.arrayobj import populate_array
 except ImportError as error:
     MISSING = str(error)
@@ -40,9 +40,18 @@ except ImportError as error:
     numba = SimpleNamespace(config=config, njit=njit)
     types = SimpleNamespace(Type=object, Float=float)  # type: ignore[assignment]
     models = SimpleNamespace(PrimitiveModel=object)
-    ir = cgutils = signature = populate_array = None
+    ir = cgutils = signature = populate_array = get_cython_function_address = None
     intrinsic, AbstractTemplate, TypingError = _unusable, object, TypeError  # type: ignore[misc, assignment]
     infer_global = lower_builtin = register_model = _nothing
 
-__all__ = ["MISSING", "AbstractTemplate", "TypingError", "cgutils", "infer_global", "intrinsic", "ir"]
+__all__ = [
+    "MISSING",
+    "AbstractTemplate",
+    "TypingError",
+    "cgutils",
+    "get_cython_function_address",
+    "infer_global",
+    "intrinsic",
+    "ir",
+]
 __all__ += ["lower_builtin", "models", "numba", "populate_array", "register_model", "signature", "types"]

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.errors import TypingError
-from numba.extending import get_cython_function_address, intrinsic
 
 from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.numba_api import TypingError, cgutils, get_cython_function_address, intrinsic, types
 
 LOWER, NO, YES, LEFT, RIGHT = (np.uint8(ord(c)) for c in "LNTLR")
 

@@ -25,13 +25,15 @@ because numba would count references at each access through a tuple; all but ``l
 
 from __future__ import annotations
 
-import numba
+from functools import partial
+
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.numba_api import numba
 
 # handing a dozen arrays to a function takes as long as many a step of the search
-inlined = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+inlined = partial(numba.njit, nogil=True, error_model="numpy", forceinline=True)
 
 HUB, HUB_LEAST = 10.0, 16.0  # a node of more than max(16, 10 sqrt(N)) neighbours is eliminated last
 
