@@ -4,13 +4,16 @@ BIN := .venv/bin
 # small operations in many processes: one thread each, or they wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test lint types docs bench clean
+.PHONY: help demo test test-all lint types docs bench clean
 
 demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, run folder, picture
 	$(BIN)/walksum train
 
-test: .venv/.installed-dev  ## all tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto
+test: .venv/.installed-dev  ## the tests, without the slowest
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+
+test-all: test  ## all tests: those of make test, and the slowest
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m slow
 
 lint: .venv/.installed-dev  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -26,7 +29,7 @@ bench: .venv/.installed-dev  ## CPU benchmark against the paper's algorithm and 
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.cpu
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 clean:  ## remove .venv, site and build
 	rm -rf .venv site build

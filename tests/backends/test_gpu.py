@@ -35,6 +35,7 @@ def device(request):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels run on the GPU itself")
 def test_the_gpu_tests_pass_in_the_interpreter():
     # in a process of its own: Triton reads the switch once, when it is first imported

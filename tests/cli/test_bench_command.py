@@ -45,6 +45,7 @@ def wait_for(condition, process, seconds=200):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_two_sweeps_share_one_store(tmp_path):
     arguments = (*QUICK, "--models", "mlp,gcn", "--runs", "4", "--json", "--quiet")
     both = [start(*arguments, cwd=tmp_path) for _ in range(2)]
@@ -63,6 +64,7 @@ def test_two_sweeps_share_one_store(tmp_path):
     assert len(list((tmp_path / "store").iterdir())) <= 4
 
 
+@pytest.mark.slow
 def test_another_sweeps_runs_are_left_alone_and_an_interrupt_leaves_a_store_that_goes_on(tmp_path):
     store, arguments = Store(tmp_path / "store"), (*QUICK, "--models", "gcn,mlp", "--runs", "3")
     store.make()

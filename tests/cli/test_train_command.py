@@ -20,6 +20,7 @@ WHOLE = ["config.json", "metrics.json", "model", "picture.png", "predictions.csv
 TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
 
 
+@pytest.mark.slow
 def test_digits_from_a_strangers_folder(walksum, tmp_path):
     """One run, looked at from all sides: a fixture would train once for each process of the tests."""
     done = run("train", cwd=tmp_path)
@@ -230,6 +231,7 @@ def test_a_large_file_is_streamed_with_progress(shop, walksum, tmp_path):
     assert " of 17 MB" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_texas_from_tables_is_texas_to_the_last_bit(walksum, tmp_path):
     data = load("texas")

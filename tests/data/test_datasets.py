@@ -89,6 +89,7 @@ def _load_texas(root):
     return load("texas", root).y.tolist()
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_all_read_whole_data(tmp_path, cache):
     root = write_texas(tmp_path / "data")
     with multiprocessing.get_context("forkserver").Pool(3) as pool:

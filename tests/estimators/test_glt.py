@@ -61,6 +61,7 @@ def draw(seed, labels=10):
     return y
 
 
+@pytest.mark.slow
 def test_glt_beats_label_spreading_over_20_draws():
     graph, gains = knn_graph(X, 8), []
     for seed in range(20):

@@ -183,6 +183,7 @@ def fights(tmp_path_factory):
     return folder, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_kills_lose_at_most_the_record_in_flight(fights):
     folder, heard = fights
     folder = folder / "killed"

@@ -161,6 +161,7 @@ def test_runs_of_another_sweep_are_waited_for_or_done_again(store, monkeypatch, 
     assert outcomes(store) == {"ok": 3}
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_runs_are_tried_once_more(store, tmp_path):
     notes = []
     engine = LocalEngine(settings(store, stubs.dying_once_or_always, root=str(tmp_path)), 1)
@@ -174,6 +175,7 @@ def test_a_killed_worker_is_replaced_and_its_runs_are_tried_once_more(store, tmp
     assert sum("the worker on mlp on texas died again" in note for note in notes) == 1
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_end_the_sweep(store):
     engine = LocalEngine(settings(store), 1)
     (store.folder / RUN_LOCKS).unlink(missing_ok=True)
@@ -199,6 +201,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_sweep_that_is_killed(store, tmp_path):
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)

@@ -73,7 +73,7 @@ def test_the_papers_steps_are_gabps(systems):
 
 def test_the_fused_loop_takes_the_steps_of_the_plain_one(systems):
     for system in systems[1]:
-        J, h = system.J.to(torch.float64), system.h.double()  # in float32 messages stall within rounding of the threshold
+        J, h = system.J.to(torch.float64), system.h.double()  # float32 stalls near the threshold
         assert PreparedGaBP(J, table2.PAPER)(h).steps == table2.by_messages(J, h)[0].steps
 
 
