@@ -243,6 +243,7 @@ def metrics_of(results: list[Result], search: SearchResult | None = None) -> dic
         "test": {name: _over_results(results, name) for name in result.scores},
         "model": result.job.title,
         "device": result.outcome.device,
+        "captured": result.outcome.captured,  # whether the training step ran as one CUDA graph
         "seeds": [each.job.seed for each in results],
         "kept_seed": result.job.seed,
         "data": result.problem.summary(),
