@@ -1,4 +1,7 @@
-"""PartialFactor: the numbers of a partial elimination and the sweeps through them. Runs on the CPU."""
+"""ColumnFactor: the numbers of an elimination column by column, and the sweeps through them. Runs on the CPU.
+
+For partial eliminations, and for complete ones whose supernodes would be too small to pay.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.backends.cpu.ldl import numeric
+from walksum.backends.cpu.ldl import head_lanes, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
 from walksum.backends.cpu.pointers import ZERO, blank, plain
@@ -21,30 +25,41 @@ from walksum.solvers.factor import FAILURE, check_dtype, in_groups, worst_of
 WIDEST = 64  # columns per block: the indices of a sweep are read once for all of them
 
 
-class PartialFactor(NotCopied):
+class ColumnFactor(NotCopied):
     """``J = L D L^T`` up to the core, made in float64 and rounded to the dtype of J.
 
     Attributes:
         where: where the kernels find its numbers, see :func:`walksum.backends.cpu.ldl.numeric.opened`.
-        pivots: D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal.
-        factor: L, ``[H, nnz]``, followed by the core's couplings.
     """
 
     def __init__(self, J: Precision, symbolic: PartialSymbolic):
         check_dtype(J)
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
         self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())  # aliases, as in Factor
-        doubles, entries = 2 * self.heads * (symbolic.num_nodes + 1), self.heads * len(self.plan[2])
-        numbers = torch.empty(doubles + entries + self.heads * symbolic.eliminated, dtype=J.dtype)
+        each = 2 * (symbolic.num_nodes + 1) + len(self.plan[2]) + symbolic.eliminated
+        numbers = torch.empty(self.heads * each, dtype=J.dtype)
         self.numbers = numbers  # the kernels hold its address only
         addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
-        count = self.heads * symbolic.num_nodes
-        self.pivots = numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
-        self.factor = numbers[doubles : doubles + entries].view(self.heads, -1)
+        self.side_by_side, units, kernel = False, self.heads, numeric.factorise
+        if self.heads > 1 and len(self.plan[2]) <= numeric_groups.GROUP_LIMIT:
+            units, kernel = -(-self.heads // numeric_groups.GROUP), numeric_groups.factorise
+            self.side_by_side = numeric_groups.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
         work = self.heads * symbolic.operations
-        done = in_groups(numeric.factorise, self.heads, work, self.plan, self.where, owners=(self,))
+        done = in_groups(kernel, units, work, self.plan, self.where, owners=(self,))
         self.outcome = max(done, default=numeric.FINE)
+
+    @property
+    def pivots(self) -> Tensor:
+        """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
+        count = self.heads * self.symbolic.num_nodes
+        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
+
+    @property
+    def factor(self) -> Tensor:
+        """L of a partial elimination, ``[H, nnz]``, followed by the core's couplings."""
+        start = 2 * self.heads * (self.symbolic.num_nodes + 1)
+        return self.numbers[start : start + self.heads * len(self.plan[2])].view(self.heads, -1)
 
     @property
     def failure(self) -> Status | None:
@@ -53,9 +68,21 @@ class PartialFactor(NotCopied):
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error, where no core is left; without meaning after a failure."""
+        columns = h.size(2)
+        if self.side_by_side and columns % head_lanes.COLUMNS:
+            mu, error = self.solve(nnf.pad(h, (0, -columns % head_lanes.COLUMNS)))
+            return mu[..., :columns].contiguous(), error
         h = plain(h)
         mu = blank(h)
-        return mu, worst_of(self._sweep(triangular.solve, h, mu))
+        if self.outcome != numeric.FINE:
+            return mu, torch.nan
+        return mu, worst_of(self._sweep_groups(h, mu) if self.side_by_side else self._sweep(triangular.solve, h, mu))
+
+    def logdet(self) -> Tensor:
+        """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""
+        if self.outcome != numeric.FINE:
+            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+        return self.pivots.log().sum(1)
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
@@ -69,6 +96,12 @@ class PartialFactor(NotCopied):
         h, core = plain(h), plain(core)
         mu = blank(h)
         return mu, worst_of(self._sweep(triangular.substitute, h, eliminated, core, mu))
+
+    def _sweep_groups(self, h: Tensor, mu: Tensor) -> list[Any]:
+        columns = h.size(2)
+        units, work = self.heads * columns // sweeps_groups.WIDTH, self.heads * columns * self.symbolic.entries
+        where = self.plan, self.where, columns, h.data_ptr(), mu.data_ptr()
+        return in_groups(sweeps_groups.solve, units, work, *where, owners=(self, h, mu))
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
         columns = h.size(2)
