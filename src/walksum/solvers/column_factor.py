@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.backends.cpu.ldl import head_lanes, numeric, numeric_groups, sweeps_groups
+from walksum.backends.cpu.ldl import blas, head_lanes, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
 from walksum.backends.cpu.pointers import ZERO, blank, plain
@@ -41,13 +41,26 @@ class ColumnFactor(NotCopied):
         self.numbers = numbers  # the kernels hold its address only
         addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
-        self.side_by_side, units, kernel = False, self.heads, numeric.factorise
-        if self.heads > 1 and len(self.plan[2]) <= numeric_groups.GROUP_LIMIT:
-            units, kernel = -(-self.heads // numeric_groups.GROUP), numeric_groups.factorise
-            self.side_by_side = numeric_groups.side_by_side(self.heads, symbolic.eliminated, symbolic.num_nodes)
-        work = self.heads * symbolic.operations
-        done = in_groups(kernel, units, work, self.plan, self.where, owners=(self,))
+        done, self.side_by_side = self._factorise(), self._lies_side_by_side()
         self.outcome = max(done, default=numeric.FINE)
+
+    def _in_eights(self) -> bool:
+        return self.heads > 1 and len(self.plan[2]) <= numeric_groups.GROUP_LIMIT
+
+    def _lies_side_by_side(self) -> bool:
+        whole = self.symbolic.eliminated, self.symbolic.num_nodes
+        return self._in_eights() and numeric_groups.side_by_side(self.heads, *whole)
+
+    def _factorise(self) -> list[Any]:
+        work, args = self.heads * self.symbolic.operations, (self.plan, self.where)
+        if self._in_eights():
+            return in_groups(numeric_groups.factorise, -(-self.heads // 8), work, *args, owners=(self,))
+        tail, size = self.symbolic.tail, self.symbolic.num_nodes
+        everything = numeric.factorise, self.heads, work, *args, tail, blas.addresses()
+        if tail == size:
+            return in_groups(*everything, owners=(self,))
+        with blas.threads_for(size - tail):
+            return in_groups(*everything, owners=(self,))
 
     @property
     def pivots(self) -> Tensor:

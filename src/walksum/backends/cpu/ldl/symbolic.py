@@ -27,6 +27,7 @@ READS = 8  # list entries the search for a partial order may read, for each node
 # Measured on citation graphs, grids and random graphs: up to so many entries of L, and multiply-adds for each of them,
 # an elimination column by column is quicker than one by supernodes, for one head and, up to seven times, for eight.
 FEW_ENTRIES, SHORT_COLUMNS = 2**17, 40
+DENSE_TAIL = 24  # full columns from which LAPACK is quicker than plain loops
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +58,6 @@ class Symbolic:
     def by_columns(self) -> bool:
         """Whether supernodes would be too small to pay, see :func:`all_columns`."""
         return self.fill <= FEW_ENTRIES and self.operations <= SHORT_COLUMNS * self.fill
-
-    @property
-    def tail(self) -> int:
-        """The columns from here on are full: a dense triangle."""
-        return int(self.plan[1][-2]) if self.num_nodes else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +97,12 @@ class PartialSymbolic:
         """Multiply-adds of a solve and its residual, for each column of a head."""
         return 2 * self.fill + len(self.plan[8]) + self.num_nodes
 
-    @property
+    @cached_property
     def tail(self) -> int:
-        """No column is known to be full."""
-        return self.num_nodes
+        """The columns from here on are full, a dense triangle; N if they are few, or if there is a core."""
+        counts = np.diff(self.plan[1])[::-1]
+        full = int(np.cumprod(counts == np.arange(self.num_nodes)).sum())
+        return self.num_nodes - full if full >= DENSE_TAIL and not self.core_nodes else self.num_nodes
 
     @property
     def core_nodes(self) -> int:
