@@ -142,11 +142,8 @@ class _Call:
             return launched.value, *gradients
         if grad.is_cuda:
             _refuse_capture(prepared, grad)
-        both = prepared.run_backward(grad, mu)
-        if both is None or both[0].status is Status.nonfinite:  # whose cause outcome() finds
-            g = reports.finished(prepared, prepared.outcome(grad))
-            return g, *backends.backend(g).value_gradients(self.graph, g, mu)
-        return reports.finished(prepared, both[0]), both[1], both[2]
+        g = reports.finished(prepared, prepared.outcome(grad))
+        return g, *backends.backend(g).value_gradients(self.graph, g, mu)
 
 
 class _Preparations:

@@ -197,7 +197,7 @@ def test_a_search_is_compared_on_validation(shop, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
     done = run("train", *tables, "--search", "4", "--epochs", "8", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.replace("walksum: compiling kernels, once, about 10 s\n", "") == ""
+    assert re.sub("walksum: compiling kernels.*\n", "", done.stderr) == ""
     record = json.loads(done.stdout)
     trials = record["search"]["trials"]
     assert record["search"]["by"] == "TPE (Optuna)"

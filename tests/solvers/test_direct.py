@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import walksum as ws
+from walksum.backends.cpu.ldl import blas
 from walksum.backends.cpu.ldl import symbolic as elimination
+from walksum.solvers.column_factor import ColumnFactor
 from walksum.solvers.factor import Factor
 
 TOL = {torch.float32: 2e-6, torch.float64: 1e-13}
@@ -424,3 +426,55 @@ def test_backward_reports_its_own_residual():
     assert (forward.direction, backward.direction) == ("forward", "backward")
     assert backward.status is ws.Status.stalled
     assert backward.residual == pytest.approx(true_residual(J, backward.value, torch.ones_like(h)), abs=2e-7)
+
+
+BY_COLUMNS = {name: GALLERY[name] for name in ("sparse", "grid", "star")} | {
+    "full tail": ([(i, j) for i in range(60) for j in range(i)] + [(59, 60), (60, 61)], 62),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("heads, columns", [(1, 5), (3, 8), (8, 8), (8, 3), (16, 9), (17, 16)])
+@pytest.mark.parametrize("name", BY_COLUMNS)
+def test_elimination_by_columns_gives_what_supernodes_give(name, heads, columns, dtype):
+    J = precision(graph_of(*BY_COLUMNS[name]), heads, dtype)
+    h = torch.randn(heads, J.num_nodes, columns, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    prepared, supernodes = ws.Direct().prepare(J), Factor.of(J)
+    assert isinstance(prepared.factor, ColumnFactor)
+    found, expected = prepared(h), exact(J, h)
+    assert found.converged
+    assert (found.value - expected).abs().max() <= 50 * TOL[dtype] * expected.abs().max()
+    assert torch.allclose(prepared.log_determinant.double(), supernodes.logdet(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("node", [0, 30, 61])
+@pytest.mark.parametrize("value, status", [(-1.0, "not_positive_definite"), (math.nan, "nonfinite")])
+def test_elimination_by_columns_names_its_failures(heads, node, value, status):
+    J = precision(graph_of(*BY_COLUMNS["full tail"]), heads)
+    J.diag[heads - 1, node] = value
+    prepared = ws.Direct().prepare(J)
+    assert isinstance(prepared.factor, ColumnFactor)
+    assert prepared(torch.ones(heads, 62, 2, dtype=torch.float64)).status is ws.Status[status]
+    assert prepared.log_determinant.isnan().all()
+
+
+def test_full_columns_at_the_end_are_found():
+    full, star = (elimination.all_columns(graph_of(*BY_COLUMNS[name])) for name in ("full tail", "star"))
+    assert (full.tail, full.num_nodes) == (2, 62)
+    assert star.tail == star.num_nodes
+
+
+def test_blas_has_its_threads_back_after_small_fronts():
+    set_threads = blas._thread_setter()
+    if set_threads is None:
+        pytest.skip("scipy's BLAS is not OpenBLAS")
+    before = set_threads(2)
+    try:
+        with blas.threads_for(10), blas.threads_for(20):
+            assert set_threads(1) == 1
+        assert set_threads(2) == 2
+        with blas.threads_for(blas.LARGE_FRONT):
+            assert set_threads(2) == 2
+    finally:
+        set_threads(before)

@@ -79,7 +79,7 @@ def _kernels() -> str:
     count = len(list(folder.rglob("*.nbi")))
     if count:
         return f"{count} compiled, under {folder}"
-    return "not compiled yet; the first solve compiles them, about 10 s"
+    return "not compiled yet; the first use of each compiles it, up to half a minute in all"
 
 
 def _data() -> dict[str, str]:

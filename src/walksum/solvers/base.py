@@ -155,10 +155,6 @@ class Prepared(NotCopied, ABC):
         look at numbers on its way."""
         return None
 
-    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
-        """What :meth:`run` gives for ``grad``, with the gradients of diag and off, where one call is quicker."""
-        return None
-
     @abstractmethod
     def run(self, h: Tensor) -> Outcome:
         """mu and how the solve ended, for ``h [H, N, F]`` with at least one element."""

@@ -1,7 +1,7 @@
 """What a solve costs on one CPU thread: predicted seconds of a preparation and two solves, forward and backward.
 
-The rates were measured once on a server CPU with AVX-512; only their ratios matter. A J that learns nothing is prepared
-once for a whole training, so its preparation counts little.
+The rates were measured on a server CPU with AVX-512; only their ratios matter. A J that learns nothing is prepared once
+for a whole training, so its preparation counts little.
 
 Elimination costs the same for every J; iterations take more steps the closer J is to singular. How many is only asked
 where the answer decides: steps grow like the root of the condition number (1 + r) / (1 - r), and the mean row sum of
@@ -22,15 +22,16 @@ from walksum.solvers.cg.solver import CG
 from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
-FACTORISING = 1.5e9  # multiply-adds per second of sparse elimination, for each head,
-FULL = 14e9  # and of the dense block at its end
-TRYING = 3e9  # of both together, before the pattern is known
-SWEEPING = 6e9  # of triangular sweeps, over all columns,
-HALFWAY = 2.5e9  # and of those that stop at the core and go through memory
+ENTRY, MULTIPLY = 13e-9, 0.09e-9  # seconds of elimination by supernodes, for each entry of L, each multiply-add of a head
+ONE, EIGHT = 0.9e-9, 2.4e-9  # seconds per multiply-add of elimination by columns, of one head and of up to eight at once
+TRYING = 6e9  # multiply-adds per second of elimination before the pattern is known
+SWEEP, RESIDUAL = 0.033e-9, 0.25e-9  # seconds per column of a solve for each entry of L, forth and back; of a row of J
+HALFWAY = 2.5e9  # multiply-adds per second of sweeps that stop at the core and go through memory
 EDGE, NODE = 0.07e-9, 0.5e-9  # seconds per step of conjugate gradients takes for a column of an edge's end, of a node
 CACHE, BEYOND = 32e6, 2.0  # bytes of six vectors of 32 columns that a cache still holds; how much slower it is beyond
-CALL = 1e-4  # seconds around each block of 32 columns of a conjugate-gradient solve
-NARROW = 16  # columns of one head below which lanes stay empty
+CALL = 5e-5  # seconds around each block of 32 columns of a conjugate-gradient solve, and around a complete elimination
+NARROW = 12  # columns of one head below which lanes stay empty, of conjugate gradients,
+NARROW_GROUPS, NARROW_SWEEPS = 16, 24  # of sweeps through eight heads at once, and through one head after the other
 KEPT = 0.02  # share of its preparation that a fixed J pays in each step
 
 STEPS, LEAST, MOST = 12, 5, 100  # of preconditioned conjugate gradients: typical of the six designs, and how they range
@@ -54,19 +55,18 @@ class Cost(NamedTuple):
 
 def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str, Cost]:
     """The costs of every solver worth considering, by name."""
-    share, blocks = 1.0 if learned else KEPT, heads * -(-columns // 32)
-    width, filled = heads * columns, heads * max(columns, NARROW)
+    share, blocks, filled = 1.0 if learned else KEPT, heads * -(-columns // 32), heads * max(columns, NARROW)
     costs = {"cg": _iterating(CG(), graph.num_nodes, graph.num_edges, filled, blocks, 0.0, 1.0)}
     if float((graph.degree <= Hybrid().max_degree).float().mean()) >= TRY_HYBRID:
         part = symbolic.partial_symbolic(graph, Hybrid().max_degree)
-        once = share * _factorising(part, heads) + _sweeping(part, graph, width) / HALFWAY
+        multiply_adds = 2.0 * (2 * part.fill + 2 * graph.num_edges + graph.num_nodes) * filled
+        once = share * _by_columns(part.operations + part.fill, heads) + multiply_adds / HALFWAY
         costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, filled, blocks, once, CORE)
     if graph.num_edges <= TRY_DIRECT:
         budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * TRYING / share / heads
         whole = symbolic.symbolic(graph, budget)
         if whole is not None:
-            once = share * _factorising(whole, heads) + _sweeping(whole, graph, width) / SWEEPING
-            costs["direct"] = Cost(Direct(), once, 0.0)
+            costs["direct"] = Cost(Direct(), _eliminating(whole, graph, heads, columns, share), 0.0)
     return costs
 
 
@@ -77,20 +77,26 @@ def depends_on_steps(costs: dict[str, Cost]) -> bool:
 
 
 def _iterating(solver: Solver, nodes: int, edges: int, width: int, blocks: int, once: float, share: float) -> Cost:
-    beyond = BEYOND if 6 * 32 * 4 * nodes > CACHE else 1.0
-    step = 2 * width * beyond * (2 * EDGE * edges + NODE * nodes)
+    step = 2 * width * _beyond(nodes) * (2 * EDGE * edges + NODE * nodes)
     return Cost(solver, once + 2 * CALL * blocks + START * step, share * step)
 
 
-def _factorising(plan: symbolic.Symbolic | symbolic.PartialSymbolic, heads: int) -> float:
-    size = plan.num_nodes - plan.tail
-    full = size * (size * size - 1.0) / 6
-    return heads * ((plan.operations - full + plan.fill) / FACTORISING + full / FULL)
+def _beyond(nodes: int) -> float:
+    return BEYOND if 6 * 32 * 4 * nodes > CACHE else 1.0
 
 
-def _sweeping(plan: symbolic.Symbolic | symbolic.PartialSymbolic, graph: Graph, width: int) -> float:
-    """Multiply-adds of both sweeps and of the residual, forward and backward."""
-    return 2.0 * (2 * plan.fill + 2 * graph.num_edges + graph.num_nodes) * width
+def _eliminating(plan: symbolic.Symbolic, graph: Graph, heads: int, columns: int, share: float) -> float:
+    """A complete elimination and two solves."""
+    narrow = NARROW_GROUPS if plan.by_columns and heads % 8 == 0 else NARROW_SWEEPS
+    rows = RESIDUAL * _beyond(graph.num_nodes) * (2 * graph.num_edges + graph.num_nodes)
+    sweeps = 2 * heads * max(columns, narrow) * (2 * SWEEP * plan.fill + rows)
+    if plan.by_columns:
+        return CALL + share * _by_columns(plan.operations + plan.fill, heads) + sweeps
+    return CALL + share * heads * (ENTRY * plan.fill + MULTIPLY * plan.operations) + sweeps
+
+
+def _by_columns(multiply_adds: float, heads: int) -> float:
+    return multiply_adds * (ONE if heads == 1 else EIGHT * -(-heads // 8))
 
 
 def estimated_steps(J: Precision) -> float:

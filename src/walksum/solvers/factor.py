@@ -17,6 +17,7 @@ from walksum.backends.cpu.ldl.symbolic import Symbolic
 from walksum.backends.cpu.pointers import LARGE, ZERO, blank, plain
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
+from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers.base import NotCopied, Status, backward_error, norm_inf, worst
 
@@ -38,13 +39,7 @@ class Factor(NotCopied):
     @classmethod
     def of(cls, J: Precision, max_operations: float = math.inf) -> Factor:
         """Eliminate J completely; a ValueError where that takes more than ``max_operations`` multiply-adds per head."""
-        symbolic = elimination.symbolic(J.graph, max_operations)
-        if symbolic is None:
-            raise ValueError(
-                f"max_operations={max_operations:g}; eliminating {J.graph} takes more. "
-                "Raise it, or use an iterative solver such as solver='cg'"
-            )
-        return cls(J, symbolic)
+        return cls(J, pattern_of(J.graph, max_operations))
 
     @property
     def failure(self) -> Status | None:
@@ -64,7 +59,8 @@ class Factor(NotCopied):
         where = ZERO[dtype], self.heads, *addresses
         work = self.heads * symbolic.operations
         args = symbolic.plan, symbolic.room, blas.addresses(), where, pivots.data_ptr()
-        done = in_groups(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
+        with blas.threads_for(symbolic.room[1]):
+            done = in_groups(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
         self.L, self.pivots, self.norms, self.where = L, pivots, norms, where
         self.outcome = max(done, default=numeric.FINE)
 
@@ -117,13 +113,9 @@ class Factor(NotCopied):
         if self.failure is None:
             L = self.L.view(self.heads, -1).double().numpy()
             args = self.plan, self.symbolic.room, blas.addresses(), L, diag.numpy(), off.numpy()
-            in_groups(
-                selected_inverse.selected_inverse,
-                self.heads,
-                3 * self.heads * self.symbolic.operations,
-                *args,
-                owners=(self,),
-            )
+            work = 3 * self.heads * self.symbolic.operations
+            with blas.threads_for(self.symbolic.room[1]):
+                in_groups(selected_inverse.selected_inverse, self.heads, work, *args, owners=(self,))
         return diag, off
 
     def _taken(self, name: str, values: Tensor) -> Tensor:
@@ -145,6 +137,17 @@ class Factor(NotCopied):
         return in_groups(
             kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
         )
+
+
+def pattern_of(graph: Graph, max_operations: float) -> Symbolic:
+    """The pattern of a complete elimination; a ValueError where that takes more than ``max_operations`` per head."""
+    symbolic = elimination.symbolic(graph, max_operations)
+    if symbolic is None:
+        raise ValueError(
+            f"max_operations={max_operations:g}; eliminating {graph} takes more. "
+            "Raise it, or use an iterative solver such as solver='cg'"
+        )
+    return symbolic
 
 
 def check_dtype(J: Precision) -> None:
@@ -169,6 +172,8 @@ def _give_back(spare: list[Tensor], L: Tensor) -> None:
 
 
 def worst_of(errors: list[float]) -> float:
+    if len(errors) == 1:
+        return errors[0]
     return float(np.max(errors)) if errors else 0.0  # NaN stays
 
 

@@ -16,7 +16,7 @@ from walksum.precision import Precision
 from walksum.solvers.base import Outcome, Prepared, Solver, Status, default_tol, status_of
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.factor import measure, residual
-from walksum.solvers.partial_factor import PartialFactor
+from walksum.solvers.column_factor import ColumnFactor
 
 ROUNDS = 2  # corrections, should the core's tolerance not have sufficed for the whole
 
@@ -79,7 +79,7 @@ class PreparedHybrid(Prepared):
         super().__init__(J, solver)
         inner = solver.core_solver()
         self.tol = default_tol(getattr(inner, "tol", solver.tol), J.dtype)
-        self.factor = PartialFactor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
+        self.factor = ColumnFactor(J, elimination.partial_symbolic(J.graph, solver.max_degree))
         self.core = None
         if self.factor.failure is None and self.factor.symbolic.core_nodes:
             self.core = inner.prepare(self._core_precision(J, solver.max_degree))

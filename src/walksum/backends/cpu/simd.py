@@ -49,7 +49,7 @@ class _Model(models.PrimitiveModel):
         super().__init__(manager, fe_type, ir.VectorType(manager.lookup(fe_type.dtype).get_value_type(), fe_type.count))
 
 
-def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any, vector: Any) -> Any:
+def row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any, vector: Any) -> Any:
     """Rows may lie apart (a block of columns of a wider matrix); the columns of a row are always neighbours."""
     struct = context.make_array(array_type)(context, builder, array)
     step = builder.mul(row, builder.extract_value(struct.strides, 0))
@@ -116,7 +116,7 @@ def load(typingctx: Any, lanes: Any, array: Any, row: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         row = context.cast(builder, args[2], sig.args[2], types.intp)
-        pointer = _row_pointer(context, builder, sig.args[1], args[1], row, context.get_value_type(result))
+        pointer = row_pointer(context, builder, sig.args[1], args[1], row, context.get_value_type(result))
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
     return result(lanes, array, row), codegen
@@ -130,7 +130,7 @@ def store(typingctx: Any, array: Any, row: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         row = context.cast(builder, args[1], sig.args[1], types.intp)
         vector = context.get_value_type(target)
-        pointer = _row_pointer(context, builder, sig.args[0], args[0], row, vector)
+        pointer = row_pointer(context, builder, sig.args[0], args[0], row, vector)
         builder.store(_round(builder, args[2], value, target, vector), pointer, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
@@ -144,7 +144,7 @@ def prefetch(typingctx: Any, lanes: Any, array: Any, row: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         row = context.cast(builder, args[2], sig.args[2], types.intp)
         byte, i32 = ir.IntType(8), ir.IntType(32)
-        pointer = _row_pointer(context, builder, sig.args[1], args[1], row, byte)
+        pointer = row_pointer(context, builder, sig.args[1], args[1], row, byte)
         kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), i32, i32, i32])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         for offset in range(0, lanes.bitwidth * array.dtype.bitwidth // 8, 64):

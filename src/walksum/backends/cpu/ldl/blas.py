@@ -6,6 +6,10 @@ character, an ``int32`` an integer, a ``float64`` a number, and an ``int64`` the
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -17,6 +21,10 @@ from walksum.backends.cpu.numba_api import TypingError, cgutils, get_cython_func
 
 LOWER, NO, YES, LEFT, RIGHT = (np.uint8(ord(c)) for c in "LNTLR")
 
+LARGE_FRONT = 2048  # rows of a front from which the threads of BLAS pay
+
+_lock, _inside, _before = threading.Lock(), 0, 0
+
 
 @cache
 def addresses() -> tuple[int, ...]:
@@ -24,6 +32,41 @@ def addresses() -> tuple[int, ...]:
     lapack, names = ("dpotrf", "dpotri"), ("dpotrf", "dtrsm", "dsyrk", "dgemm", "dsymm", "dpotri")
     modules = ("scipy.linalg.cython_lapack" if name in lapack else "scipy.linalg.cython_blas" for name in names)
     return tuple(get_cython_function_address(*place) for place in zip(modules, names, strict=True))
+
+
+@contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """BLAS on one thread, unless fronts have this many rows: waiting for its other threads takes longer than the
+    product of a small front, and our own threads have a head each."""
+    global _inside, _before
+    set_threads = None if rows >= LARGE_FRONT else _thread_setter()
+    if set_threads is None:
+        yield
+        return
+    with _lock:  # the number holds for the whole process: the first one in lowers it, the last one out restores it
+        _inside += 1
+        if _inside == 1:
+            _before = set_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                set_threads(_before)
+
+
+@cache
+def _thread_setter() -> Callable[[int], int] | None:
+    """OpenBLAS's function that sets the number of threads and returns the one before; None in another library."""
+    from scipy.linalg import cython_blas
+
+    try:
+        found = ctypes.CDLL(cython_blas.__file__).openblas_set_num_threads_local  # looks into linked libraries, too
+    except (AttributeError, OSError):
+        return None
+    found.argtypes, found.restype = [ctypes.c_int], ctypes.c_int
+    return found
 
 
 @intrinsic

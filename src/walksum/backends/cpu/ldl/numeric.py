@@ -1,7 +1,7 @@
-"""The numeric side of a partial elimination: J = L D L^T in float64, column after column.
+"""The numeric side of an elimination by columns: J = L D L^T in float64, column after column.
 
 Left-looking: column j gathers what the columns k with L_jk != 0 have to subtract from it. No list of target slots is
-needed, so memory stays at the size of L.
+needed, so memory stays at the size of L. The last columns of a complete elimination are full: those are left to LAPACK.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.ldl import blas as dense
 from walksum.backends.cpu.pointers import matrix, vector
 from walksum.backends.cpu.simd import at
 
@@ -17,15 +18,18 @@ SINGULAR = 4 * np.finfo(np.float64).eps  # a pivot this small beside its J_ii is
 
 
 @jit
-def factorise(start, stop, plan, where):
-    """Factorise the heads ``start:stop``: fill everything that :func:`opened` finds but J, and return how it ended."""
+def factorise(start, stop, plan, where, tail, blas):
+    """Factorise the heads ``start:stop``: fill everything that :func:`opened` finds but J, and return how it ended.
+
+    The columns from ``tail`` on are full; ``blas`` is :func:`walksum.backends.cpu.ldl.blas.addresses`.
+    """
     diag, off, factor, inverse, pivots, norms = opened(plan, where)
     eliminated = inverse.shape[1]
     for head in range(start, stop):
         norms[head] = norm(diag[head], off[head], plan[0], plan[7], plan[9])
         if not norms[head] < np.inf:
             return NONFINITE
-        outcome = _factorise_head(eliminated, diag[head], off[head], plan, factor[head], pivots[head])
+        outcome = _factorise_head(eliminated, tail, blas, diag[head], off[head], plan, factor[head], pivots[head])
         if outcome != FINE:
             return outcome
         for k in range(eliminated):
@@ -64,15 +68,15 @@ def norm(diag, off, order, adjptr, adjedge):
 
 
 @jit
-def _factorise_head(eliminated, diag, off, plan, rounded, pivots):
+def _factorise_head(eliminated, tail, blas, diag, off, plan, rounded, pivots):
     order, colptr, rows, source, rowptr = plan[0], plan[1], plan[2], plan[3], plan[4]
-    L, column = np.empty(len(rows)), np.zeros(len(order))
-    for j in range(len(order)):
+    L, column = np.empty(colptr[tail]), np.zeros(len(order))
+    for j in range(tail):
         own = np.float64(at(diag, at(order, j)))
         pivot, untouched = own, j < eliminated and at(rowptr, j) == at(rowptr, j + 1)
         if not untouched:
             _spread(j, off, plan, column)
-            pivot -= _subtract(j, L, pivots, plan, column)
+            pivot -= _subtract(j, 0, L, pivots, plan, column)
         if not pivot > SINGULAR * own:
             return INDEFINITE if pivot == pivot else NONFINITE
         pivots[j] = pivot
@@ -85,7 +89,33 @@ def _factorise_head(eliminated, diag, off, plan, rounded, pivots):
             for p in range(at(colptr, j), at(colptr, j + 1)):
                 entry = at(column, at(rows, p)) * scale
                 L[p], rounded[p] = entry, entry
-    return FINE
+    return _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots) if tail < len(order) else FINE
+
+
+@jit
+def _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots):
+    """The same for the full columns: ``S = C C^T``, of which ``D_j = C_jj^2`` and ``L_ij = C_ij / C_jj``."""
+    order, colptr, adjptr, adjcol, adjedge = plan[0], plan[1], plan[7], plan[8], plan[9]
+    size = len(order) - tail
+    S, info = np.zeros(size * size), np.zeros(1, np.int32)
+    for c in range(size):
+        j, column = tail + c, S[size * c : size * c + size]
+        for p in range(at(adjptr, j), at(adjptr, j + 1)):
+            if at(adjcol, p) > j:
+                column[at(adjcol, p) - tail] = at(off, at(adjedge, p))
+        column[c] = np.float64(at(diag, at(order, j))) - _subtract(j, tail, L, pivots, plan, column)
+    dense.potrf(blas, size, np.int64(S.ctypes.data), size, info)
+    for c in range(size):
+        root, start = at(S, size * c + c), at(colptr, tail + c)
+        pivot = root * root if info[0] == 0 or c + 1 < info[0] else root  # where it stopped, the pivot itself
+        if not pivot > SINGULAR * at(diag, at(order, tail + c)):
+            return INDEFINITE if pivot == pivot else NONFINITE
+        if not pivot < np.inf:
+            return NONFINITE
+        pivots[tail + c] = pivot
+        for t in range(size - c - 1):
+            rounded[start + t] = at(S, size * c + c + 1 + t) / root
+    return FINE if info[0] == 0 else INDEFINITE
 
 
 @jit
@@ -97,15 +127,16 @@ def _spread(j, off, plan, column):
 
 
 @jit
-def _subtract(j, L, pivots, plan, column):
-    """Take from the column what the columns before it contribute; returns their part in the pivot."""
+def _subtract(j, tail, L, pivots, plan, column):
+    """Take from the column, which starts at row ``tail``, what the columns before it contribute, or before the tail;
+    returns their part in the pivot."""
     colptr, rows, rowptr, rowcol, rowslot = plan[1], plan[2], plan[4], plan[5], plan[6]
     total = 0.0
-    for q in range(at(rowptr, j), at(rowptr, j + 1)):
+    for q in range(at(rowptr, j), at(rowptr, j + 1) - (j - tail if tail else 0)):
         k, slot = at(rowcol, q), at(rowslot, q)
         g = at(L, slot) * at(pivots, k)
         total += at(L, slot) * g
         for p in range(slot + 1, at(colptr, k + 1)):
-            i = np.uint64(at(rows, p))
+            i = np.uint64(at(rows, p) - tail)
             column[i] = at(column, i) - at(L, p) * g
     return total

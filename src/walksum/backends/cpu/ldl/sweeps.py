@@ -2,7 +2,7 @@
 
 A block lives in elimination order in a scratch array that stays in the cache: swept forward as it is read, backward as
 it is written, and measured against J itself. One kernel call takes a range of blocks, one head's after another's.
-Tensors come by address (``cpu/pointers.py``); ``where`` is :attr:`walksum.solvers.partial_factor.PartialFactor.where`.
+Tensors come by address (``cpu/pointers.py``); ``where`` is :attr:`walksum.solvers.column_factor.ColumnFactor.where`.
 """
 
 from __future__ import annotations

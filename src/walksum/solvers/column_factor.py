@@ -1,0 +1,128 @@
+"""ColumnFactor: the numbers of an elimination column by column, and the sweeps through them. Runs on the CPU.
+
+For partial eliminations, and for complete ones whose supernodes would be too small to pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as nnf
+from torch import Tensor
+
+from walksum.backends.cpu.ldl import blas, head_lanes, numeric, numeric_groups, sweeps_groups
+from walksum.backends.cpu.ldl import sweeps as triangular
+from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
+from walksum.backends.cpu.pointers import ZERO, blank, plain
+from walksum.backends.cpu.simd import lanes_for
+from walksum.backends.cpu.threads import WORTH_A_THREAD
+from walksum.precision import Precision
+from walksum.solvers.base import NotCopied, Status
+from walksum.solvers.factor import FAILURE, check_dtype, in_groups, worst_of
+
+WIDEST = 64  # columns per block: the indices of a sweep are read once for all of them
+
+
+class ColumnFactor(NotCopied):
+    """``J = L D L^T`` up to the core, made in float64 and rounded to the dtype of J.
+
+    Attributes:
+        where: where the kernels find its numbers, see :func:`walksum.backends.cpu.ldl.numeric.opened`.
+    """
+
+    def __init__(self, J: Precision, symbolic: PartialSymbolic):
+        check_dtype(J)
+        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
+        self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())  # aliases, as in Factor
+        each = 2 * (symbolic.num_nodes + 1) + len(self.plan[2]) + symbolic.eliminated
+        numbers = torch.empty(self.heads * each, dtype=J.dtype)
+        self.numbers = numbers  # the kernels hold its address only
+        addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
+        self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
+        done, self.side_by_side = self._factorise(), self._lies_side_by_side()
+        self.outcome = max(done, default=numeric.FINE)
+
+    def _in_eights(self) -> bool:
+        return self.heads > 1 and len(self.plan[2]) <= numeric_groups.GROUP_LIMIT
+
+    def _lies_side_by_side(self) -> bool:
+        whole = self.symbolic.eliminated, self.symbolic.num_nodes
+        return self._in_eights() and numeric_groups.side_by_side(self.heads, *whole)
+
+    def _factorise(self) -> list[Any]:
+        work, args = self.heads * self.symbolic.operations, (self.plan, self.where)
+        if self._in_eights():
+            return in_groups(numeric_groups.factorise, -(-self.heads // 8), work, *args, owners=(self,))
+        tail, size = self.symbolic.tail, self.symbolic.num_nodes
+        everything = numeric.factorise, self.heads, work, *args, tail, blas.addresses()
+        if tail == size:
+            return in_groups(*everything, owners=(self,))
+        with blas.threads_for(size - tail):
+            return in_groups(*everything, owners=(self,))
+
+    @property
+    def pivots(self) -> Tensor:
+        """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
+        count = self.heads * self.symbolic.num_nodes
+        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
+
+    @property
+    def factor(self) -> Tensor:
+        """L of a partial elimination, ``[H, nnz]``, followed by the core's couplings."""
+        start = 2 * self.heads * (self.symbolic.num_nodes + 1)
+        return self.numbers[start : start + self.heads * len(self.plan[2])].view(self.heads, -1)
+
+    @property
+    def failure(self) -> Status | None:
+        """None, or the status of every solve with this J."""
+        return FAILURE.get(self.outcome)
+
+    def solve(self, h: Tensor) -> tuple[Tensor, float]:
+        """mu and its worst backward error, where no core is left; without meaning after a failure."""
+        columns = h.size(2)
+        if self.side_by_side and columns % head_lanes.COLUMNS:
+            mu, error = self.solve(nnf.pad(h, (0, -columns % head_lanes.COLUMNS)))
+            return mu[..., :columns].contiguous(), error
+        h = plain(h)
+        mu = blank(h)
+        if self.outcome != numeric.FINE:
+            return mu, torch.nan
+        return mu, worst_of(self._sweep_groups(h, mu) if self.side_by_side else self._sweep(triangular.solve, h, mu))
+
+    def logdet(self) -> Tensor:
+        """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""
+        if self.outcome != numeric.FINE:
+            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+        return self.pivots.log().sum(1)
+
+    def eliminate(self, h: Tensor) -> Tensor:
+        """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
+        h = plain(h)
+        out = blank(h)
+        self._sweep(triangular.eliminate, h, out)
+        return out
+
+    def substitute(self, h: Tensor, eliminated: Tensor, core: Tensor) -> tuple[Tensor, float]:
+        """mu from what :meth:`eliminate` gave and the core's solution, and its worst backward error."""
+        h, core = plain(h), plain(core)
+        mu = blank(h)
+        return mu, worst_of(self._sweep(triangular.substitute, h, eliminated, core, mu))
+
+    def _sweep_groups(self, h: Tensor, mu: Tensor) -> list[Any]:
+        columns = h.size(2)
+        units, work = self.heads * columns // sweeps_groups.WIDTH, self.heads * columns * self.symbolic.entries
+        where = self.plan, self.where, columns, h.data_ptr(), mu.data_ptr()
+        return in_groups(sweeps_groups.solve, units, work, *where, owners=(self, h, mu))
+
+    def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
+        columns = h.size(2)
+        work, threads = self.heads * columns * self.symbolic.entries, torch.get_num_threads()
+        widest = WIDEST // 2 if work >= WORTH_A_THREAD and threads > 1 else WIDEST
+        lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block
+        units = self.heads * -(-columns // (8 * lanes.itemsize))
+        addresses = [t.data_ptr() for t in (h, *others)]
+        return in_groups(
+            kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
+        )
