@@ -20,8 +20,9 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        fast = input.is_cpu and input.dtype in (torch.float32, torch.float64) and has_numba()
-        if not self.training or self.p in (0, 1) or not fast or self.inplace or torch.compiler.is_compiling():
+        if not self.training or self.p in (0, 1) or self.inplace or torch.compiler.is_compiling():
+            return super().forward(input)
+        if not input.is_cpu or input.dtype not in (torch.float32, torch.float64) or not has_numba():
             return super().forward(input)
         seed = torch.randint(2**62, (1,))
         return _Dropout.apply(input.unsqueeze(0), seed, self.p).squeeze(0)
