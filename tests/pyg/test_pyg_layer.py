@@ -187,7 +187,9 @@ def test_directed_edges():
 
 def test_sequential():
     """`torch_geometric.nn.Sequential`: with weights and edge features in their places."""
-    net = Sequential("x, e, a", [(ws.GLTConv(6, 8, edge_dim=3), "x, e, a -> x"), torch.nn.ReLU(), torch.nn.Linear(8, 2)])
+    net = Sequential(
+        "x, e, a", [(ws.GLTConv(6, 8, edge_dim=3), "x, e, a -> x"), torch.nn.ReLU(), torch.nn.Linear(8, 2)]
+    )
     assert net(X, EDGES, ATTR).shape == (12, 2)
 
 
@@ -207,7 +209,7 @@ def test_basic_gnn():
 def test_repr_says_scale_and_reach():
     """`repr`: design with scale and reach."""
     assert "scale=0.8, reach=1.44" in repr(ws.GLTConv(6, 4, learned=False))
-    assert "scale=0.99" in repr(ws.GLTConv(6, 4))
+    assert "scale=0.99" in repr(ws.GLT(6, 16, 1, 2))  # the paper's
     assert "GLTConv((5, 6), 4, heads=2" in repr(ws.GLTConv((5, 6), 4, 2))
 
 

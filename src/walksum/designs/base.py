@@ -67,7 +67,7 @@ class Design(nn.Module, ABC):
                 reset()
 
     def extra_repr(self) -> str:
-        scale = getattr(self, "scale", None)
+        scale: Any = getattr(self, "scale", None)
         given = isinstance(scale, float) and 0 < scale < 1
         known = {"scale": f"{scale:.6g}", "reach": f"{reach_of_scale(scale):.3g}"} if given else {}
         known.update((name, f"{getattr(self, name):.6g}") for name in ("epsilon", "margin") if hasattr(self, name))

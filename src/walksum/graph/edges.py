@@ -24,7 +24,7 @@ class SparseMatrix(Protocol):
     def sparse_sizes(self) -> tuple[int, int]: ...
 
 
-#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor``, a Graph or a batch of them
+#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor``, or one or more Graphs
 EdgeInput: TypeAlias = Union[Tensor, "Graph", SparseMatrix, list["Graph"]]
 
 

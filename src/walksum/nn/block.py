@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from walksum._checks import check_count
-from walksum.designs import Design, Setting, make_design
+from walksum.designs import Design, Setting, check_design
 from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import Activation, make_activation
 from walksum.nn.norm import make_norm
 from walksum.solvers import Solution, Solver
+
+PAPER_SCALE = 0.99  # of a Laplacian; norm and residual keep the block in range
 
 
 class GLTBlock(nn.Module):
@@ -52,15 +56,18 @@ class GLTBlock(nn.Module):
         channels, heads = check_count("channels", channels), check_count("heads", heads)
         width = -(-channels // heads)
         inner = channels if ffn_channels is None else check_count("ffn_channels", ffn_channels)
-        if isinstance(design, str):  # with the paper's settings, where the layer alone has others
-            design = make_design(design, learned, channels, width, heads, coupling, **settings)
-            coupling, settings = None, {}
+        if isinstance(design, str):
+            check_design(design, learned, coupling, **settings)
+        rest: dict[str, Any] = dict(settings)
+        if design == "laplacian" and settings.get("reach") is None and settings.get("scale") is None:
+            rest["scale"] = PAPER_SCALE
         self.norm = make_norm(norm, channels)
         self.mix = GLTConv(
             channels,
             width,
             heads,
             design=design,
+            learned=learned,
             coupling=coupling,
             solver=solver,
             on_nonconverged=on_nonconverged,
@@ -68,7 +75,7 @@ class GLTBlock(nn.Module):
             bias=True,
             act=act,
             edge_dim=edge_dim,
-            **settings,
+            **rest,
         )
         self.mix_norm = make_norm(norm, width)
         self.act = as_module(make_activation(act))

@@ -1,8 +1,8 @@
 """The mixing as one operator that ``torch.compile`` and ``torch.export`` keep whole.
 
-In eager mode layers call their design and :func:`walksum.solve`. A compiler cannot look into these, since solvers choose
-their steps by numbers; it sees ``torch.ops.walksum.mix``, whose backward is an operator too. Everything an exported
-program needs is in the arguments: tensors, and a text (:func:`recipe`) that says which design and solver.
+In eager mode layers call their design and :func:`walksum.solve`. A compiler cannot look into these, since solvers
+choose their steps by numbers; it sees ``torch.ops.walksum.mix``, whose backward is an operator too. Everything an
+exported program needs is in the arguments: tensors, and a text (:func:`recipe`) that says which design and solver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from walksum.solving import solve, solve_backward
 if TYPE_CHECKING:
     from walksum.nn.conv import GLTConv
 
-INPUTS = "Tensor edge_index, Tensor? edge_weight, SymInt num_nodes, Tensor x, Tensor h, Tensor? edge, Tensor[] parameters"
+INPUTS = (
+    "Tensor edge_index, Tensor? edge_weight, SymInt num_nodes, Tensor x, Tensor h, Tensor? edge, Tensor[] parameters"
+)
 _unnamed: WeakValueDictionary[int, Any] = WeakValueDictionary()  # designs and solvers that no file could name
 _numbers, _count = WeakIdKeyDictionary(), itertools.count(1)
 _of_mu: WeakIdKeyDictionary = WeakIdKeyDictionary()  # J of a forward pass, for the backward pass to share its factor
@@ -69,13 +71,17 @@ def _read(text: str) -> tuple[Design, Solver | str, str]:
     for k, part in enumerate(parts):
         if isinstance(part, int):
             if part not in _unnamed:
-                raise ValueError("the layer's own design or solver is gone; other processes know only those in "
-                                 "walksum.designs.DESIGNS and walksum.solvers.SOLVERS")
+                raise ValueError(
+                    "the layer's own design or solver is gone; other processes know only those in "
+                    "walksum.designs.DESIGNS and walksum.solvers.SOLVERS"
+                )
             parts[k] = _unnamed[part]
     return parts[0], parts[1], on_nonconverged
 
 
-def _build(text: str, edge_index: Tensor, weight: Tensor | None, num_nodes: int, x: Tensor, h: Tensor, *rest: Any) -> Any:
+def _build(
+    text: str, edge_index: Tensor, weight: Tensor | None, num_nodes: int, x: Tensor, h: Tensor, *rest: Any
+) -> Any:
     edge, parameters = rest
     design, graph = _read(text)[0], as_graph(edge_index, num_nodes, weight)
     values = dict(zip((name for name, _ in design.named_parameters()), parameters, strict=True))
@@ -84,7 +90,7 @@ def _build(text: str, edge_index: Tensor, weight: Tensor | None, num_nodes: int,
 
 
 @torch.library.custom_op("walksum::mix", mutates_args=(), schema=f"({INPUTS}, str recipe) -> Tensor")
-def mix(edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe):  # type: ignore[no-untyped-def]
+def mix(edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe):
     """``J^-1 h`` for the J that the recipe's design makes of the graph, x and h."""
     _, solver, on_nonconverged = _read(recipe)
     J = _build(recipe, edge_index, edge_weight, num_nodes, x, h, edge, parameters)
@@ -94,7 +100,7 @@ def mix(edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe):  # 
 
 
 @mix.register_fake
-def _mix_fake(edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe):  # type: ignore[no-untyped-def]
+def _mix_fake(edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe):
     return torch.empty_like(h, memory_format=torch.contiguous_format)
 
 
@@ -103,11 +109,13 @@ def _mix_fake(edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe
     mutates_args=(),
     schema=f"(Tensor grad, Tensor mu, {INPUTS}, str recipe, bool[] needed) -> Tensor[]",
 )
-def mix_backward(grad, mu, edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe, needed):  # type: ignore[no-untyped-def]
+def mix_backward(grad, mu, edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe, needed):
     """The gradients of h, x, edge_weight, edge and the parameters; an empty tensor where none is needed."""
     _, solver, on_nonconverged = _read(recipe)
     inputs = [h, x, edge_weight, edge, *parameters]
     wanted = [k for k, need in enumerate(needed) if need]
+
+    pattern = []
 
     def values(*chosen: Tensor) -> tuple[Tensor, Tensor]:
         given = list(inputs)
@@ -115,11 +123,12 @@ def mix_backward(grad, mu, edge_index, edge_weight, num_nodes, x, h, edge, param
             given[k] = value
         h, x, weight, edge, *parameters = given
         J = _build(recipe, edge_index, weight, num_nodes, x, h, edge, parameters)
+        pattern.append(J.graph)
         return J.diag, J.off
 
     # the kernel of an operator runs below autograd, where torch.func differentiates all the same
-    (diag, off), pull = vjp(values, *(inputs[k] for k in wanted))
-    J = _of_mu.pop(mu, None) or Precision(as_graph(edge_index, num_nodes), diag.detach(), off.detach())
+    (diag, off), pull = vjp(values, *(inputs[k] for k in wanted))  # type: ignore[misc]
+    J = _of_mu.pop(mu, None) or Precision(pattern[0], diag.detach(), off.detach())
     g, d_diag, d_off = solve_backward(J, grad.contiguous(), mu, solver, on_nonconverged)
     found = pull((d_diag, d_off))
     gradients = [grad.new_empty(0) for _ in inputs]
@@ -130,7 +139,7 @@ def mix_backward(grad, mu, edge_index, edge_weight, num_nodes, x, h, edge, param
 
 
 @mix_backward.register_fake
-def _mix_backward_fake(grad, mu, edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe, needed):  # type: ignore[no-untyped-def]
+def _mix_backward_fake(grad, mu, edge_index, edge_weight, num_nodes, x, h, edge, parameters, recipe, needed):
     inputs = [h, x, edge_weight, edge, *parameters]
     return [
         torch.empty_like(t, memory_format=torch.contiguous_format) if need else grad.new_empty(0)

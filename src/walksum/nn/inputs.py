@@ -35,7 +35,9 @@ def check_features(x: Any, in_channels: int, name: str = "x") -> None:
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} has type {type(x).__name__}; expected a floating-point tensor [N, {width}]")
     if not x.is_floating_point():
-        raise ValueError(f"{name} has type {x.dtype}; expected a floating-point tensor [N, {width}], use {name}.float()")
+        raise ValueError(
+            f"{name} has type {x.dtype}; expected a floating-point tensor [N, {width}], use {name}.float()"
+        )
     if x.dim() < 2 or (in_channels != -1 and x.size(-1) != in_channels):
         raise ValueError(f"{name} has shape {tuple(x.shape)}; expected [N, {width}] (or [B, N, {width}] for B samples)")
 

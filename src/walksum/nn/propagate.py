@@ -39,7 +39,8 @@ class Propagate(MessagePassing):
         solver, on_nonconverged: see :func:`walksum.solve`.
 
     Shapes:
-        - **input:** node features ``(N, F)``, ``(N,)`` or ``(B, N, F)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
+        - **input:** node features ``(N, F)``, ``(N,)`` or ``(B, N, F)``, edge indices ``(2, M)`` or a Graph,
+          optional weights ``(M,)``
         - **output:** the shape of the node features
 
     Example:
@@ -49,7 +50,7 @@ class Propagate(MessagePassing):
         >>> bool((out[:-1] > out[1:]).all() and (out > 0).all())
         True
 
-    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes, without its value.
+    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes, without value.
     """
 
     def __init__(
@@ -136,7 +137,8 @@ class Propagate(MessagePassing):
             return f"Propagate(design={self.design})"
         learned = "" if self.logit is None else ", learned=True"
         scale = float(self.scale.detach() if isinstance(self.scale, Tensor) else self.scale)
-        return f"Propagate(scale={scale:.6g}, reach={reach_of_scale(scale):.3g}, coupling={self.coupling!r}, loops={self.loops}{learned})"
+        sizes = f"scale={scale:.6g}, reach={reach_of_scale(scale):.3g}"
+        return f"Propagate({sizes}, coupling={self.coupling!r}, loops={self.loops}{learned})"
 
 
 def check_nodes(x: Any) -> None:

@@ -41,7 +41,9 @@ def load(path: str | os.PathLike[str]) -> GLT:
 
     config = _read_config(Path(path))
     try:
-        model = GLT(**{**config, "solver": solver_from_json(config["solver"]), "design": design_from_json(config["design"])})
+        model = GLT(
+            **{**config, "solver": solver_from_json(config["solver"]), "design": design_from_json(config["design"])}
+        )
         weights = load_file(Path(path) / WEIGHTS)
         model.to(weights["read.weight"].dtype).load_state_dict(weights)
     except BROKEN as error:
