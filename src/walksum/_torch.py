@@ -181,3 +181,9 @@ class Function(torch.autograd.Function):
             info = VmapInfo(interpreter.batch_size(), interpreter.randomness())
             out, dim = cls.vmap(info, in_dims, *(value for value, _ in pairs))
         return _add_batch_dim(out, dim, level)
+
+
+def assume_constant(function: F) -> F:
+    """``torch.compiler.assume_constant_result`` without importing the compiler: run once, when a model is compiled."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

@@ -75,6 +75,23 @@ def solve(
     return mu if mu.shape == shape else mu.view(shape)
 
 
+def solve_backward(
+    J: Precision, grad: Tensor, mu: Tensor, solver: Solver | str = "auto", on_nonconverged: str = "warn"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of h, diag and off for ``mu = solve(J, h)``, where autograd cannot keep them: in operators."""
+    shape = mu.shape
+    if J.heads == 1 and shape[0] > 1:  # heads that share J are only more columns of it
+        grad, mu = (t.transpose(0, 1).reshape(1, shape[1], -1) for t in (grad, mu))
+    chosen = resolve(solver, J, mu.size(-1))
+    if type(chosen) is Unrolled:
+        raise ValueError(f"solver={chosen} differentiates its own steps, which no compiler sees; use another solver")
+    call = _Call(_Preparations(J.graph, J.prepared, chosen, False), _Reports(None, on_nonconverged))
+    g, d_diag, d_off = call.run_backward(J.diag, J.off, grad, mu)
+    if g.shape != shape:
+        g = g.view(shape[1], shape[0], shape[2]).transpose(0, 1)
+    return g, d_diag, d_off
+
+
 def explain_solver(J: Precision, h: Tensor) -> Choice:
     """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``."""
     _check_kinds(J, h)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from walksum._checks import check_choice
+from walksum._checks import check_choice, check_count
 from walksum._torch import needs_grad, unwrapped
 from walksum.graph import Graph
 from walksum.ops import spmm
@@ -32,6 +34,8 @@ class Design(nn.Module, ABC):
         graph: the graph; its ``edge_weight`` multiplies the couplings.
         x: node features ``[N, F]`` the design reads.
         h: observation vectors ``[H, N, F]``, where the design reads those.
+
+    Learned designs also take ``edge``, one positive factor ``[H, E]`` per head and edge, which acts as an edge weight.
     """
 
     #: the design wants the model's input features as ``x``, not the layer's embeddings
@@ -63,7 +67,30 @@ class Design(nn.Module, ABC):
                 reset()
 
     def extra_repr(self) -> str:
-        return f"coupling={self.coupling!r}"
+        scale: Any = getattr(self, "scale", None)
+        given = isinstance(scale, float) and 0 < scale < 1
+        known = {"scale": f"{scale:.6g}", "reach": f"{reach_of_scale(scale):.3g}"} if given else {}
+        known.update((name, f"{getattr(self, name):.6g}") for name in ("epsilon", "margin") if hasattr(self, name))
+        return ", ".join([*(f"{name}={value}" for name, value in known.items()), f"coupling={self.coupling!r}"])
+
+
+def reach_of_scale(scale: float) -> float:
+    """The number of edges along a path after which influence has fallen to 1/e: 1 / arcosh(1 / s)."""
+    return 1 / math.acosh(1 / scale)
+
+
+def check_width(name: str, value: Any) -> int:
+    """A number of channels; -1 stands for the width of the first input."""
+    return -1 if not isinstance(value, bool) and value == -1 else check_count(name, value)
+
+
+def linear(in_channels: int, out_channels: int, bias: bool = True) -> nn.Linear:
+    """``nn.Linear``, or for ``in_channels=-1`` the one that takes its width from the first input."""
+    if in_channels != -1:
+        return nn.Linear(in_channels, out_channels, bias)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Lazy modules")  # torch's notice that they may still change
+        return nn.LazyLinear(out_channels, bias)
 
 
 def check_fraction(name: str, value: float) -> float:
@@ -109,13 +136,17 @@ def normalise(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
     return Precision(graph, torch.ones_like(diag), off / root_i / root_j)
 
 
-def relative_weight(graph: Graph, dtype: torch.dtype) -> Tensor | None:
-    """Edge weights over their largest magnitude ``[E]``: all that a normalised design depends on."""
+def relative_weight(graph: Graph, dtype: torch.dtype, edge: Tensor | None = None) -> Tensor | None:
+    """Edge weights over their largest magnitude ``[E]``: all that a normalised design depends on.
+
+    With factors ``edge [H, E]`` of learned edge features: the products, ``[H, E]``.
+    """
     weight = graph.edge_weight
     if weight is None or weight.numel() == 0:
-        return None
+        return edge
     weight = weight.to(dtype) / weight.detach().abs().max().clamp_min(torch.finfo(weight.dtype).tiny).to(dtype)
-    return torch.where(weight.abs() < SMALLEST_WEIGHT, torch.zeros_like(weight), weight)
+    weight = torch.where(weight.abs() < SMALLEST_WEIGHT, torch.zeros_like(weight), weight)
+    return weight if edge is None else weight * edge
 
 
 def refuse_negative_weights(design: Design, graph: Graph) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from walksum._checks import check_count
 from walksum._torch import needs_grad, unwrapped
-from walksum.designs.base import CONFIDENCE, LARGEST, Design, degree_sum, need, normalise
+from walksum.designs.base import CONFIDENCE, LARGEST, Design, check_width, degree_sum, linear, need, normalise
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.precision import Precision
@@ -64,7 +64,7 @@ class LearnedDiagonallyDominant(Design):
     :math:`\delta = 10^{-3}` keeps it so where softplus vanishes beside it in rounding.
 
     Args:
-        in_channels: number of features of ``x [N, F]``.
+        in_channels: number of features of ``x [N, F]``; -1 for that of the first x.
         heads: number of heads H.
         coupling: "repulsive" (the paper: :math:`J_{ij} = +\cos`) or "attractive".
         similarity: "cosine", "gaussian", "dot" or a function of the two ends.
@@ -84,12 +84,15 @@ class LearnedDiagonallyDominant(Design):
             raise ValueError(f"margin={margin!r}; expected a positive number, or J is not strictly dominant")
         self.similarity = make_similarity(similarity)
         self.margin = margin
-        self.in_channels, self.heads = check_count("in_channels", in_channels), check_count("heads", heads)
-        self.confidence = nn.Linear(self.in_channels, self.heads)
+        self.in_channels, self.heads = check_width("in_channels", in_channels), check_count("heads", heads)
+        self.confidence = linear(self.in_channels, self.heads)
 
-    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+    def forward(
+        self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
+    ) -> Precision:
         x, h = need(self, "x", x, graph), need(self, "h", h, graph)
         off = self.sign * self.similarity.finite(graph, h)
+        off = off if edge is None else off * edge
         confidence = softplus(self.confidence(x.clamp(-LARGEST, LARGEST))).t() + CONFIDENCE[0]
         confidence = confidence.clamp(max=CONFIDENCE[1])
         if graph.edge_weight is not None and graph.num_edges:

@@ -14,7 +14,9 @@ from walksum.designs.base import (
     LARGEST,
     Design,
     check_fraction,
+    check_width,
     degree_sum,
+    linear,
     need,
     normalise,
     refuse_negative_weights,
@@ -73,7 +75,7 @@ class LearnedLaplacian(Design):
     then symmetrically normalised; :math:`\sigma(g)` is one learned factor per head.
 
     Args:
-        in_channels: number of features of ``x [N, F]``.
+        in_channels: number of features of ``x [N, F]``; -1 for that of the first x.
         heads: number of heads H.
         similarity_channels: width of s.
         scale: c, in (0, 1), the bound of what :math:`\sigma(g)` can reach.
@@ -97,11 +99,11 @@ class LearnedLaplacian(Design):
         if not confidence >= 0:
             raise ValueError(f"confidence={confidence!r}; expected a non-negative bound")
         self.bound = confidence
-        self.in_channels, self.heads = check_count("in_channels", in_channels), check_count("heads", heads)
+        self.in_channels, self.heads = check_width("in_channels", in_channels), check_count("heads", heads)
         self.similarity_channels = check_count("similarity_channels", similarity_channels)
         self.similarity = make_similarity(similarity)
-        self.project = nn.Linear(self.in_channels, self.heads * self.similarity_channels, bias=False)
-        self.confidence = nn.Linear(self.in_channels, self.heads)
+        self.project = linear(self.in_channels, self.heads * self.similarity_channels, bias=False)
+        self.confidence = linear(self.in_channels, self.heads)
         self.gate = nn.Parameter(torch.empty(self.heads, 1))
         self.reset_parameters()
 
@@ -112,12 +114,14 @@ class LearnedLaplacian(Design):
         super().reset_parameters()
         nn.init.constant_(self.gate, 2.0)  # sigmoid(2) = 0.88: start close to the graph's own Laplacian
 
-    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+    def forward(
+        self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
+    ) -> Precision:
         x = need(self, "x", x, graph).clamp(-LARGEST, LARGEST)
         refuse_negative_weights(self, graph)
         s = leaky_relu(self.project(x)).view(-1, self.heads, self.similarity_channels).transpose(0, 1)
         strength = self.similarity.strength(graph, s)
-        weight = relative_weight(graph, x.dtype)
+        weight = relative_weight(graph, x.dtype, edge)
         if weight is not None:
             strength = strength * weight
         L = normalise(graph, degree_sum(graph, strength), strength)

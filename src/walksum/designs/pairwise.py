@@ -118,7 +118,9 @@ class LearnedPairwiseNormal(Design):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+    def forward(
+        self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
+    ) -> Precision:
         h = need(self, "h", h, graph)
         i, j = graph.edges
         clipped = h.clamp(-LARGEST, LARGEST)
@@ -127,7 +129,7 @@ class LearnedPairwiseNormal(Design):
         (own_i, own_j), (other_i, other_j) = ends(graph, own), ends(graph, other)
         a, c = _confidence(own_i + other_j), _confidence(own_j + other_i)
         off = self.sign * self.epsilon * (a * c).sqrt() * self.similarity.unit(graph, h)
-        weight = relative_weight(graph, h.dtype)
+        weight = relative_weight(graph, h.dtype, edge)
         if weight is not None:
             a, c, off = a * weight.abs(), c * weight.abs(), off * weight
         diag = torch.zeros_like(own).index_add(1, i, a).index_add(1, j, c)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -12,6 +14,7 @@ from walksum.graph.graph import Graph
 
 # Models are called with the same edge_index tensor every epoch.
 _of_tensor: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_unions: WeakValueDictionary[tuple[int, ...], Graph] = WeakValueDictionary()
 
 
 @no_compile
@@ -27,6 +30,8 @@ def as_graph(edge_index: EdgeInput, num_nodes: int | None = None, edge_weight: T
     """
     if isinstance(edge_index, Graph):
         return edge_index.checked(num_nodes, edge_weight)
+    if isinstance(edge_index, list):  # what a PyG batch makes of Graphs
+        return _union_of(edge_index).checked(num_nodes, edge_weight)
     tensor = unwrapped(edge_index) if isinstance(edge_index, Tensor) else None
     if tensor is None or needs_grad(tensor):  # not a tensor, or a sparse matrix of learned values
         return Graph.from_edge_index(edge_index, num_nodes, edge_weight)
@@ -35,6 +40,17 @@ def as_graph(edge_index: EdgeInput, num_nodes: int | None = None, edge_weight: T
         known = outside_transforms(_Known, tensor, num_nodes, edge_weight is not None)
         _of_tensor[tensor] = known
     return known.graph(tensor, edge_weight)
+
+
+def _union_of(graphs: list[Graph]) -> Graph:
+    """One union for all layers that are given the same graphs, as long as one of its users lives."""
+    key = tuple(map(id, graphs))
+    union = _unions.get(key)
+    if union is None:
+        union = outside_transforms(Graph.disjoint_union, graphs)
+        union.parts = graphs  # type: ignore[attr-defined]  # whose addresses are the key
+        _unions[key] = union
+    return union
 
 
 class Snapshot:

@@ -24,8 +24,8 @@ class SparseMatrix(Protocol):
     def sparse_sizes(self) -> tuple[int, int]: ...
 
 
-#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor`` or a Graph
-EdgeInput: TypeAlias = Union[Tensor, "Graph", SparseMatrix]
+#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor``, or one or more Graphs
+EdgeInput: TypeAlias = Union[Tensor, "Graph", SparseMatrix, list["Graph"]]
 
 
 def read_pairs(edge_index: EdgeInput, num_nodes: int | None) -> tuple[Tensor, int, Tensor | None]:

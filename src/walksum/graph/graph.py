@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,6 +98,19 @@ class Graph:
         mean = entries.mean(weight) if needs_grad(weight) else outside_transforms(entries.mean, weight)
         return graph.with_weight(mean)
 
+    @classmethod
+    def disjoint_union(cls, graphs: Sequence[Graph]) -> Graph:
+        """The graphs side by side, their nodes numbered one graph after the other, as a PyG batch numbers them."""
+        if not len(graphs) or not all(isinstance(graph, Graph) for graph in graphs):
+            kinds = ", ".join(sorted({type(graph).__name__ for graph in graphs})) or "nothing"
+            raise ValueError(f"graphs holds {kinds}; expected one or more walksum.Graph objects")
+        if len({graph.edge_weight is None for graph in graphs}) > 1:
+            raise ValueError("graphs holds weighted and unweighted graphs; give all of them weights or none")
+        first = np.cumsum([0, *(graph.num_nodes for graph in graphs)]).tolist()
+        edges = torch.cat([graph.edges + start for graph, start in zip(graphs, first, strict=False)], 1)
+        weights = [graph.edge_weight for graph in graphs if graph.edge_weight is not None]
+        return cls(edges, first[-1], torch.cat(weights) if weights else None)
+
     @property
     def num_edges(self) -> int:
         return self.edges.size(1)
@@ -172,8 +186,11 @@ class Graph:
                 found = self._derived[slot]
         return found
 
-    def to(self, device: torch.device | str) -> Graph:
-        """The same graph on ``device``, with what was derived so far; moving twice gives the same object."""
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
+        """The same graph on ``device``, with what was derived so far; moving twice gives the same object.
+
+        ``non_blocking`` is what PyG's ``data.to(device)`` passes on; a Graph is always moved at once.
+        """
         device = torch.empty(0, device=device).device  # "cuda" -> "cuda:0"
         home = self._home() or self
         if device in (self.device, home.device):

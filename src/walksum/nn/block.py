@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
 from walksum._checks import check_count
 from walksum.designs import Design, Setting, check_design
 from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
+from walksum.nn.inputs import Activation, make_activation
+from walksum.nn.norm import make_norm
 from walksum.solvers import Solution, Solver
+
+PAPER_SCALE = 0.99  # of a Laplacian; norm and residual keep the block in range
 
 
 class GLTBlock(nn.Module):
@@ -22,10 +27,13 @@ class GLTBlock(nn.Module):
 
     Args:
         channels: width of the node embeddings.
-        heads: number of heads, of ``channels / heads`` features each.
+        heads: number of heads, of ``channels / heads`` features each, rounded up.
         design, learned, coupling, solver, on_nonconverged, settings: as in :class:`walksum.GLTConv`.
         dropout: after the mixing and inside the feed-forward network.
         ffn_channels: inner width of the feed-forward network, ``channels`` by default.
+        act: the activation :math:`\phi`: a name in torch.nn or a function.
+        norm: "layer" (the paper's), "batch", or None for none.
+        edge_dim: size of the edge features, see :class:`walksum.GLTConv`.
     """
 
     def __init__(
@@ -39,17 +47,21 @@ class GLTBlock(nn.Module):
         solver: Solver | str = "auto",
         on_nonconverged: str = "warn",
         ffn_channels: int | None = None,
+        act: str | Activation | None = "leaky_relu",
+        norm: str | None = "layer",
+        edge_dim: int | None = None,
         **settings: Setting,
     ):
         super().__init__()
         channels, heads = check_count("channels", channels), check_count("heads", heads)
-        if channels % heads:
-            raise ValueError(f"heads={heads} does not divide channels={channels}; each head gets channels / heads")
-        width = channels // heads
+        width = -(-channels // heads)
         inner = channels if ffn_channels is None else check_count("ffn_channels", ffn_channels)
         if isinstance(design, str):
             check_design(design, learned, coupling, **settings)
-        self.norm = nn.LayerNorm(channels)
+        rest: dict[str, Any] = dict(settings)
+        if design == "laplacian" and settings.get("reach") is None and settings.get("scale") is None:
+            rest["scale"] = PAPER_SCALE
+        self.norm = make_norm(norm, channels)
         self.mix = GLTConv(
             channels,
             width,
@@ -61,15 +73,18 @@ class GLTBlock(nn.Module):
             on_nonconverged=on_nonconverged,
             concat=True,
             bias=True,
-            **settings,
+            act=act,
+            edge_dim=edge_dim,
+            **rest,
         )
-        self.mix_norm = nn.LayerNorm(width)
-        self.merge = nn.Linear(channels, channels)
+        self.mix_norm = make_norm(norm, width)
+        self.act = as_module(make_activation(act))
+        self.merge = nn.Linear(heads * width, channels)
         self.dropout = Dropout(dropout)
         self.ffn = nn.Sequential(
-            nn.LayerNorm(channels),
+            make_norm(norm, channels),
             nn.Linear(channels, inner),
-            nn.LeakyReLU(),
+            as_module(make_activation(act)),
             Dropout(dropout),
             nn.Linear(inner, channels),
         )
@@ -89,9 +104,31 @@ class GLTBlock(nn.Module):
         return self.mix.last_backward_solve
 
     def forward(
-        self, x: Tensor, edge_index: EdgeInput, edge_weight: Tensor | None = None, features: Tensor | None = None
+        self,
+        x: Tensor,
+        edge_index: EdgeInput,
+        edge_weight: Tensor | None = None,
+        features: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
-        mu = self.mix(self.norm(x), edge_index, edge_weight, features)
+        mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
         mu = mu.view(-1, self.mix.heads, self.mix.out_channels)
-        x = x + self.merge(self.dropout(leaky_relu(self.mix_norm(mu)).flatten(1)))
+        x = x + self.merge(self.dropout(self.act(self.mix_norm(mu)).flatten(1)))
         return x + self.ffn(x)
+
+
+def as_module(act: Activation | None) -> nn.Module:
+    if act is None:
+        return nn.Identity()
+    return act if isinstance(act, nn.Module) else Apply(act)
+
+
+class Apply(nn.Module):
+    """A function in the place of a module."""
+
+    def __init__(self, function: Activation):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)

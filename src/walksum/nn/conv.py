@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import leaky_relu
 from torch_geometric.nn import MessagePassing
 
 from walksum._checks import check_choice, check_count
+from walksum._torch import assume_constant
 from walksum.designs import Design, Setting, make_design
+from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
+from walksum.nn import compiled
+from walksum.nn.inputs import (
+    Activation,
+    check_edge_attr,
+    check_features,
+    check_pair,
+    edge_of_entry,
+    join_sides,
+    make_activation,
+    mean_per_edge,
+)
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import HALF, ON_NONCONVERGED, solve
+
+# Of a Laplacian in a layer without norm or residual. Each layer strengthens what all nodes share by 1 / (1 - s): with
+# the paper's 0.99, two of them leave little else. Chosen on Cora's validation nodes and links.
+LAYER_SCALE = 0.8
+LARGEST_LOGIT = 10.0  # edge features change a coupling by at most e^10
 
 
 class GLTConv(MessagePassing):
     r"""The graph linear transformation as a PyG layer.
 
     .. math::
-        h = \mathrm{LeakyReLU}(X W_{\mathrm{obs}}), \qquad \mu = J^{-1} h
+        h = \phi(X W_{\mathrm{obs}}), \qquad \mu = J^{-1} h
 
     with J made from the graph by a precision design. One layer carries information between all connected nodes.
 
+    J is symmetric, so an edge counts in both directions whichever of them are given: the weights and features of i -> j
+    and j -> i are averaged. Loops are left out.
+
     Args:
-        in_channels: size of each input sample.
+        in_channels: size of each input sample; -1 takes that of the first input, a pair serves the two sides of a
+            bipartite relation.
         out_channels: size of each output sample, per head.
         heads: number of heads; each has its own J (learned designs) and its own observation vector.
         concat: concatenate the heads; otherwise average them.
@@ -37,13 +58,21 @@ class GLTConv(MessagePassing):
         solver: a solver object or name, see :func:`walksum.solve`.
         on_nonconverged: "ignore", "warn" or "raise".
         bias: add a bias to the observation.
+        act: :math:`\phi`: the name of an activation in torch.nn, a function, or None.
+        edge_dim: size of the edge features, which multiply the couplings of a learned design by
+            :math:`\exp(e_{ij} W)`, one factor per head.
+        keep_values: let ``last_solve`` and ``last_backward_solve`` hold mu and its gradient too.
         settings: of the design, by name: ``scale`` or ``reach`` (how many edges influence travels along a path before
             it falls to 1/e) of a Laplacian, ``epsilon`` of a pairwise normal, ``similarity``, ``margin``, ... where the
-            design has them; see :func:`walksum.designs.make_design`.
+            design has them; see :func:`walksum.designs.make_design`. A Laplacian has ``scale=0.8`` here by
+            default: between stacked layers with more of it, put a norm that takes out what all nodes share.
 
     Shapes:
-        - **input:** node features ``(N, in_channels)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
-        - **output:** ``(N, heads * out_channels)`` or ``(N, out_channels)``; with ``return_precision=True`` also J
+        - **input:** node features ``(N, in_channels)``, ``(B, N, in_channels)`` for B samples on one graph, or a pair
+          ``(N_s, F_s), (N_t, F_t)`` for a relation between two kinds of nodes; edge indices ``(2, M)`` or a Graph,
+          optional weights ``(M,)``, optional edge features ``(M, edge_dim)``
+        - **output:** ``(N, heads * out_channels)`` or ``(N, out_channels)``, of the target nodes for a pair; with
+          ``return_precision=True`` also J
 
     Example:
         >>> import torch, walksum as ws
@@ -52,12 +81,12 @@ class GLTConv(MessagePassing):
         >>> conv(x, edge_index).shape
         torch.Size([4, 32])
 
-    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes.
+    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes, without value.
     """
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | tuple[int, int],
         out_channels: int,
         heads: int = 1,
         concat: bool = True,
@@ -67,97 +96,264 @@ class GLTConv(MessagePassing):
         solver: Solver | str = "auto",
         on_nonconverged: str = "warn",
         bias: bool = True,
+        act: str | Activation | None = "leaky_relu",
+        edge_dim: int | None = None,
+        keep_values: bool = False,
         **settings: Setting,
     ):
         # MessagePassing only so that PyG's tools (explainers, summaries) know it as a graph layer: it never
         # propagates messages of its own
         super().__init__(aggr=None)
         check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
-        self.in_channels = in_channels = check_count("in_channels", in_channels)
+        pair = in_channels if isinstance(in_channels, tuple | list) else None
+        if pair is not None and len(pair) != 2:
+            raise ValueError(f"in_channels={in_channels!r}; expected one width or a pair (source, target)")
+        self.in_channels = check_width("in_channels", pair[1] if pair else in_channels)
         self.out_channels = out_channels = check_count("out_channels", out_channels)
         self.heads = heads = check_count("heads", heads)
-        self.concat = concat
+        self.concat, self.keep_values = concat, keep_values
+        self.act, self._act_name = make_activation(act), act
         self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
-        self.observe = nn.Linear(in_channels, heads * out_channels, bias=bias)
+        width = heads * out_channels
+        self.observe = linear(self.in_channels, width, bias)
+        self.observe_source = linear(check_width("in_channels", pair[0]), width, bias) if pair else None
+        read = width if pair else self.in_channels  # sides of different widths meet in their observations
         if isinstance(design, Design):
-            _check_given_design(design, heads, {"coupling": coupling, **settings})
+            _check_given_design(design, heads, read, out_channels, {"coupling": coupling, **settings})
             self.design = design
         else:
-            self.design = make_design(design, learned, in_channels, out_channels, heads, coupling, **settings)
+            if design == "laplacian" and settings.get("reach") is None and settings.get("scale") is None:
+                settings["scale"] = LAYER_SCALE
+            self.design = make_design(design, learned, read, out_channels, heads, coupling, **settings)
+        self.edge_dim = edge_dim if edge_dim is None else check_count("edge_dim", edge_dim)
+        if edge_dim is not None and not list(self.design.parameters()):
+            raise ValueError(f"edge_dim={edge_dim!r}; edge features enter learned designs, {self.design} is fixed")
+        self.edge = None if edge_dim is None else nn.Linear(edge_dim, heads, bias=False)
         self.last_solve: Solution | None = None
         self.last_backward_solve: Solution | None = None
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        self.observe.reset_parameters()
-        self.design.reset_parameters()
+        for module in (self.observe, self.observe_source, self.design, self.edge):
+            if module is not None:
+                module.reset_parameters()
 
     @overload
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         edge_index: EdgeInput,
         edge_weight: Tensor | None = None,
         features: Tensor | None = None,
         return_precision: Literal[False] = False,
+        *,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: None = None,
     ) -> Tensor: ...
 
     @overload
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         edge_index: EdgeInput,
         edge_weight: Tensor | None = None,
         features: Tensor | None = None,
         *,
         return_precision: Literal[True],
+        edge_attr: Tensor | None = None,
+        return_attention_weights: None = None,
     ) -> tuple[Tensor, Precision]: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: EdgeInput,
+        edge_weight: Tensor | None = None,
+        features: Tensor | None = None,
+        return_precision: Literal[False] = False,
+        *,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         edge_index: EdgeInput,
         edge_weight: Tensor | None = None,
         features: Tensor | None = None,
         return_precision: bool = False,
-    ) -> Tensor | tuple[Tensor, Precision]:
+        *,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
         """Mix ``x`` over the graph.
 
         Args:
             x: node features.
-            edge_index: anything :meth:`walksum.Graph.from_edge_index` takes, or a Graph.
-            edge_weight: weights of the couplings.
+            edge_index: anything :meth:`walksum.Graph.from_edge_index` takes, a Graph, or the list of Graphs of a batch.
+            edge_weight: weights of the couplings; where the layer has ``edge_dim``, a matrix here is ``edge_attr``.
             features: the model's input features, for the design that reads those (fixed pairwise normal); by
                 default ``x``.
             return_precision: also return J.
+            edge_attr: edge features, one row per entry of ``edge_index``.
+            return_attention_weights: also return ``(edge_index, alpha)`` as PyG's attention layers do; alpha ``[M, H]``
+                is the partial correlation :math:`-J_{ij} / \\sqrt{J_{ii} J_{jj}}` of each entry, 0 for loops.
         """
-        _check_features(x, self.in_channels)
-        graph = as_graph(edge_index, x.size(0), edge_weight)
-        h = leaky_relu(self.observe(x)).view(-1, self.heads, self.out_channels).transpose(0, 1)
+        if edge_weight is not None and edge_weight.dim() == 2:
+            edge_weight, edge_attr = self._weight_or_features(edge_weight, edge_attr)
+        if isinstance(edge_index, list):
+            edge_index = as_graph(edge_index)
+        targets = 0
+        if isinstance(x, tuple | list):
+            observed, source, edge_index, targets = self._observe_pair(x, edge_index)
+        elif isinstance(x, Tensor) and x.dim() > 2:
+            return self._each_sample(
+                x, edge_index, edge_weight, features, return_precision or return_attention_weights, edge_attr
+            )
+        else:
+            check_features(x, self.in_channels)
+            observed = self.observe(x)
+            source = x if self.observe_source is None else observed
+            if self.in_channels == -1:
+                self._settle(x)
+            if features is not None and self.design.reads_input:
+                source = features
+        observed = observed if self.act is None else self.act(observed)
+        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)
+        asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
+        J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
-        with torch.autocast(x.device.type, enabled=False):
+        with torch.autocast(observed.device.type, enabled=False):
             h = _at_least_float32(h)
-            source = features if features is not None and self.design.reads_input else x
-            J = self._masked(self._precision(graph, source.to(h.dtype), h), edge_index)
-            mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
+            source = source.to(h.dtype)
+            if torch.compiler.is_compiling() and not asked:
+                mu = self._mix_compiled(source, h, edge_index, edge_weight, edge_attr)
+            else:
+                graph = as_graph(edge_index, source.size(0), edge_weight)
+                factor = self._edge_factor(edge_attr, edge_index, graph, h.dtype)
+                J = self._masked(self._precision(graph, source, h, factor), edge_index)
+                mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
         out = mu.transpose(0, 1).to(self._dtype)
         out = out.flatten(1) if self.concat else out.mean(1)
+        out = out[-targets:] if targets else out
+        if J is None or not asked:
+            return out
+        if return_attention_weights is not None or self._message_forward_hooks:
+            alpha = _partial_correlation(J, edge_index)
+            for hook in self._message_forward_hooks.values():  # PyG's AttentionExplainer reads alpha there
+                hook(self, ({"alpha": alpha.abs()},), out)
+            if return_attention_weights is not None:
+                return out, (edge_index.edges if isinstance(edge_index, Graph) else edge_index, alpha)
         return (out, J) if return_precision else out
+
+    def _weight_or_features(self, given: Tensor, edge_attr: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """A matrix in the place of the weights: edge features, or a column of weights."""
+        if self.edge is not None and edge_attr is None:
+            return None, given
+        if given.size(1) == 1:
+            return given.squeeze(1), edge_attr
+        hint = "" if self.edge is not None else "; for edge features make the layer with edge_dim=..."
+        raise ValueError(f"edge_weight has shape {tuple(given.shape)}; expected [{given.size(0)}]{hint}")
+
+    def _observe_pair(self, x: Any, edge_index: Any) -> tuple[Tensor, Tensor, Any, int]:
+        """Both sides of a relation as one set of nodes; two times the same tensor are one side."""
+        one_side = len(x) == 2 and x[0] is x[1]
+        check_pair(x, (_width(self.observe_source or self.observe, self.in_channels), self.in_channels))
+        if self.observe_source is None:
+            if self.in_channels != -1 and x[0].size(-1) != x[1].size(-1):
+                raise ValueError(
+                    f"x has widths {x[0].size(-1)} and {x[1].size(-1)}; make the layer with in_channels=(..., ...)"
+                )
+            source = x[1] if one_side else torch.cat([x[0], x[1]])
+            observed = self.observe(source)
+        else:
+            of_target = self.observe(x[1])
+            source = observed = of_target if one_side else torch.cat([self.observe_source(x[0]), of_target])
+        if self.in_channels == -1:
+            self._settle(x[1])
+        if one_side:
+            return observed, source, edge_index, 0
+        return observed, source, join_sides(edge_index, x[0].size(0), x[1].size(0)), x[1].size(0)
+
+    def _settle(self, x: Tensor) -> None:
+        """The first input has told the width."""
+        self.in_channels = x.size(-1)
+        if getattr(self.design, "in_channels", None) == -1:
+            self.design.in_channels = self.in_channels  # type: ignore[assignment]
+        if isinstance(self.observe_source, nn.LazyLinear):  # both sides are of one kind
+            self.observe_source(x.detach())
+
+    def _each_sample(
+        self, x: Tensor, edge_index: Any, weight: Any, features: Any, asked: Any, edge_attr: Any
+    ) -> Tensor:
+        """Several samples ``[B, N, F]`` on one graph, solved together."""
+        check_features(x, self.in_channels)
+        if asked:
+            raise ValueError(f"x has shape {tuple(x.shape)}; J and attention weights are given for one sample [N, F]")
+        if self.in_channels == -1:
+            with torch.no_grad():
+                self(x.reshape(-1, *x.shape[-2:])[0], edge_index, weight, features, edge_attr=edge_attr)
+        graph = as_graph(edge_index, x.size(-2), weight)
+        if edge_attr is not None and not isinstance(edge_index, Graph):
+            edge_attr = mean_per_edge(edge_index, graph, check_edge_attr(edge_attr, self.edge_dim, len(edge_attr)))
+        samples = x.reshape(-1, *x.shape[-2:])
+        out = torch.vmap(lambda one: self(one, graph, None, features, edge_attr=edge_attr))(samples)
+        return out.view(*x.shape[:-1], -1)
 
     @property
     def _dtype(self) -> torch.dtype:
-        return next(self.observe.parameters()).dtype
+        return self.observe.weight.dtype
 
-    def _precision(self, graph: Graph, x: Tensor, h: Tensor) -> Precision:
+    def _parameters_of_design(self) -> dict[str, Tensor]:
+        named: dict[str, Tensor] = dict(self.design.named_parameters())
+        return {k: v.float() for k, v in named.items()} if self._dtype in HALF else named
+
+    def _precision(self, graph: Graph, x: Tensor, h: Tensor, factor: Tensor | None) -> Precision:
+        given = (graph, x, h) if factor is None else (graph, x, h, factor)
         if self._dtype not in HALF:
-            return self.design(graph, x, h)
-        return functional_call(self.design, {k: v.float() for k, v in self.design.named_parameters()}, (graph, x, h))
+            return self.design(*given)
+        return functional_call(self.design, self._parameters_of_design(), given)
+
+    def _edge_factor(self, edge_attr: Tensor | None, edge_index: Any, graph: Graph | None, dtype: Any) -> Tensor | None:
+        """``exp(e W)``, ``[H, E]``: what edge features make of a coupling."""
+        if self.edge is None and edge_attr is None:
+            return None
+        if isinstance(edge_index, Graph):
+            entries = edge_index.num_edges
+        else:
+            entries = edge_index.size(1) if edge_index.layout == torch.strided else edge_index._nnz()
+        edge_attr = check_edge_attr(edge_attr, self.edge_dim, entries)
+        assert self.edge is not None
+        if graph is not None and graph is not edge_index:
+            edge_attr = mean_per_edge(edge_index, graph, edge_attr)
+        logit = nn.functional.linear(edge_attr.to(dtype), self.edge.weight.to(dtype))
+        return logit.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp().t()
+
+    @assume_constant
+    def _recipe(self) -> str:
+        return compiled.recipe(self)
+
+    def _mix_compiled(self, x: Tensor, h: Tensor, edge_index: Any, weight: Any, edge_attr: Any) -> Tensor:
+        """The same as one operator, which a compiler leaves whole."""
+        factor = None
+        if self.edge is not None or edge_attr is not None:
+            if not isinstance(edge_index, Graph):
+                raise ValueError("edge features in compiled code need a walksum.Graph, with one row per edge of it")
+            factor = self._edge_factor(edge_attr, edge_index, None, h.dtype)
+        if isinstance(edge_index, Graph):
+            edge_index.checked(x.size(0), weight)
+            edge_index, weight = edge_index.edges, edge_index.edge_weight
+        parameters = list(self._parameters_of_design().values())
+        return torch.ops.walksum.mix(edge_index, weight, x.size(0), x, h, factor, parameters, self._recipe())
 
     def _remember(self, solution: Solution) -> None:
+        kept = solution if self.keep_values else solution.without_value()
         if solution.direction == "forward":
-            self.last_solve = solution
+            self.last_solve = kept
         else:
-            self.last_backward_solve = solution
+            self.last_backward_solve = kept
 
     def _masked(self, J: Precision, edge_index: EdgeInput) -> Precision:
         """Under a PyG explainer, multiply the couplings by its edge mask, made symmetric."""
@@ -169,25 +365,35 @@ class GLTConv(MessagePassing):
         return Precision(J.graph, J.diag, J.off * weight.to(J.dtype))
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads}, design={self.design})"
-        )
+        width: Any = self.in_channels
+        if self.observe_source is not None:
+            width = (_width(self.observe_source, -1), width)
+        more = "" if self._act_name == "leaky_relu" else f", act={self._act_name}"
+        more += "" if self.edge_dim is None else f", edge_dim={self.edge_dim}"
+        return f"{type(self).__name__}({width}, {self.out_channels}, heads={self.heads}, design={self.design}{more})"
 
 
-def _check_given_design(design: Design, heads: int, settings: dict[str, Setting]) -> None:
+def _width(layer: nn.Linear, otherwise: int) -> int:
+    return layer.in_features or otherwise  # 0 while it waits for the first input
+
+
+def _check_given_design(design: Design, heads: int, read: int, channels: int, settings: dict[str, Setting]) -> None:
     for name, value in settings.items():
         if value is not None:
             raise ValueError(f"{name}={value!r} was given beside a Design object; give it to the design")
     if design.heads not in (1, heads):
         raise ValueError(f"design has {design.heads} heads for a layer of heads={heads}; they must agree")
+    for name, expected in (("in_channels", read), ("channels", channels)):
+        has = getattr(design, name, None)
+        if has is not None and -1 not in (has, expected) and has != expected:
+            raise ValueError(f"design has {name}={has} for a layer that gives it {expected}; they must agree")
 
 
-def _check_features(x: Tensor, in_channels: int) -> None:
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, {in_channels}]")
-    if x.dim() != 2 or x.size(1) != in_channels:
-        raise ValueError(f"x has shape {tuple(x.shape)}; expected [N, {in_channels}]")
+def _partial_correlation(J: Precision, edge_index: EdgeInput) -> Tensor:
+    """-J_ij / sqrt(J_ii J_jj) of each given entry, ``[M, H]``; 0 for loops."""
+    edge = edge_of_entry(edge_index, J.graph)
+    values = torch.cat([-J.normalised().off, J.off.new_zeros(J.heads, 1)], 1)  # edge -1 is the last column
+    return values.index_select(1, edge % values.size(1)).t()
 
 
 def _at_least_float32(t: Tensor) -> Tensor:

@@ -10,23 +10,29 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import JumpingKnowledge
 
-from walksum._checks import check_count
+from walksum._checks import check_choice, check_count
 from walksum.designs import Design, Setting
-from walksum.graph import EdgeInput, as_graph
+from walksum.designs.base import check_width, linear
+from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn.block import GLTBlock
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
+from walksum.nn.inputs import check_edge_attr, check_features, mean_per_edge
+from walksum.nn.norm import make_norm
 from walksum.nn.store import save_model
 from walksum.precision import Precision
 from walksum.solvers import Solver
+
+JUMPS = ("cat", "max", "lstm")
 
 
 class GLT(nn.Module):
     """A stack of :class:`walksum.GLTBlock` between an input and an output projection.
 
     Args:
-        in_channels: size of the input features.
+        in_channels: size of the input features; -1 takes that of the first input.
         hidden_channels: width of the embeddings.
         num_layers: number of blocks.
         out_channels: number of classes or targets.
@@ -36,6 +42,8 @@ class GLT(nn.Module):
             is copied for each block.
         dropout: on the input, after each mixing and inside each feed-forward network.
         ffn_channels: inner width of the feed-forward networks, ``hidden_channels`` by default.
+        act, norm, edge_dim: as in :class:`walksum.GLTBlock`.
+        jk: jumping knowledge, what the output projection reads: None (the last block), "cat", "max" or "lstm" of all.
 
     Example:
         >>> import torch, walksum as ws
@@ -59,11 +67,15 @@ class GLT(nn.Module):
         solver: Solver | str = "auto",
         on_nonconverged: str = "warn",
         ffn_channels: int | None = None,
+        act: str = "leaky_relu",
+        norm: str | None = "layer",
+        jk: str | None = None,
+        edge_dim: int | None = None,
         **settings: Setting,
     ):
         super().__init__()
         sizes = {
-            "in_channels": check_count("in_channels", in_channels),
+            "in_channels": check_width("in_channels", in_channels),
             "hidden_channels": check_count("hidden_channels", hidden_channels),
             "num_layers": check_count("num_layers", num_layers),
             "out_channels": check_count("out_channels", out_channels),
@@ -85,18 +97,28 @@ class GLT(nn.Module):
             "ffn_channels": ffn_channels,
             **{name: value for name, value in settings.items() if value is not None},
         }
+        usual = {"act": "leaky_relu", "norm": "layer", "edge_dim": None}  # not written: older files have none of them
+        chosen = {"act": act, "norm": norm, "edge_dim": edge_dim}
+        block |= {name: value for name, value in chosen.items() if value != usual[name]}
         self.config: dict[str, Any] = {**sizes, "heads": heads if isinstance(heads, int) else list(heads), **block}
+        if jk is not None:
+            check_choice("jk", jk, JUMPS, "or None")
+            self.config["jk"] = jk
         self.dropout = Dropout(dropout)
-        self.embed = nn.Linear(in_channels, hidden_channels)
+        self.embed = linear(sizes["in_channels"], hidden_channels)
         self.blocks = nn.ModuleList()
         for h in per_layer:  # each block with a design of its own
             self.blocks.append(GLTBlock(hidden_channels, h, **{**block, "design": copy.deepcopy(design)}))
-        self.norm = nn.LayerNorm(hidden_channels)
-        self.read = nn.Linear(hidden_channels, out_channels)
+        self.jump = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
+        width = hidden_channels * (num_layers if jk == "cat" else 1)
+        self.norm = make_norm(norm, width)
+        self.read = nn.Linear(width, out_channels)
 
     def reset_parameters(self) -> None:
-        for module in (self.embed, *self.blocks, self.norm, self.read):
-            module.reset_parameters()
+        for module in (self.embed, *self.blocks, self.jump, self.norm, self.read):
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
 
     @property
     def mixers(self) -> list[GLTConv]:
@@ -118,16 +140,40 @@ class GLT(nn.Module):
             module.training = mode
         return found
 
-    def forward(self, x: Tensor, edge_index: EdgeInput, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: EdgeInput,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Logits or predictions ``[N, out_channels]``; ``edge_index`` may be a Graph."""
-        # one Graph for all blocks; under an explainer the blocks need the edges themselves to apply its mask
-        explained = any(layer.explain for layer in self.mixers)
-        where = edge_index if explained else as_graph(edge_index, x.size(0), edge_weight)
-        weight = edge_weight if explained else None
+        check_features(x, self.config["in_channels"])
+        where, weight, attr = self._one_graph(x, edge_index, edge_weight, edge_attr)
         z = self.embed(self.dropout(x))
+        if self.config["in_channels"] == -1:
+            self.config["in_channels"] = x.size(-1)
+        states = []
         for block in self.blocks:
-            z = block(z, where, weight, features=x)
-        return self.read(self.norm(z))
+            z = block(z, where, weight, features=x, edge_attr=attr)
+            states.append(z)
+        return self.read(self.norm(z if self.jump is None else self.jump(states)))
+
+    def _one_graph(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None, edge_attr: Tensor | None) -> tuple:
+        """One Graph for all blocks, and what is left to be given beside it.
+
+        Under an explainer the blocks need the edges themselves to apply its mask, and compiled code makes no Graph.
+        """
+        watched = any(layer.explain or layer._message_forward_hooks for layer in self.mixers)
+        if watched or torch.compiler.is_compiling():
+            return edge_index, edge_weight, edge_attr
+        if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
+            edge_weight = edge_weight.squeeze(1)
+        graph = as_graph(edge_index, x.size(-2), edge_weight)
+        if edge_attr is not None and not isinstance(edge_index, Graph | list):
+            edge_attr = check_edge_attr(edge_attr, self.config.get("edge_dim"), edge_attr.size(0))
+            edge_attr = mean_per_edge(edge_index, graph, edge_attr)
+        return graph, None, edge_attr
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``config.json`` and ``model.safetensors`` into the folder ``path``; :func:`walksum.load` reads it."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from walksum._checks import check_choice, check_count
 from walksum.nn.bank import SCALES, PropagateBank
+from walksum.nn.inputs import check_features
 from walksum.nn.propagate import Propagate
 
 WHERE = ("outputs", "hidden")
@@ -69,6 +70,7 @@ class PredictThenPropagate(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """``[N, out_channels]`` for node features ``[N, in_channels]``."""
+        check_features(x, self.first.in_features)
         z = nnf.relu(self.first(nnf.dropout(x, self.dropout, self.training)))
         z = nnf.dropout(z, self.dropout, self.training)
         if self.where == "hidden":

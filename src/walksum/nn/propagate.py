@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 from walksum._checks import check_choice
 from walksum._torch import needs_grad
 from walksum.designs import Design, scale_for_reach
-from walksum.designs.base import SIGN, check_fraction, degree_sum, ends
+from walksum.designs.base import SIGN, check_fraction, degree_sum, ends, reach_of_scale
 from walksum.graph import Graph, as_graph
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
@@ -39,7 +39,8 @@ class Propagate(MessagePassing):
         solver, on_nonconverged: see :func:`walksum.solve`.
 
     Shapes:
-        - **input:** node features ``(N, F)`` or ``(N,)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
+        - **input:** node features ``(N, F)``, ``(N,)`` or ``(B, N, F)``, edge indices ``(2, M)`` or a Graph,
+          optional weights ``(M,)``
         - **output:** the shape of the node features
 
     Example:
@@ -49,7 +50,7 @@ class Propagate(MessagePassing):
         >>> bool((out[:-1] > out[1:]).all() and (out > 0).all())
         True
 
-    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes.
+    ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes, without value.
     """
 
     def __init__(
@@ -105,6 +106,10 @@ class Propagate(MessagePassing):
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Mix ``x`` over the graph; ``edge_index`` is anything :meth:`walksum.Graph.from_edge_index` takes."""
         check_nodes(x)
+        if x.dim() > 2:  # several samples on one graph
+            return self._each_sample(x, edge_index, edge_weight)
+        if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
+            edge_weight = edge_weight.squeeze(1)
         graph = as_graph(edge_index, x.size(0), edge_weight)
         with torch.autocast(x.device.type, enabled=False):  # J must be positive definite to the last bits
             h = x.float() if x.dtype in HALF else x
@@ -115,27 +120,34 @@ class Propagate(MessagePassing):
                 mu = (1 - self.scale) * mu
         return mu.view(x.shape).to(x.dtype)
 
+    def _each_sample(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+        if self.design is not None:
+            raise ValueError(f"x has shape {tuple(x.shape)}; with a design of its own Propagate takes [N, F]")
+        columns = x.movedim(-2, 0)  # a J that no sample changes has them as columns
+        return self(columns.flatten(1), edge_index, edge_weight).view(columns.shape).movedim(0, -2)
+
     def _remember(self, solution: Solution) -> None:
         if solution.direction == "forward":
-            self.last_solve = solution
+            self.last_solve = solution.without_value()
         else:
-            self.last_backward_solve = solution
+            self.last_backward_solve = solution.without_value()
 
     def __repr__(self) -> str:
         if self.design is not None:
             return f"Propagate(design={self.design})"
         learned = "" if self.logit is None else ", learned=True"
-        scale = self.scale.detach() if isinstance(self.scale, Tensor) else self.scale
-        return f"Propagate(scale={float(scale):.6g}, coupling={self.coupling!r}, loops={self.loops}{learned})"
+        scale = float(self.scale.detach() if isinstance(self.scale, Tensor) else self.scale)
+        sizes = f"scale={scale:.6g}, reach={reach_of_scale(scale):.3g}"
+        return f"Propagate({sizes}, coupling={self.coupling!r}, loops={self.loops}{learned})"
 
 
 def check_nodes(x: Any) -> None:
     """One row of floating-point features per node."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, F] or [N]")
-    if x.dim() not in (1, 2):
-        raise ValueError(f"x has shape {tuple(x.shape)}; expected [N, F] or [N]")
+        kind, remedy = (x.dtype, ", use x.float()") if isinstance(x, Tensor) else (type(x).__name__, "")
+        raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, F] or [N]{remedy}")
+    if x.dim() == 0:
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected [N, F], [N] or [B, N, F]")
 
 
 def _build(graph: Graph, scale: float | Tensor, coupling: str, loops: bool, dtype: torch.dtype) -> Precision:

@@ -28,7 +28,7 @@ BROKEN = (TypeError, KeyError, AttributeError, OverflowError, RecursionError, Ru
 def save_model(model: GLT, path: str | os.PathLike[str]) -> None:
     """Write the two files of a model into the folder ``path``."""
     folder = Path(path)
-    config = {name: _to_json(name, value) for name, value in model.config.items()}
+    config = {name: to_json(name, value) for name, value in model.config.items()}
     text = json.dumps({"format": FORMAT, **config}, indent=2, allow_nan=False)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     write_file(folder / WEIGHTS, lambda scratch: save_file(weights, scratch))
@@ -41,7 +41,9 @@ def load(path: str | os.PathLike[str]) -> GLT:
 
     config = _read_config(Path(path))
     try:
-        model = GLT(**{**config, "solver": _solver(config["solver"]), "design": _design(config["design"])})
+        model = GLT(
+            **{**config, "solver": solver_from_json(config["solver"]), "design": design_from_json(config["design"])}
+        )
         weights = load_file(Path(path) / WEIGHTS)
         model.to(weights["read.weight"].dtype).load_state_dict(weights)
     except BROKEN as error:
@@ -66,14 +68,15 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"it holds {name}, which is not JSON")
 
 
-def _to_json(name: str, value: Any) -> Any:
+def to_json(name: str, value: Any) -> Any:
+    """An argument of a model as JSON holds it; a ValueError where it has no name."""
     if isinstance(value, Solver):
         kind = next((key for key, solver in SOLVERS.items() if solver is type(value)), None)
         if kind is None:
             raise ValueError(f"{value!r} is not one of walksum's solvers and cannot be saved; use a known one")
         return {"name": kind, **dataclasses.asdict(value)}
     if isinstance(value, Design):
-        return _design_to_json(value)
+        return design_to_json(value)
     if isinstance(value, Similarity):
         value = next((key for key, known in SIMILARITIES.items() if known == value), value)
     if value is not None and not isinstance(value, str | int | float | list):
@@ -81,24 +84,27 @@ def _to_json(name: str, value: Any) -> Any:
     return value
 
 
-def _design_to_json(design: Design) -> dict[str, Any]:
+def design_to_json(design: Design) -> dict[str, Any]:
+    """Name and arguments of a design in the registry."""
     for entry in DESIGNS.values():
         if type(design) in (entry.fixed, entry.learned):
-            arguments = {name: _to_json(name, value) for name, value in design.arguments().items()}
+            arguments = {name: to_json(name, value) for name, value in design.arguments().items()}
             return {"name": entry.name, "learned": type(design) is entry.learned, **arguments}
     raise ValueError(
         f"design={design!r} is not one of walksum.designs.DESIGNS and cannot be saved; enter its class there"
     )
 
 
-def _solver(stored: Any) -> Solver | str:
+def solver_from_json(stored: Any) -> Solver | str:
+    """What :func:`to_json` wrote of a solver."""
     if isinstance(stored, str):
         return stored
     arguments = _arguments("solver", stored)
     return SOLVERS[arguments.pop("name")](**arguments)
 
 
-def _design(stored: Any) -> Design | str:
+def design_from_json(stored: Any) -> Design | str:
+    """What :func:`design_to_json` wrote."""
     if isinstance(stored, str):
         return stored
     arguments = _arguments("design", stored)

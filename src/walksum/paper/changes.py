@@ -52,7 +52,9 @@ def heads_in_full_width(concat: bool) -> Change:
     def change(model: nn.Module) -> nn.Module:
         for block in _all(model, GLTBlock):
             old, width = block.mix, block.mix.in_channels
-            block.mix = GLTConv(width, width, old.heads, design=_name(old.design), coupling=old.design.coupling)
+            kind = {"design": _name(old.design), "coupling": old.design.coupling}
+            scale = {"scale": old.design.scale} if hasattr(old.design, "scale") else {}
+            block.mix = GLTConv(width, width, old.heads, **kind, **scale)
             block.mix.on_nonconverged = "ignore"
             block.mix_norm = nn.LayerNorm(width)
             block.merge = nn.Linear(old.heads * width, width) if concat else _MeanOfHeads(old.heads, width)

@@ -44,6 +44,9 @@ class SolveWarning(UserWarning):
     """A solve that did not converge, where the caller asked for a warning."""
 
 
+NOTHING = torch.empty(0)  # the value of a report that keeps none
+
+
 @dataclass(frozen=True, init=False)
 class Solution:
     """What a solver found.
@@ -82,6 +85,10 @@ class Solution:
             f"{self.solver} {self.status.value} "
             f"({self.direction} pass, {self.steps} steps, residual {self.residual:.1e})"
         )
+
+    def without_value(self) -> Solution:
+        """The report alone: it keeps no tensor of the size of the nodes alive."""
+        return Solution(NOTHING, self.status, self.steps, self.residual, self.solver, self.direction)
 
     def check(self) -> Solution:
         """Return itself if converged, raise :class:`SolveError` with advice otherwise."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from walksum._torch import raw_stream
 from walksum.backends.cuda import states
-from walksum.solvers.base import Solution, Status, status_of
+from walksum.solvers.base import NOTHING, Solution, Status, status_of
 
 REPORT = 3  # numbers per column that a solve leaves: state, steps, true backward error
 FAILURES = {states.NONFINITE: Status.nonfinite, states.INDEFINITE: Status.not_positive_definite}
@@ -105,6 +106,13 @@ class DeferredSolution(Solution):
     @property
     def residual(self) -> float:
         return self._ending().residual
+
+    def without_value(self) -> Solution:
+        outcome = copy(self.outcome)
+        outcome.value = NOTHING
+        report = DeferredSolution(outcome, self.solver, self.direction, self.captured)
+        vars(report)["known"] = self.known
+        return report
 
     def __reduce__(self) -> tuple:  # copied and pickled as what it found
         return Solution, (self.value, *self._ending(), self.solver, self.direction)

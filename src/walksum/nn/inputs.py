@@ -1,0 +1,136 @@
+"""What PyG hands to a layer, made into what walksum mixes: node features, relations between two kinds of nodes, edge
+features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+from torch_geometric.nn.resolver import activation_resolver
+
+from walksum._torch import no_compile, outside_transforms
+from walksum.graph import EdgeInput, Graph
+from walksum.graph.cache import Snapshot
+from walksum.graph.edges import read_pairs
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def make_activation(act: str | Activation | None) -> Activation | None:
+    """A function of that name in ``torch.nn`` ("leaky_relu", "elu", ...), the function itself, or None for none."""
+    if act is None or (callable(act) and not isinstance(act, type)):
+        return act
+    try:
+        return activation_resolver(act)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"act={act!r}; expected the name of an activation in torch.nn, a function or None") from error
+
+
+def check_features(x: Any, in_channels: int, name: str = "x") -> None:
+    """Floating-point rows of the width a layer was made for; ``in_channels=-1`` takes any."""
+    width = "F" if in_channels == -1 else in_channels
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} has type {type(x).__name__}; expected a floating-point tensor [N, {width}]")
+    if not x.is_floating_point():
+        raise ValueError(
+            f"{name} has type {x.dtype}; expected a floating-point tensor [N, {width}], use {name}.float()"
+        )
+    if x.dim() < 2 or (in_channels != -1 and x.size(-1) != in_channels):
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; expected [N, {width}] (or [B, N, {width}] for B samples)")
+
+
+def check_pair(x: Any, in_channels: tuple[int, int]) -> None:
+    """The two sides of a bipartite relation."""
+    if len(x) != 2:
+        raise ValueError(f"x has {len(x)} parts; a relation between two kinds of nodes takes (x_source, x_target)")
+    if x[1] is None:
+        raise ValueError("x[1] is None; both sides of a relation are mixed: give the target nodes features, zeros do")
+    for k, name in enumerate(("x[0]", "x[1]")):
+        check_features(x[k], in_channels[k], name)
+        if x[k].dim() != 2:
+            raise ValueError(f"{name} has shape {tuple(x[k].shape)}; expected [N, F]")
+
+
+def join_sides(edge_index: Any, sources: int, targets: int) -> Tensor | Graph:
+    """The edges of a relation in the numbering of both sides: sources first, then targets.
+
+    Kept as long as the given tensor lives unchanged, so that its graph is made once.
+    """
+    if isinstance(edge_index, Graph):
+        if edge_index.num_nodes != sources + targets:
+            raise ValueError(
+                f"x has {sources} + {targets} rows but the graph has {edge_index.num_nodes} nodes; a Graph of a "
+                "relation numbers the sources first, then the targets"
+            )
+        return edge_index
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        raise ValueError(
+            "edge_index of a relation between two kinds of nodes must be an integer tensor [2, M], "
+            f"not {type(edge_index).__name__}; use torch_geometric.utils.to_edge_index"
+        )
+    if torch.compiler.is_compiling():
+        return _shift(edge_index, sources)
+    return _kept_join(edge_index, sources, targets)
+
+
+_joined: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+@no_compile
+def _kept_join(edge_index: Tensor, sources: int, targets: int) -> Tensor:
+    known = _joined.get(edge_index)
+    if known is None or known[0] != (sources, targets) or not known[1].fits(edge_index):
+        _check_range(edge_index, sources, targets)
+        joined = outside_transforms(_shift, edge_index, sources)
+        known = _joined[edge_index] = ((sources, targets), Snapshot(edge_index), joined)
+    return known[2]
+
+
+def _shift(edge_index: Tensor, sources: int) -> Tensor:
+    row, col = edge_index.as_subclass(Tensor)
+    return torch.stack([row, col + sources])
+
+
+def _check_range(edge_index: Tensor, sources: int, targets: int) -> None:
+    for side, count, name in ((0, sources, "source"), (1, targets, "target")):
+        largest = int(edge_index[side].max()) if edge_index.size(-1) else -1
+        if largest >= count:
+            raise ValueError(f"edge_index contains {name} node {largest}, but x has {count} {name} rows")
+
+
+def edge_of_entry(edge_index: EdgeInput, graph: Graph) -> Tensor:
+    """The edge of ``graph`` that each given entry belongs to, ``[M]``; -1 for a loop."""
+    if isinstance(edge_index, Graph):
+        return torch.arange(graph.num_edges, device=graph.device)
+    pairs, n = read_pairs(edge_index, graph.num_nodes)[0], graph.num_nodes
+    low, high = pairs.min(0).values, pairs.max(0).values
+    found = torch.searchsorted(graph.edges[0] * n + graph.edges[1], low * n + high)
+    return torch.where(low == high, -1, found)
+
+
+def mean_per_edge(edge_index: EdgeInput, graph: Graph, values: Tensor) -> Tensor:
+    """The mean of ``values [M, D]`` over the entries of each edge, ``[E, D]``: both directions count alike."""
+    edge = edge_of_entry(edge_index, graph)
+    keep = edge >= 0
+    edge, kept = edge[keep], values[keep]
+    count = torch.bincount(edge, minlength=graph.num_edges).clamp_min(1)
+    total = values.new_zeros(graph.num_edges, values.size(1)).index_add(0, edge, kept)
+    return total / count.unsqueeze(1).to(values.dtype)
+
+
+def check_edge_attr(edge_attr: Any, edge_dim: int | None, entries: int) -> Tensor:
+    """One row of ``edge_dim`` numbers per entry; a vector stands for one column."""
+    if edge_dim is None:
+        raise ValueError("edge_attr was given to a layer without edge features; make it with edge_dim=...")
+    if edge_attr is None:
+        raise ValueError(f"the layer has edge_dim={edge_dim}; pass edge_attr=... of shape [{entries}, {edge_dim}]")
+    if not isinstance(edge_attr, Tensor) or not edge_attr.is_floating_point():
+        kind = edge_attr.dtype if isinstance(edge_attr, Tensor) else type(edge_attr).__name__
+        raise ValueError(f"edge_attr has type {kind}; expected a floating-point tensor, use edge_attr.float()")
+    edge_attr = edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
+    if edge_attr.shape != (entries, edge_dim):
+        raise ValueError(f"edge_attr has shape {tuple(edge_attr.shape)}; expected [{entries}, {edge_dim}]")
+    return edge_attr

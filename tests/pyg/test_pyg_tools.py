@@ -1,0 +1,221 @@
+import copy
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explainer, GNNExplainer, PGExplainer
+from torch_geometric.nn import HeteroConv, summary, to_captum_model, to_hetero
+
+import walksum as ws
+from walksum.designs import NAMES
+
+X = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
+EDGES = torch.randint(12, (2, 30), generator=torch.Generator().manual_seed(1))
+CONFIG = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+
+
+def relations():
+    torch.manual_seed(3)
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.randn(20, 6), torch.randn(30, 5)
+    data["a", "to", "a"].edge_index = torch.randint(20, (2, 40))
+    data["a", "to", "b"].edge_index = torch.stack([torch.randint(20, (50,)), torch.randint(30, (50,))])
+    data["b", "to", "a"].edge_index = torch.stack([torch.randint(30, (50,)), torch.randint(20, (50,))])
+    return data
+
+
+def test_bipartite_is_its_equation():
+    """`(x_source, x_target)`: one symmetric system of both sides; the result is that of the targets."""
+    source, target = torch.randn(5, 6, dtype=torch.double), torch.randn(4, 3, dtype=torch.double)
+    edges = torch.tensor([[0, 1, 2, 4, 4], [0, 1, 1, 3, 2]])
+    conv = ws.GLTConv((6, 3), 4, design="diagonally-dominant").double()
+    out, J = conv((source, target), edges, return_precision=True)
+    h = torch.cat([conv.observe_source(source), conv.observe(target)])
+    mu = torch.linalg.solve(J.to_dense()[0], torch.nn.functional.leaky_relu(h))
+    torch.testing.assert_close(out, mu[5:])
+    assert J.num_nodes == 9
+    changed = edges.clone()
+    conv((source, target), changed)
+    changed[1, 0] = 3  # in place: noticed
+    assert not torch.allclose(conv((source, target), changed), out)
+
+
+@pytest.mark.parametrize("width", [(-1, -1), None])
+def test_hetero_conv(width):
+    """`HeteroConv`: relations within one kind and between two."""
+    data = relations()
+    sizes = {"a": 6, "b": 5}
+    layers = {
+        kind: ws.GLTConv(width or (sizes[kind[0]] if kind[0] == kind[2] else (sizes[kind[0]], sizes[kind[2]])), 4)
+        for kind in data.edge_types
+        if width is None or kind[0] != kind[2]
+    }
+    out = HeteroConv(layers)(data.x_dict, data.edge_index_dict)
+    assert {kind: tuple(value.shape) for kind, value in out.items()} == {"a": (20, 4), "b": (30, 4)}
+    sum(value.square().sum() for value in out.values()).backward()
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = ws.GLTConv((-1, -1), 16), ws.GLTConv((-1, -1), 4)
+
+    def forward(self, x, edge_index):
+        return self.last(self.first(x, edge_index).relu(), edge_index)
+
+
+def test_to_hetero():
+    """`to_hetero`: a model of one kind of nodes becomes one of many, with lazy widths."""
+    data = relations()
+    net = to_hetero(Net(), data.metadata())
+    out = net(data.x_dict, data.edge_index_dict)
+    assert {kind: tuple(value.shape) for kind, value in out.items()} == {"a": (20, 4), "b": (30, 4)}
+    sum(value.square().sum() for value in out.values()).backward()
+
+
+def explain(algorithm, explanation_type="model", node_mask_type="attributes", **options):
+    model = ws.GLT(6, 16, 2, 3, dropout=0.0)
+    explainer = Explainer(
+        model,
+        algorithm=algorithm,
+        explanation_type=explanation_type,
+        node_mask_type=node_mask_type,
+        edge_mask_type="object",
+        model_config=CONFIG,
+    )
+    return explainer, model
+
+
+def test_gnn_explainer():
+    """`GNNExplainer`: masks the couplings; of a `Graph`, explain `graph.edges` (one value per undirected edge)."""
+    explainer, _ = explain(GNNExplainer(epochs=10))
+    for edges in (EDGES, ws.Graph.from_edge_index(EDGES, 12).edges):
+        mask = explainer(X, edges, index=0).edge_mask
+        assert mask.shape == (edges.size(1),)
+        assert float(mask.std()) > 0
+
+
+def test_attention_explainer():
+    """`AttentionExplainer`: reads the partial correlations that J states, of all blocks and heads."""
+    explainer, _ = explain(AttentionExplainer(), node_mask_type=None)
+    mask = explainer(X, EDGES, index=0).edge_mask
+    assert mask.shape == (30,)
+    assert float(mask.max()) > 0
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")  # in PyG itself
+def test_pg_explainer():
+    """`PGExplainer`: trains its mask through the layer."""
+    explainer, model = explain(PGExplainer(epochs=1), "phenomenon", None)
+    target = model(X, EDGES).argmax(1).detach()
+    for node in range(3):
+        assert torch.isfinite(torch.tensor(explainer.algorithm.train(0, model, X, EDGES, target=target, index=node)))
+    assert explainer(X, EDGES, target=target, index=0).edge_mask.shape == (30,)
+
+
+def test_captum_explainer():
+    """`CaptumExplainer` and `to_captum_model`: where captum is installed."""
+    pytest.importorskip("captum", reason="captum is optional")
+    explainer, model = explain(CaptumExplainer("IntegratedGradients"))
+    assert explainer(X, EDGES, index=0).edge_mask.abs().sum() > 0
+    assert to_captum_model(model, "edge", 0)(torch.ones(1, 30), X, EDGES).shape == (1, 3)
+
+
+def test_summary():
+    """`torch_geometric.nn.summary`: where tabulate is installed."""
+    pytest.importorskip("tabulate", reason="tabulate is optional")
+    assert "GLTConv" in summary(ws.GLT(6, 16, 2, 3), X, EDGES, leaf_module=None)
+
+
+def test_copies():
+    """`copy.deepcopy` and `state_dict`: copies are independent and equal."""
+    model = ws.GLT(6, 16, 2, 3).eval()
+    twin = copy.deepcopy(model)
+    twin.load_state_dict(model.state_dict(), strict=True)
+    torch.testing.assert_close(twin(X, EDGES), model(X, EDGES), rtol=0, atol=0)
+
+
+# --- compiled and exported
+
+quiet = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor", "ignore:.*lru_cache.*")
+
+
+@quiet
+@pytest.mark.parametrize("given", ["edge_index", "graph"])
+@pytest.mark.parametrize(("design", "learned"), [(design, learned) for design in NAMES for learned in (True, False)])
+def test_compile_fullgraph(design, learned, given):
+    """`torch.compile(fullgraph=True)`: no graph break with an `edge_index` or a `Graph`, gradients included."""
+    torch._dynamo.reset()
+    edges = EDGES.clone()
+    where = edges if given == "edge_index" else ws.Graph.from_edge_index(edges, 12)
+    model = ws.GLT(6, 16, 2, 3, design=design, learned=learned, dropout=0.0).double()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    x = X.double().requires_grad_()
+    wanted = model(x, where)
+    torch.testing.assert_close(compiled(x, where), wanted, rtol=1e-9, atol=1e-9)
+    for each, other in zip(
+        *(torch.autograd.grad(f(x, where).square().sum(), [x, *model.parameters()]) for f in (compiled, model)),
+        strict=True,
+    ):
+        torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-8)
+
+
+@quiet
+def test_compile_edge_weights_and_features():
+    """`torch.compile` with weights and edge features: no graph break; edge features on a `Graph`."""
+    torch._dynamo.reset()
+    weight, attr = (torch.rand(30, dtype=torch.double) + 0.5).requires_grad_(), torch.randn(30, 3).double()
+    conv, x, graph = ws.GLTConv(6, 4, 2).double(), X.double(), ws.Graph.from_edge_index(EDGES, 12)
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    found, wanted = (torch.autograd.grad(f(x, EDGES, weight).square().sum(), weight)[0] for f in (compiled, conv))
+    torch.testing.assert_close(found, wanted)
+    conv = ws.GLTConv(6, 4, 2, edge_dim=3).double()
+    attr = attr[: graph.num_edges].requires_grad_()
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    found, wanted = (torch.autograd.grad(f(x, graph, edge_attr=attr).square().sum(), attr)[0] for f in (compiled, conv))
+    torch.testing.assert_close(found, wanted)
+
+
+class Own(ws.FixedLaplacian):
+    """A design that nobody entered into the registry."""
+
+
+@quiet
+def test_compile_own_design_and_solver():
+    """`torch.compile` with a design or solver of one's own: no graph break, within the process."""
+    torch._dynamo.reset()
+    conv = ws.GLTConv(6, 4, 2, design=Own(0.5), solver=ws.GaBP(tol=1e-6))
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(X, EDGES), conv(X, EDGES))
+
+
+@quiet
+def test_compiled_solves_are_not_silent():
+    """Solves in compiled code: one that did not converge warns, as in eager mode."""
+    torch._dynamo.reset()
+    conv = ws.GLTConv(6, 4, solver=ws.GaBP(max_steps=1))
+    with pytest.warns(ws.SolveWarning, match="did not reach"):
+        torch.compile(conv, backend="aot_eager", fullgraph=True)(X, EDGES)
+
+
+def test_operator_is_sound():
+    """`torch.library.opcheck`: schema, fake implementation and autograd of `torch.ops.walksum.mix`."""
+    from walksum.nn.compiled import mix, recipe
+
+    conv = ws.GLTConv(6, 4, 2).double()
+    x, h = X.double().requires_grad_(), torch.randn(2, 12, 4, dtype=torch.double, requires_grad=True)
+    inputs = (EDGES, None, 12, x, h, None, list(conv.design.parameters()), recipe(conv))
+    torch.library.opcheck(mix, inputs, test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_static"))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@quiet
+def test_export(tmp_path, strict):
+    """`torch.export`: of an eval model, saved, loaded and run on graphs of other sizes."""
+    model = ws.GLT(6, 16, 2, 3).eval()
+    n, m = torch.export.Dim("n", min=2), torch.export.Dim("m", min=2)
+    program = torch.export.export(model, (X, EDGES), dynamic_shapes={"x": {0: n}, "edge_index": {1: m}}, strict=strict)
+    torch.export.save(program, tmp_path / "model.pt2")
+    again = torch.export.load(tmp_path / "model.pt2").module()
+    for nodes, edges in ((X, EDGES), (torch.randn(20, 6), torch.randint(20, (2, 50)))):
+        torch.testing.assert_close(again(nodes, edges), model(nodes, edges), rtol=1e-6, atol=1e-6)
