@@ -27,8 +27,7 @@ def leading_directions(table: Any, components: int, random_state: int | None = 0
 
 def reduce_columns(table: Any, components: int | None, random_state: int | None = 0) -> np.ndarray:
     """A wide or sparse table's leading singular directions; others as they are."""
-    wide = components is not None and (table.shape[1] > components or sp.issparse(table)) and min(table.shape) > 1
-    if not wide:
+    if components is None or (table.shape[1] <= components and not sp.issparse(table)) or min(table.shape) < 2:
         return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
     return np.asarray(table @ leading_directions(table, components, random_state).T)
 
@@ -42,7 +41,7 @@ def node_features(
         parts.append(("x", X))
     if degrees:
         parts.append(("log degree", np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]))
-    mean, near = _neighbour_mean(graph), X
+    mean, near = neighbour_mean(graph), X
     for hop in range(1, hops + 1):
         near = mean @ near
         parts.append((f"mean at {hop} hops", near))
@@ -83,7 +82,7 @@ def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray) -> np.ndar
     known = np.zeros((graph.num_nodes, 1))
     full = np.zeros((graph.num_nodes, Y.shape[1]))
     known[nodes], full[nodes] = 1.0, Y
-    mean = _neighbour_mean(graph)
+    mean = neighbour_mean(graph)
     mass = mean @ known
     return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
 
@@ -112,7 +111,8 @@ def _operator(scale: float) -> Propagate:
     return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive")
 
 
-def _neighbour_mean(graph: Graph) -> sp.csr_matrix:
+def neighbour_mean(graph: Graph) -> sp.csr_matrix:
+    """The matrix that takes the weighted mean over each node's neighbours."""
     i, j = graph.edges.cpu().numpy()
     weight = np.ones(len(i)) if graph.edge_weight is None else graph.edge_weight.detach().cpu().double().numpy()
     A = sp.coo_matrix((np.tile(weight, 2), (np.r_[i, j], np.r_[j, i])), (graph.num_nodes,) * 2).tocsr()

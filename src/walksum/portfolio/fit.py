@@ -51,9 +51,9 @@ class Portfolio:
     interrupted: bool = False
 
     def here(self, which: str = HERE) -> Answer:
-        """The answer for the graph it was trained on."""
+        """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
         outputs = np.stack([member.outputs for member in self.members])  # [M, folds, N, C]
-        return self._answer(self.problem, which, outputs, self.residuals.get(which))
+        return self._answer(self.problem, which, outputs, None)
 
     def ask(self, problem: Problem, residuals: np.ndarray | None = None) -> Answer:
         """The answer for another table, made by :meth:`Problem.other`.
@@ -93,18 +93,18 @@ class Portfolio:
         self, problem: Problem, which: str, outputs: np.ndarray, residuals: np.ndarray | None, notes: Any = None
     ) -> Answer:
         # a fold's probabilities are averaged, not its logits, which differ in scale from member to member
-        value = self.blends[which](outputs, problem.classes).mean(0)
+        blended = self.blends[which](outputs, problem.classes)  # [folds, N, C]
+        mine = problem is self.problem
+        value = problem.out_of_fold(blended) if mine else blended.mean(0)
         if problem.classes:
             return Answer(value, None, notes or [])
         value, std = value[:, 0], np.full(len(value), self.widths[which])
-        if which in self.fields:
-            left = problem.y - value
-            left = left if residuals is None else np.where(np.isnan(residuals), left, residuals)
-            left = np.where(np.isnan(problem.y), np.nan, left)
-            nodes = np.nonzero(~np.isnan(left))[0]
-            if len(nodes):
-                mean, std = self.fields[which].condition(problem.graph, nodes, left[nodes])
-                value = value + mean[:, 0]
+        if residuals is not None:  # what was predicted for these nodes while nobody had learned from them
+            value = np.where(np.isnan(residuals) | np.isnan(problem.y), value, problem.y - residuals)
+        nodes = np.nonzero(~np.isnan(problem.y))[0]
+        if which in self.fields and len(nodes):
+            mean, std = self.fields[which].predict(problem.graph, nodes, (problem.y - value)[nodes])
+            value = value + mean
         return Answer(value, std, notes or [])
 
     def graph_gain(self, metric: Metric) -> tuple[float, float, float] | None:

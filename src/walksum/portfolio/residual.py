@@ -41,6 +41,16 @@ class ResidualField:
             mean, variance = known.mean.squeeze(1).numpy().T, known.variance.reshape(-1, graph.num_nodes)[0].numpy()
         return mean, self.calibration * np.sqrt(variance + self.noise)
 
+    def predict(self, graph: Graph, nodes: np.ndarray, residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As :meth:`condition` for one column, ``[N]`` each, but at ``nodes`` from all others: no node sees its own."""
+        mean, std = self.condition(graph, nodes, residuals)
+        field = GaussianField(residual_precision(graph.to("cpu"), self.a, self.precision), validate_args=False)
+        with torch.no_grad():
+            others = field.leave_one_out(torch.from_numpy(nodes), torch.from_numpy(residuals).unsqueeze(0), self.noise)
+        mean = mean[:, 0].copy()
+        mean[nodes], std[nodes] = others[0][0].numpy(), self.calibration * np.sqrt(others[1].reshape(-1).numpy())
+        return mean, std
+
 
 def residual_field(graph: Graph, nodes: np.ndarray, residuals: Any) -> ResidualField:
     """Fit one field to residuals ``[n]``, or to all columns of ``[n, C]`` together."""

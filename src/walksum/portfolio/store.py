@@ -68,7 +68,9 @@ def _models(portfolio: Portfolio, used: np.ndarray) -> tuple[list[dict], list[di
     groups: dict[int, list[int]] = {}
     for k in used:
         groups.setdefault(id(portfolio.members[k].model), []).append(int(k))
-    models, arrays, place = [], {}, {}
+    models: list[dict] = []
+    arrays: dict[str, np.ndarray] = {}
+    place: dict[int, tuple[int, int]] = {}
     for number, group in enumerate(groups.values()):
         model = portfolio.members[group[0]].model
         assert model is not None
