@@ -21,6 +21,7 @@ from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
 
 BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, False), (-0.9, False))
 SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
+MANY = 1000  # rows to learn from that a deep network deserves its time with
 ALONE: tuple[Operator, ...] = ((0.0, False),)
 
 
@@ -73,8 +74,12 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     networks, tabular, deep = [*_stacks(problem, repeat)], [*_tabular(problem)], [*_deep(problem, metric)]
     boosting = [task for task in tabular if task.name.startswith("boosting")]
     others = [task for task in tabular if not task.name.startswith("boosting")]
+    # members without edges come second, so that what the graph gave is known early
+    boosting = boosting[:1] + sorted(boosting[1:], key=lambda task: task.uses_graph)
     if problem.wide:  # boosting takes its time on hundreds of columns
-        made = [*_labels(problem), *networks[:3], *others, *networks[3:], *boosting]
+        made = [*_labels(problem), networks[0], networks[3], *networks[1:3], *others, *networks[4:], *boosting]
+    elif len(problem.folds[0][0]) < MANY:
+        made = [*_labels(problem), *boosting, *networks, *others, *deep]
     else:
         made = [*_labels(problem), *boosting, networks[0], *deep, *networks[1:], *others]
     return [task for task in made if which is None or task.name.startswith(which)]
