@@ -12,7 +12,20 @@ import walksum as ws
 SOURCE = Path(ws.__file__).parent
 # from the top: what a module may import stands before its own place
 ORDER = ["_checks", "_files", "_torch", "graph", "backends", "ops", "precision", "designs", "solvers", "solving"]
-ORDER += ["field", "nn", "analysis", "plot", "data", "training", "workflow", "estimators", "explore", "paper", "cli"]
+ORDER += [
+    "field",
+    "nn",
+    "analysis",
+    "plot",
+    "data",
+    "training",
+    "portfolio",
+    "workflow",
+    "estimators",
+    "explore",
+    "paper",
+    "cli",
+]
 # torch itself brings the rest
 OTHERS = ["pandas", "sklearn", "matplotlib", "typer", "rich", "torchdiffeq", "ray", "dash", "pyamg"]
 

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import walksum as ws
-from conftest import QUICK, Shop, run, start, write
+from conftest import QUICK, Shop, answers, run, start, write
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.data.problem_split import split_problem
@@ -37,7 +37,7 @@ def _learned_from_ten_labels_a_class(run, done):
     metrics = json.loads((run / "metrics.json").read_text())
     test = {name: record["mean"] for name, record in metrics["test"].items()}
     assert test["GLT"] > 0.95
-    assert test["GLT"] > max(test["MLP"], test["LabelSpreading"], test["majority class"])
+    assert test["GLT"] > max(test["MLP"], test["label propagation"], test["majority class"])
     assert metrics["split"] == {"train": 100, "val": 200, "test": 1497}
     assert metrics["seconds"] < 600  # about a minute on two quiet cores
     assert f"{100 * test['GLT']:.1f} %" in done.stdout
@@ -59,10 +59,9 @@ def _saved_model_gives_the_written_score_and_predictions(run):
     assert [row["prediction"] for row in rows] == [str(k) for k in probability.argmax(1).tolist()]
     written = [[float(row[f"probability_{k}"]) for k in range(10)] for row in rows]
     assert torch.allclose(torch.tensor(written), probability, atol=2e-6)
-    J = ws.load(run / "model").precisions(problem.features, problem.graph)[-1]
-    variance = torch.linalg.inv(J.to_dense()[0].double()).diagonal()
-    assert torch.tensor([float(row["confidence"]) for row in rows]) == pytest.approx((1 / variance).float(), rel=1e-4)
-    assert metrics["confidence"] == "exact (Direct)"
+    part = {name: {int(row["id"]) for row in rows if row["split"] == name} for name in ("train", "val", "test")}
+    assert part["test"] == set(split.test.tolist())
+    assert [row["truth"] for row in rows] == [str(k) for k in problem.y.tolist()]
 
 
 def _report_needs_nothing_else(run):
@@ -76,7 +75,7 @@ def _report_needs_nothing_else(run):
 def _info_says_it_again(run, done):
     assert done.returncode == 0
     assert "1797 nodes" in done.stdout
-    assert "LabelSpreading" in done.stdout
+    assert "label propagation" in done.stdout
 
 
 def test_a_table_of_strings_and_holes(colour_run):
@@ -87,7 +86,7 @@ def test_a_table_of_strings_and_holes(colour_run):
     assert "8 are to be predicted" in done.stdout
     rows = list(csv.DictReader((run / "predictions.csv").read_text().splitlines()))
     assert [row["id"] for row in rows] == [f"c{k}" for k in range(72)]
-    assert set(rows[0]) == {"id", "prediction", "probability_blue", "probability_red", "confidence"}
+    assert set(rows[0]) == {"id", "split", "truth", "prediction", "probability_blue", "probability_red"}
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["test"]["GLT"]["mean"] > metrics["test"]["majority class"]["mean"]
 
@@ -120,9 +119,74 @@ def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
     assert record["test"]["MLP"]["mean_absolute_error"] < record["test"]["mean"]["mean_absolute_error"]
     assert "loss" in done.stderr
     frame = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    assert (frame["low"] < frame["prediction"]).all()
+    assert (frame["prediction"] < frame["high"]).all()
+    assert 0.3 < record["intervals"]["coverage"] <= 1  # of 14 nodes
     truth = pd.read_csv(shop / "nodes.csv")["spent"]
+    assert frame["truth"].equals(truth)
     known = truth.notna()
     assert abs(frame["prediction"][known].mean() - truth[known].mean()) < truth[known].std()
+
+
+def test_the_default_is_a_portfolio_that_predicts_other_tables(shop, walksum, tmp_path):
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv")
+    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "4", "--out", "run",
+                   cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "trainings done" in done.stderr
+    for words in ("members; most weight: ", "the graph ", "95 % intervals cover ", "boosting on neighbour means",
+                  "ridge regression", "label propagation", "gradient boosting", "MLP"):  # fmt: skip
+        assert words in done.stdout, words
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == WHOLE
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "these carry the weight" in page
+    assert "he graph " in page
+    frame = pd.read_csv(shop / "nodes.csv")
+    frame.drop(columns=["spent", "colour"]).to_csv(tmp_path / "new.csv", index=False)
+    asked = ("predict", "run", "--edges", shop / "edges.csv", "--nodes")
+    known = walksum(*asked, shop / "nodes.csv", "--out", "known.csv", cwd=tmp_path)
+    new = walksum(*asked, "new.csv", "--out", "new-out.csv", cwd=tmp_path)
+    assert known.returncode == new.returncode == 0, known.stderr + new.stderr
+    assert "no target is known in these tables" in new.stdout
+    assert "no target is known" not in known.stdout
+    for name in ("known.csv", "new-out.csv"):
+        found = pd.read_csv(tmp_path / name)
+        assert found.columns.tolist() == ["id", "prediction", "low", "high"]
+        right = frame["spent"].notna()
+        assert np.corrcoef(found["prediction"][right], frame["spent"][right])[0, 1] > 0.8
+    for command, words in (
+        ("explore", "explore a run of 'walksum train --model glt'"),
+        ("figures", "holds a portfolio"),
+    ):
+        asked = walksum(command, "run", *tables, cwd=tmp_path)
+        assert asked.returncode == 2, asked.stdout
+        assert words in " ".join(asked.stderr.split())
+
+
+def test_ctrl_c_keeps_the_members_so_far(shop, tmp_path):
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv")
+    process = start("train", *tables, "--target", "colour", "--budget", "600", cwd=tmp_path)
+    assert "1 of " in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert sorted(p.name for p in (tmp_path / "runs" / "nodes").iterdir()) == WHOLE
+    assert "members; most weight" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--budget", "0"), "--budget 0.0; expected a positive number of seconds"),
+        (("--model", "auto", "--lr", "0.1"), "--lr is for networks; a portfolio"),
+        (("--model", "auto", "--search", "3"), "--search is for networks; a portfolio"),
+    ],
+)
+def test_options_that_do_not_fit_a_portfolio_are_refused(options, message, shop, walksum, tmp_path):
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
+    done = walksum("train", *tables, *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
 
 
 def _other_shapes(shop, folder):
@@ -171,7 +235,7 @@ def test_a_pyg_file_trains_without_unpickling(walksum, tmp_path):
     assert sorted(p.name for p in run.iterdir()) == WHOLE
     again = walksum("predict", run, "--graph", "graph.pt", "--out", "p.csv", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert (tmp_path / "p.csv").read_bytes() == (run / "predictions.csv").read_bytes()
+    assert (tmp_path / "p.csv").read_text() == answers(run / "predictions.csv")
 
 
 def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):

@@ -111,3 +111,19 @@ def test_bad_sources(tmp_path):
     mixed.add_edge("b", "c", weight=2.0)
     with pytest.raises(ValueError, match="has no weight while others"):
         spatial_graph(mixed)
+
+
+def test_rows_of_a_table_take_graphs_of_networkx_and_libpysal():
+    import networkx
+    import numpy as np
+
+    from walksum.data.knn import as_graph_of
+
+    ring = networkx.cycle_graph(6)
+    expected = as_graph_of(np.array([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, 5]]), 6)
+    assert torch.equal(as_graph_of(ring, 6).edges, expected.edges)
+    with pytest.raises(ValueError, match="graph has 6 nodes but X has 5 rows"):
+        as_graph_of(ring, 5)
+    weights = pytest.importorskip("libpysal.weights")
+    w = weights.W({k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}, silence_warnings=True)
+    assert torch.equal(as_graph_of(w, 6).edges, expected.edges)

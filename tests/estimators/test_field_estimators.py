@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 from walksum.estimators import FieldClassifier, FieldRegressor
-from walksum.estimators._residual_field import _Evidence, fit_residual_field
 from walksum.graph import Graph
+from walksum.portfolio.residual import ResidualField, residual_field
 
 SIDE = 15
 N = SIDE * SIDE
@@ -37,22 +37,29 @@ def draw(graph: Graph, a: float = 0.97, nugget: float = 0.2, seed: int = 0) -> n
     return u + np.sqrt(nugget) * random.normal(size=N)
 
 
-def test_evidence_mean_and_leave_one_out_equal_the_dense_formulas(grid):
-    r, nodes, a, t = draw(grid), np.arange(0, N, 2), 0.9, 3.0
-    found = _Evidence(grid, nodes, r[nodes, None])
-    K = np.linalg.inv(laplacian(grid, a))
-    S = K[np.ix_(nodes, nodes)] + np.eye(len(nodes)) / t
-    quadratic = r[nodes] @ np.linalg.solve(S, r[nodes])
-    expected = 0.5 * np.linalg.slogdet(S)[1] + 0.5 * len(nodes) * np.log(quadratic / len(nodes))
-    assert found.loss(np.array([np.log(a / (1 - a)), np.log(t)])) == pytest.approx(expected, rel=1e-9)
-    field = found.condition(a, t)
-    assert np.allclose(field.mean[:, 0], K[:, nodes] @ np.linalg.solve(S, r[nodes]))
-    rest = nodes != nodes[7]
-    other = np.linalg.solve(S[np.ix_(rest, rest)], r[nodes][rest])
-    assert field.held_out[7, 0] == pytest.approx(float(S[7, rest] @ other))
+def test_mean_and_deviation_equal_the_dense_formulas(grid):
+    r, nodes, a, b, noise = draw(grid), np.arange(0, N, 2), 0.9, 2.0, 0.3
+    mean, std = ResidualField(a, b, noise, 1.5, 0.0).condition(grid, nodes, r[nodes])
+    K = np.linalg.inv(b * laplacian(grid, a))
+    S = K[np.ix_(nodes, nodes)] + noise * np.eye(len(nodes))
+    assert np.allclose(mean[:, 0], K[:, nodes] @ np.linalg.solve(S, r[nodes]))
     variance = np.diag(K) - np.einsum("ij,ji->i", K[:, nodes], np.linalg.solve(S, K[nodes]))
-    c = len(nodes) / quadratic
-    assert np.allclose(field.std, field.calibration * np.sqrt((variance + 1 / t) / c))
+    assert np.allclose(std, 1.5 * np.sqrt(variance + noise))
+
+
+def test_columns_that_share_a_field_are_fitted_by_their_joint_evidence(grid):
+    nodes, both = np.arange(0, N, 2), np.stack([draw(grid, seed=1), draw(grid, seed=2)], 1)
+    found = residual_field(grid, nodes, both[nodes])
+
+    def evidence(a, b, noise):
+        S = np.linalg.inv(b * laplacian(grid, a))[np.ix_(nodes, nodes)] + noise * np.eye(len(nodes))
+        return -np.linalg.slogdet(S)[1] - 0.5 * (both[nodes] * np.linalg.solve(S, both[nodes])).sum()
+
+    best = evidence(found.a, found.precision, found.noise)
+    for other in ((0.97, 1.0, 0.2), (found.a - 0.01, found.precision, found.noise)):
+        assert best >= evidence(*other) - 1e-6
+    assert best >= evidence(found.a, 1.05 * found.precision, found.noise)
+    assert 0 < found.gain < 1
 
 
 def test_intervals_cover_what_they_promise(grid):
@@ -60,9 +67,9 @@ def test_intervals_cover_what_they_promise(grid):
     for seed in range(6):
         r = draw(grid, seed=seed)
         known = np.random.default_rng(seed).permutation(N)[: N * 6 // 10]
-        field = fit_residual_field(grid, known, r[known])
+        mean, std = residual_field(grid, known, r[known]).condition(grid, known, r[known])
         rest = np.setdiff1d(np.arange(N), known)
-        inside.append(np.abs(r[rest] - field.mean[rest, 0]) <= 1.96 * field.std[rest])
+        inside.append(np.abs(r[rest] - mean[rest, 0]) <= 1.96 * std[rest])
     assert 0.9 < np.mean(inside) < 0.99
 
 

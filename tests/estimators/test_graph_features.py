@@ -8,8 +8,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from walksum.estimators import GraphFeatures
-from walksum.estimators.features import neighbour_targets, operator_diagonal, other_targets
 from walksum.graph import Graph
+from walksum.portfolio.features import neighbour_targets, operator_diagonal, other_targets
 
 N = 30
 
@@ -48,7 +48,7 @@ def test_columns_are_what_their_names_say(graph):
 def test_diagonal_by_both_ways(graph, scale, monkeypatch):
     expected = np.diag(dense_operator(graph, scale))
     assert np.allclose(operator_diagonal(graph, scale), expected)
-    monkeypatch.setattr("walksum.estimators.features.DENSE", 0)
+    monkeypatch.setattr("walksum.portfolio.features.DENSE", 0)
     fresh = Graph(graph.edges, N)
     assert np.allclose(operator_diagonal(fresh, scale), expected)
 

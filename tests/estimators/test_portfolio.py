@@ -12,11 +12,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from walksum.estimators import AutoClassifier, AutoRegressor
-from walksum.estimators.auto import portfolio
-from walksum.estimators.auto.blend import least_squares_weights, roc_auc, score_weights
-from walksum.estimators.auto.problem import Problem
-from walksum.estimators.auto.stack import Config, Input, Stack, StackRecipe
 from walksum.graph import Graph
+from walksum.portfolio import members as portfolio
+from walksum.portfolio.blend import least_squares_weights, roc_auc, score_weights
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.stack import Config, Input, Stack, StackRecipe
 
 N = 120
 QUICK = ("linear", "label", "extra trees x")

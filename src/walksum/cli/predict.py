@@ -26,7 +26,8 @@ def predict(
 ) -> None:
     """Predict with a trained run, on its own graph or a new one.
 
-    The columns are found and encoded as in training. Categories that training did not see count as none.
+    The columns are found and encoded as in training. Categories that training did not see count as none. A portfolio
+    also reads the targets that are known in these tables.
 
     Example: walksum predict my-run --nodes nodes.csv --edges edges.csv --out predictions.csv
     """
@@ -41,7 +42,7 @@ def predict(
 
         source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
         trained = open_run(run)
-        problem = problem_of_run(trained, source, drop_unknown)
+        problem = problem_of_run(trained, source, drop_unknown, labels=trained.job.model == "auto")
         found = predict_nodes(trained, problem, device)
         for note in found.notes:
             console.note(note)
@@ -49,7 +50,6 @@ def predict(
         write_file(out, lambda path: write_predictions(path, found.table, out.suffix))
         made = f" (made the folder {new})" if new else ""
         console.say(f"{len(found.table)} predictions of {problem.target} written to {out}{made}", always=True)
-        record = {"predictions": str(out), "nodes": len(found.table), "confidence": found.confidence_by}
-        console.result({**record, "notes": found.notes})
+        console.result({"predictions": str(out), "nodes": len(found.table), "notes": found.notes})
 
     run_command(console, action)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from walksum.training import Epoch, Recipe
 
 MOST_CLASSES = 12
+MOST_MEMBERS = 4
 
 
 def say_data(console: Console, data: dict[str, Any]) -> None:
@@ -62,6 +63,10 @@ class Epochs:
         left = each * (min(best.number + recipe.patience, recipe.max_epochs) - epoch.number)
         return f"{line}; {left:.0f} s left unless it improves"
 
+    def member(self, name: str, done: int, total: int, seconds: float) -> None:
+        """A training of a portfolio has ended."""
+        self.console.progress(f"{self.prefix}{name}: {done} of {total} trainings done, {seconds:.0f} s")
+
     def done(self) -> None:
         if self.console.err.is_terminal and not self.console.quiet:
             self.console.err.print()
@@ -80,7 +85,7 @@ def reading(console: Console) -> Any:
 
 
 def outcome_table(metrics: dict[str, Any]) -> Table:
-    from walksum.workflow.page import score_text
+    from walksum.workflow.page import ranked, score_text, seconds_text
 
     split = metrics["split"]
     title = f"test {metrics['score']}: {split['train']} training and {split['test']} test nodes"
@@ -88,17 +93,29 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
     table.add_column("method")
     table.add_column(metrics["score"], justify="right")
     table.add_column("95 % interval" if len(metrics["seeds"]) == 1 else "spread")
-    ranked = sorted(metrics["test"], key=lambda name: -metrics["test"][name]["mean"])
-    for name in ranked:
-        table.add_row(name, *score_text(metrics, name), style="bold" if name == metrics["model"] else None)
+    table.add_column("seconds", justify="right")
+    for name in ranked(metrics):
+        cells = (name, *score_text(metrics, name), seconds_text(metrics, name))
+        table.add_row(*cells, style="bold" if name == metrics["model"] else None)
     return table
 
 
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
-    """What the solver did, and where the confidence came from."""
+    """What a portfolio is made of and whether the graph helped, how intervals cover, what the solver did."""
+    if metrics.get("portfolio"):
+        from walksum.workflow.run import graph_text
+
+        shown = [row for row in metrics["portfolio"]["members"] if row["weight"] > 0][:MOST_MEMBERS]
+        told = ", ".join(f"{row['member']} {row['weight']:.2f}" for row in shown)
+        console.say(f"{metrics['portfolio']['count']} members; most weight: {told}")
+        console.say(graph_text(metrics), always=True)
+    intervals = metrics.get("intervals")
+    if intervals:
+        console.say(
+            f"{100 * intervals['level']:.0f} % intervals cover {100 * intervals['coverage']:.1f} % of the test nodes "
+            f"({intervals['by']})"
+        )
     solver = metrics["solver"]
     if solver is not None:
         residual = "NaN" if solver["residual"] is None else f"{solver['residual']:.0e}"
         console.say(f"solver: {solver['name']}, {solver['steps']} steps, residual {residual}, {solver['status']}")
-    if metrics["confidence"] is not None:
-        console.say(f"confidence of each node: from the marginal variance, {metrics['confidence']}")

@@ -47,25 +47,35 @@ def train(
     keep_rare: Annotated[bool, typer.Option("--keep-rare", help="Go on with classes of a single node.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
     model: Annotated[
-        str, typer.Option(help="glt, or a compared model such as gcn or mlp.", autocompletion=completion.of_models)
-    ] = "glt",
+        str | None,
+        typer.Option(
+            help="auto: a portfolio blended by validation, the default unless an option of networks is given; glt; or "
+            "a compared model such as gcn or mlp.",
+            autocompletion=completion.of_models,
+        ),
+    ] = None,
+    budget: Annotated[float, typer.Option(help="Seconds for the portfolio, and again for the comparisons.")] = 60.0,
     design: Annotated[
-        str, typer.Option(help=f"How J is made from the graph: {Designs}.", autocompletion=completion.of_designs)
-    ] = "diagonally-dominant",
-    learned: Annotated[bool, typer.Option("--learned/--fixed", help="Learn J, or take it from the graph.")] = False,
+        str | None, typer.Option(help=f"How J is made from the graph: {Designs}.", autocompletion=completion.of_designs)
+    ] = None,
+    learned: Annotated[
+        bool | None, typer.Option("--learned/--fixed", help="Learn J, or take it from the graph.")
+    ] = None,
     coupling: Annotated[
         str | None,
         typer.Option(help="attractive or repulsive; default: the paper's.", autocompletion=completion.of_couplings),
     ] = None,
-    solver: Annotated[str, typer.Option(help="How mu is found.", autocompletion=completion.of_solvers)] = "auto",
+    solver: Annotated[
+        str | None, typer.Option(help="How mu is found; default: auto.", autocompletion=completion.of_solvers)
+    ] = None,
     hidden: Annotated[
         int | None, typer.Option(help="Width of the embeddings; default: 64, digits: 128.", min=1)
     ] = None,
-    layers: Annotated[int, typer.Option(help="Number of layers.", min=1)] = 2,
-    dropout: Annotated[float, typer.Option(help="Dropout rate.")] = 0.6,
+    layers: Annotated[int | None, typer.Option(help="Number of layers; default: 2.", min=1)] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout rate; default: 0.6.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate; default: the paper's for the model.")] = None,
     patience: Annotated[int | None, typer.Option(help="Epochs without improvement to wait.", min=1)] = None,
-    epochs: Annotated[int, typer.Option(help="Epochs at most.", min=1)] = 2000,
+    epochs: Annotated[int | None, typer.Option(help="Epochs at most; default: 2000.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Decides the split and the initial weights.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on: gives mean and spread.", min=1)] = 1,
     search: Annotated[int, typer.Option(help="Trials of a search, compared on validation nodes only.", min=0)] = 0,
@@ -96,6 +106,7 @@ def train(
         from walksum.data.edges import EdgeColumns
         from walksum.data.user_files import Columns
         from walksum.workflow.fit import default_width
+        from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
         from walksum.workflow.problem import Source, split_names_a_column
         from walksum.workflow.tables import make_job, read_problem
 
@@ -110,25 +121,27 @@ def train(
             task=task,
             drop_unknown=drop_unknown,
         )
-        job = make_job(
-            model=model,
-            design=design,
-            learned=learned,
-            coupling=coupling,
-            solver=solver,
-            layers=layers,
-            dropout=dropout,
-            lr=lr,
-            patience=patience,
-            max_epochs=epochs,
-            split=None if by_column else split,
-            seed=seed,
-            device=device,
-        )
+        asked = {
+            "model": model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None),
+            "design": design,
+            "learned": learned,
+            "coupling": coupling,
+            "solver": solver,
+            "hidden": hidden,
+            "layers": layers,
+            "dropout": dropout,
+            "lr": lr,
+            "patience": patience,
+            "max_epochs": epochs,
+            "split": None if by_column else split,
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        job = make_job(search, seed=seed, device=device, budget=budget, **given)
         if tensorboard:
             _check_tensorboard()
         problem = read_problem(data, columns, keep_rare)
-        job = replace(job, hidden=hidden or default_width(problem))
+        if job.model != AUTO_NAME:
+            job = replace(job, hidden=hidden or default_width(problem))
         _train(console, job, problem, seeds, search, out, tensorboard)
 
     run_command(console, action)
@@ -162,7 +175,14 @@ def _train(
 
         with watched(epochs, scratch / "tensorboard" if tensorboard else None) as on_epoch:
             run = fit_problem(
-                problem, job, seeds=seeds, search=search, on_epoch=on_epoch, on_trial=on_trial, on_stage=epochs.stage
+                problem,
+                job,
+                seeds=seeds,
+                search=search,
+                on_epoch=on_epoch,
+                on_trial=on_trial,
+                on_stage=epochs.stage,
+                on_member=epochs.member,
             )
         epochs.done()
         run.write(scratch)

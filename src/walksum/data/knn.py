@@ -10,6 +10,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
+from walksum.data.spatial import spatial_graph
 from walksum.graph import Graph
 
 
@@ -24,8 +25,13 @@ def knn_graph(X: np.ndarray, n_neighbors: int) -> Graph:
 
 
 def as_graph_of(graph: Any, num_rows: int) -> Graph:
-    """A Graph of so many nodes from an adjacency matrix, an edge list or a Graph."""
-    if isinstance(graph, Graph | Tensor):
+    """A Graph of so many nodes from an adjacency matrix, an edge list, a Graph, or one of networkx or libpysal.
+
+    Nodes of networkx and libpysal are the rows in their own order.
+    """
+    if _is_named(graph):
+        found = spatial_graph(graph).graph
+    elif isinstance(graph, Graph | Tensor):
         found = Graph.from_edge_index(graph, None if isinstance(graph, Graph) else num_rows)
     elif sp.issparse(graph) or np.shape(graph) == (num_rows, num_rows):
         matrix = sp.coo_matrix(graph)
@@ -41,6 +47,12 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     return found
 
 
+def _is_named(graph: Any) -> bool:
+    """Whether it is a graph of networkx, or a Graph or W of libpysal."""
+    networkx = hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "adj")
+    return networkx or hasattr(graph, "unique_ids") or (hasattr(graph, "neighbors") and hasattr(graph, "id_order"))
+
+
 def as_features(X: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
 
@@ -52,6 +64,6 @@ def _pairs(graph: Any) -> np.ndarray:
     if pairs.ndim != 2 or pairs.shape[0] != 2 or pairs.dtype.kind not in "iu":
         raise ValueError(
             f"graph has shape {pairs.shape} and dtype {pairs.dtype}; expected an adjacency matrix [N, N], "
-            "an integer edge list [2, M] or [M, 2], or a walksum.Graph"
+            "an integer edge list [2, M] or [M, 2], a walksum.Graph, or a graph of networkx or libpysal"
         )
     return pairs.astype(np.int64)

@@ -6,21 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-import torch
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.decomposition import TruncatedSVD
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from walksum.data.knn import as_graph_of
 from walksum.estimators.folds import unlabelled
-from walksum.graph import Graph
-from walksum.nn.propagate import Propagate
-from walksum.solvers import Direct
-
-SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
-DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
+from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 
 
 class GraphFeatures(TransformerMixin, BaseEstimator):
@@ -157,103 +149,6 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         found = other_targets(self.graph_, nodes, np.eye(len(classes))[codes], self.scales)
         return found, [f"{name}, {label}" for name in names for label in classes]
-
-
-def reduce_columns(table: Any, components: int | None, random_state: int | None = 0) -> np.ndarray:
-    """A wide or sparse table's leading singular directions; others as they are."""
-    if components is None or (table.shape[1] <= components and not sp.issparse(table)):
-        return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
-    components = min(components, min(table.shape) - 1)
-    if components < 1:
-        return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
-    return TruncatedSVD(components, random_state=random_state).fit_transform(table)
-
-
-def node_features(
-    X: np.ndarray, graph: Graph, scales: Sequence[float], hops: int, degrees: bool = True, columns: bool = True
-) -> tuple[np.ndarray, list[str]]:
-    """Columns of all nodes, and what each holds."""
-    parts, names = [], []
-    if columns:
-        parts.append(("x", X))
-    if degrees:
-        parts.append(("log degree", np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]))
-    mean, near = _neighbour_mean(graph), X
-    for hop in range(1, hops + 1):
-        near = mean @ near
-        parts.append((f"mean at {hop} hops", near))
-    parts += [(f"propagated, s={s:g}", propagated(graph, X, s)) for s in scales]
-    for name, part in parts:
-        names += [f"{name}, {k}" for k in range(part.shape[1])]
-    return np.concatenate([part for _, part in parts], 1), names
-
-
-def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:
-    """``P_s X`` in float64."""
-    x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
-    return x.numpy() if scale == 0 else _operator(scale)(x, graph.to("cpu")).numpy()
-
-
-def other_targets(
-    graph: Graph, nodes: np.ndarray, Y: np.ndarray, scales: Sequence[float], ratio: bool = False
-) -> np.ndarray:
-    """``(P_s Y)_i - (P_s)_ii Y_i`` for targets ``Y [n, C]`` known at ``nodes``; ``[N, C * scales]``.
-
-    ratio: divide by the same sum of ones, which makes it a weighted mean of the other targets.
-    """
-    known = np.zeros((graph.num_nodes, 1))
-    full = np.zeros((graph.num_nodes, Y.shape[1]))
-    known[nodes], full[nodes] = 1.0, Y
-    parts = []
-    for scale in scales:
-        diagonal = operator_diagonal(graph, scale)[:, None]
-        part = propagated(graph, full, scale) - diagonal * full
-        if ratio:
-            part = _weighted_mean(part, propagated(graph, known, scale) - diagonal * known, full, known)
-        parts.append(part)
-    return np.concatenate(parts, 1)
-
-
-def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """The mean of the known targets of a node's neighbours, and the share of them that is known ``[N, C + 1]``."""
-    known = np.zeros((graph.num_nodes, 1))
-    full = np.zeros((graph.num_nodes, Y.shape[1]))
-    known[nodes], full[nodes] = 1.0, Y
-    mean = _neighbour_mean(graph)
-    mass = mean @ known
-    return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
-
-
-def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """``total / mass``; where no other target is near, the mean of all others."""
-    others = (full.sum(0) - full) / np.maximum(known.sum() - known, 1)
-    small = np.abs(mass) < 1e-9
-    return np.where(small, others, total / np.where(small, 1.0, mass))
-
-
-def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:
-    """``(P_s)_ii``, exact, ``[N]``; kept with the graph."""
-    return graph.to("cpu").derived(_diagonal, float(scale))
-
-
-def _diagonal(graph: Graph, scale: float) -> np.ndarray:
-    J = _operator(scale).precision(graph, torch.float64)
-    if graph.num_nodes <= DENSE:
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(J.to_dense()[0]))
-        return (1 - abs(scale)) * inverse.diagonal().numpy()
-    return (1 - abs(scale)) * Direct(max_operations=1e11).prepare(J).marginal_variance[0].numpy()
-
-
-def _operator(scale: float) -> Propagate:
-    return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive")
-
-
-def _neighbour_mean(graph: Graph) -> sp.csr_matrix:
-    i, j = graph.edges.cpu().numpy()
-    weight = np.ones(len(i)) if graph.edge_weight is None else graph.edge_weight.detach().cpu().double().numpy()
-    A = sp.coo_matrix((np.tile(weight, 2), (np.r_[i, j], np.r_[j, i])), (graph.num_nodes,) * 2).tocsr()
-    total = np.asarray(abs(A).sum(1)).ravel()
-    return sp.diags(1 / np.where(total > 0, total, 1.0)) @ A
 
 
 def _checked_table(X: Any) -> Any:

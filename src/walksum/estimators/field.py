@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators._residual_field import ResidualField, fit_residual_field
 from walksum.estimators.folds import unlabelled
+from walksum.portfolio.residual import ResidualField, residual_field
 
 
 class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
@@ -77,10 +77,10 @@ class FieldRegressor(RegressorMixin, _FieldEstimator):
     r"""Any regressor, plus a Gaussian field of its residuals on the graph.
 
     .. math::
-        y = f(x) + u + e, \qquad u \sim N\big(0, (c\,(I - a D^{-1/2} A D^{-1/2}))^{-1}\big), \qquad e \sim N(0, 1/(ct))
+        y = f(x) + u + e,\ u \sim N\big(0, (b\,(I - a D^{-1/2} A D^{-1/2}))^{-1}\big),\ e \sim N(0, \text{noise})
 
     f is the estimator; the residuals are out of fold, so that a model that remembers its training rows leaves honest
-    ones; a, c and t maximise the evidence. A prediction is f(x) plus the mean of u given all known targets.
+    ones; a, b and the noise maximise the evidence. A prediction is f(x) plus the mean of u given all known targets.
 
     Transductive: ``fit`` sees all rows, with NaN as the target of those to predict.
 
@@ -91,7 +91,7 @@ class FieldRegressor(RegressorMixin, _FieldEstimator):
         random_state: seed of the folds.
 
     Attributes:
-        field_: scale a, nugget, mean and calibrated standard deviations of the field.
+        field_: the fitted field: a, precision b, noise, calibration, and the share of the residuals it explains.
         transduction_, std_: prediction and its standard deviation for every row of ``fit``.
 
     Example:
@@ -113,9 +113,10 @@ class FieldRegressor(RegressorMixin, _FieldEstimator):
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
         rows = np.nonzero(~np.isnan(y))[0]
         guess = self._out_of_fold(X, rows, y[rows], 0)
-        self.field_: ResidualField = fit_residual_field(self.graph_, rows, y[rows] - guess[:, 0])
-        self.transduction_ = self._answer(self.estimator_, X, 0)[:, 0] + self.field_.mean[:, 0]
-        self.std_ = self.field_.std
+        left = y[rows] - guess[:, 0]
+        self.field_: ResidualField = residual_field(self.graph_, rows, left)
+        mean, self.std_ = self.field_.condition(self.graph_, rows, left)
+        self.transduction_ = self._answer(self.estimator_, X, 0)[:, 0] + mean[:, 0]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -156,8 +157,10 @@ class FieldClassifier(ClassifierMixin, _FieldEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_.tolist()}")
         guess = self._out_of_fold(X, rows, codes, len(self.classes_))
-        self.field_: ResidualField = fit_residual_field(self.graph_, rows, np.eye(len(self.classes_))[codes] - guess)
-        share = np.maximum(self._answer(self.estimator_, X, len(self.classes_)) + self.field_.mean, 1e-6)
+        left = np.eye(len(self.classes_))[codes] - guess
+        self.field_: ResidualField = residual_field(self.graph_, rows, left)
+        mean, _ = self.field_.condition(self.graph_, rows, left)
+        share = np.maximum(self._answer(self.estimator_, X, len(self.classes_)) + mean, 1e-6)
         self.label_distributions_ = share / share.sum(1, keepdims=True)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         return self

@@ -84,7 +84,13 @@ def normalised_adjacency(graph: Graph, loops: bool = False) -> tuple[Tensor, Ten
 
 
 def fit_residual_field(
-    graph: Graph, nodes: Any, residuals: Any, loops: bool = False, signs: bool = True, method: str = "auto"
+    graph: Graph,
+    nodes: Any,
+    residuals: Any,
+    loops: bool = False,
+    signs: bool = True,
+    method: str = "auto",
+    shared: bool = False,
 ) -> tuple[GaussianField, FieldFit]:
     r"""Fit a field and a nugget to values known at some nodes, by their exact evidence.
 
@@ -102,9 +108,10 @@ def fit_residual_field(
         loops: add a loop to every node before normalising, which weakens the couplings of nodes of low degree.
         signs: also try a < 0, where neighbours differ.
         method: as for :class:`GaussianField`.
+        shared: one set of parameters for all columns, which are then independent draws of one field: one head.
 
     Returns:
-        The field on all nodes, one head per column, and a :class:`FieldFit`.
+        The field on all nodes, one head per column (``shared``: one), and a :class:`FieldFit`.
     """
     watch = Stopwatch()
     nodes = check_nodes(nodes, graph.num_nodes, graph.device)
@@ -117,7 +124,8 @@ def fit_residual_field(
     if nodes.numel() < 4:
         raise ValueError(f"nodes has {nodes.numel()} entries; three parameters need at least 4 observations")
     family = _Family(graph, loops, method)
-    columns = [_fit_column(family, nodes, column, signs) for column in r.t()]
+    groups = [r.t()] if shared else [column.unsqueeze(0) for column in r.t()]
+    columns = [_fit_columns(family, nodes, group, signs) for group in groups]
     parameters = torch.stack([p for p, _, _, _ in columns])  # [T, 3]: a, b, noise
     a, b, noise = parameters.t()
     field = family.field(a, b)
@@ -125,7 +133,7 @@ def fit_residual_field(
         a,
         b,
         noise,
-        _calibrated(field, nodes, r.t(), noise),
+        torch.stack([_calibrated(family, nodes, group, *p) for p, group in zip(parameters, groups, strict=True)]),
         torch.tensor([value for _, value, _, _ in columns], dtype=torch.float64),
         sum(count for _, _, count, _ in columns),
         all(done for _, _, _, done in columns),
@@ -147,18 +155,26 @@ class _Family:
         return GaussianField(J, method=self.method, validate_args=False)
 
 
-def _fit_column(family: _Family, nodes: Tensor, r: Tensor, signs: bool) -> tuple[Tensor, float, int, bool]:
+def residual_precision(graph: Graph, a: float, b: float) -> Precision:
+    """J = b (I - a D^-1/2 A D^-1/2), as :func:`fit_residual_field` fits it without loops."""
+    a_, b_ = (torch.tensor(value, dtype=torch.float64) for value in (a, b))
+    return _Family(graph, False, "auto").field(a_, b_).J
+
+
+def _fit_columns(family: _Family, nodes: Tensor, r: Tensor, signs: bool) -> tuple[Tensor, float, int, bool]:
+    """One set of parameters for columns ``[T, n]``."""
     spread = float(r.square().mean().sqrt())
     if spread == 0:
         return torch.tensor([0.0, 1e12, 1e-12], dtype=torch.float64), float("inf"), 0, True
-    unit, n = r / spread, nodes.numel()
+    unit, n = (r / spread).unsqueeze(1), r.numel()  # [T, 1, n]: draws of a field of one head
 
     def parameters(p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return torch.tanh(p[0]), torch.exp(p[1]), torch.exp(p[2] - p[1])
 
     def evidence(p: Tensor) -> Tensor:
         a, b, noise = parameters(p)
-        return family.field(a, b).log_evidence(nodes, unit, noise.reshape(1, 1).expand(1, n)).squeeze() / n
+        known = noise.reshape(1, 1).expand(1, nodes.numel())
+        return family.field(a, b).log_evidence(nodes, unit, known).sum() / n
 
     bounds = [(-LARGEST_A if signs else 0.0, LARGEST_A), (-20.0, 20.0), NOISE_RANGE]
     starts = [(1.5, 0.5, -1.0)] + ([(-1.5, 0.5, -1.0)] if signs else [])
@@ -171,9 +187,11 @@ def _fit_column(family: _Family, nodes: Tensor, r: Tensor, signs: bool) -> tuple
     return result, value, best.nfev, bool(best.success)
 
 
-def _calibrated(field: GaussianField, nodes: Tensor, values: Tensor, noise: Tensor) -> Tensor:
-    """The factor of the standard deviations with which 95 % intervals cover 95 % of observations left out in turn."""
+def _calibrated(family: _Family, nodes: Tensor, values: Tensor, a: Tensor, b: Tensor, noise: Tensor) -> Tensor:
+    """The factor of the deviations with which 95 % intervals cover 95 % of ``values [T, n]``, each left out in turn."""
+    values = values.unsqueeze(1)
     with torch.no_grad():
-        mean, variance = field.leave_one_out(nodes, values, noise.unsqueeze(1).expand(-1, nodes.numel()))
+        known = noise.reshape(1, 1).expand(1, nodes.numel())
+        mean, variance = family.field(a, b).leave_one_out(nodes, values, known)
     z = ((values - mean) / variance.sqrt()).abs()
-    return torch.quantile(z, 0.95, dim=1).cpu() / 1.959964
+    return torch.quantile(z.reshape(-1), 0.95).cpu() / 1.959964

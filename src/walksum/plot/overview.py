@@ -34,6 +34,7 @@ def overview(
     classes: Sequence[str] = (),
     explanation: tuple[str, Sequence[Tile]] | None = None,
     *,
+    weights: Mapping[str, float] | None = None,
     theme: str = "light",
 ) -> Figure:
     """Validation score by epoch, test scores by method, predictions over truth, and an explained node.
@@ -45,6 +46,7 @@ def overview(
         truth, predicted: of the test nodes, ``[n]``; class numbers, or numbers without classes.
         classes: names of the classes; empty for a regression.
         explanation: a sentence, and the node with those that add most to its mean.
+        weights: of the members of a portfolio, shown in place of the epochs it does not have.
         theme: "light" or "dark".
     """
     with themed(theme) as look:
@@ -53,7 +55,10 @@ def overview(
         if explanation is not None:
             top, bottom = figure.subfigures(2, 1, height_ratios=[1.5, 1], squeeze=False).ravel()
         curve, bars, last = top.subplots(1, 3)
-        _validation(curve, history, best, bool(classes), look)
+        if weights is None:
+            _validation(curve, history, best, bool(classes), look)
+        else:
+            _member_weights(curve, weights, look)
         _comparison(bars, scores, bool(classes), look)
         if classes:
             _confusion(last, truth, predicted, classes)
@@ -70,6 +75,14 @@ def _validation(axes: Any, history: Sequence[Any], best: int, accuracy: bool, lo
     axes.set(title=f"validation {'accuracy' if accuracy else '$R^2$'}", xlabel="epoch")
     if accuracy:  # R^2 may be far below 0
         axes.set_ylim(0, 1)
+
+
+def _member_weights(axes: Any, weights: Mapping[str, float], look: Theme) -> None:
+    names = [shortened(name, 28) for name in weights]
+    axes.barh(range(len(names)), list(weights.values()), color=look.categories[0])
+    axes.set(title="weight of the members", yticks=range(len(names)))
+    axes.set_yticklabels(names, fontsize=7)
+    axes.invert_yaxis()
 
 
 def _comparison(axes: Any, scores: Mapping[str, float], accuracy: bool, look: Theme) -> None:

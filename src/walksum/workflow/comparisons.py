@@ -1,74 +1,141 @@
-"""What simpler methods reach with the same labels: the rows beside the trained model."""
+"""What simpler methods reach with the same labels: the rows beside the trained model, each with its seconds."""
 
 from __future__ import annotations
 
-import warnings
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.data.problem import Problem
-from walksum.data.splits import Split
-from walksum.graph import Graph
+from walksum.portfolio.features import neighbour_mean, propagated, reduce_columns
+from walksum.portfolio.problem import WIDE
 from walksum.training.metrics import Score, score_classes, score_numbers
-from walksum.workflow.fit import Job, OnEpoch, PreparedData, fit_model, predict, score
+from walksum.workflow.fit import Job, OnEpoch, PreparedData, fit_model, predict
 
-ALPHAS = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
-SPREADING_LIMIT = 3000  # nodes up to which LabelSpreading, which is dense, is run beside
+SCALES = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
+COMPONENTS = 64  # of wide tables, for trees
+NARROW_DROPOUT, NARROW_LR = 0.2, 5e-3  # of the MLP; dropping most of a few columns leaves nothing to learn from
 
 
-def compare(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> dict[str, Score]:
-    """Test scores by method: features without the graph, the graph without features, the target's distribution."""
-    problem, split, scores = prepared.problem, prepared.split, {}
+def compare(
+    job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None, learn: Tensor | None = None
+) -> tuple[dict[str, Score], dict[str, float], list[str]]:
+    """Test scores and seconds by method, and notes.
+
+    Args:
+        learn: the nodes to learn from, the same as the model's own; None: the training nodes. Validation nodes choose
+            where there is something to choose.
+    """
+    learn = prepared.split.train if learn is None else learn
+    scores, seconds, notes = {}, {}, []
+    start, left_out = time.monotonic(), []
+    for name, method in _methods(job, prepared, on_epoch):
+        began = time.monotonic()
+        if began - start > job.budget:
+            left_out.append(name)
+            continue
+        guess = method(prepared, learn)
+        seconds[name] = time.monotonic() - began
+        test, y = prepared.split.test, prepared.problem.y
+        judge = score_numbers if prepared.problem.regression else score_classes
+        scores[name] = judge(guess[test], y[test])
+    if left_out:
+        notes.append(f"not compared, since the budget of {job.budget:g} s was spent: {', '.join(left_out)}")
+    return scores, seconds, notes
+
+
+Method = Callable[[PreparedData, Tensor], Tensor]  # data, nodes to learn from -> classes or numbers of all nodes
+
+
+def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list[tuple[str, Method]]:
+    regression, edges = prepared.problem.regression, prepared.problem.graph.num_edges
+    found: list[tuple[str, Method]] = [("mean" if regression else "majority class", constant)]
+    found.append(("ridge regression" if regression else "logistic regression", linear))
+    if edges:
+        found.append(("label propagation", label_propagation))
+    found.append(("gradient boosting", lambda data, learn: boosting(data, learn, False)))
+    if edges:
+        found.append(("boosting on neighbour means", lambda data, learn: boosting(data, learn, True)))
     if job.model != "mlp":
-        scores["MLP"] = _mlp(job, prepared, on_epoch)
-    if not problem.regression and problem.num_nodes <= SPREADING_LIMIT:
-        guess = label_spreading(problem.graph, problem.y, split)
-        scores["LabelSpreading"] = score_classes(guess[split.test], problem.y[split.test])
-    return scores | _constant(problem, split)
+        found.append(("MLP", lambda data, learn: _mlp(job, data, on_epoch)))
+    return found
 
 
-def _mlp(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> Score:
-    model, outcome = fit_model(replace(job, model="mlp", lr=None, patience=None), prepared, on_epoch)
+def constant(data: PreparedData, learn: Tensor) -> Tensor:
+    """The mean, or the most frequent class."""
+    known = data.problem.y[learn]
+    value = known.mean() if data.problem.regression else torch.bincount(known).argmax()
+    return value.expand(data.problem.num_nodes)
+
+
+def linear(data: PreparedData, learn: Tensor) -> Tensor:
+    """Ridge or logistic regression, its penalty chosen by cross-validation or on the validation nodes."""
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+
+    X, y = data.x.double().numpy(), data.problem.y.numpy()
+    if data.problem.regression:
+        return _answer(RidgeCV(np.logspace(-3, 4, 15)).fit(X[learn], y[learn]), X)
+    val = data.split.val.numpy()
+    train = data.split.train.numpy()
+    strengths = (0.01, 0.1, 1.0, 10.0)
+    models = [LogisticRegression(C=c, max_iter=300).fit(X[train], y[train]) for c in strengths]
+    best = strengths[int(np.argmax([model.score(X[val], y[val]) for model in models]))]
+    return _answer(LogisticRegression(C=best, max_iter=300).fit(X[learn], y[learn]), X)
+
+
+def boosting(data: PreparedData, learn: Tensor, neighbours: bool) -> Tensor:
+    """scikit-learn's gradient boosting with its defaults, on a node's columns or also on its neighbours' means."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    X, y = data.x.double().numpy(), data.problem.y.numpy()
+    X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
+    if neighbours:
+        graph = data.problem.graph
+        X = np.concatenate([X, neighbour_mean(graph) @ X, np.log1p(graph.degree.numpy())[:, None]], 1)
+    kind = HistGradientBoostingRegressor if data.problem.regression else HistGradientBoostingClassifier
+    return _answer(kind(random_state=0).fit(X[learn], y[learn]), X)
+
+
+def label_propagation(data: PreparedData, learn: Tensor) -> Tensor:
+    """``(I - s D^-1/2 A D^-1/2)^-1 Y`` of the known targets by one solve, s chosen on the validation nodes."""
+    y, val, train = data.problem.y, data.split.val, data.split.train
+    guesses = [_spread(data, train, scale) for scale in SCALES]
+    if data.problem.regression:
+        fits = [-float((guess[val] - y[val]).square().mean()) for guess in guesses]
+    else:
+        fits = [float((guess[val] == y[val]).double().mean()) for guess in guesses]
+    return _spread(data, learn, SCALES[int(np.argmax(fits))])
+
+
+def _spread(data: PreparedData, known: Tensor, scale: float) -> Tensor:
+    problem = data.problem
+    y, nodes = problem.y.numpy(), known.numpy()
+    full = np.zeros((problem.num_nodes, 2 if problem.regression else len(problem.classes)))
+    if problem.regression:
+        full[nodes] = np.stack([y[nodes], np.ones(len(nodes))], 1)
+    else:
+        full[nodes, y[nodes]] = 1
+    spread = propagated(problem.graph, full, scale)
+    if problem.regression:
+        near = spread[:, 1] > 1e-9
+        return torch.from_numpy(np.where(near, spread[:, 0] / np.where(near, spread[:, 1], 1), y[nodes].mean())).float()
+    return torch.from_numpy((spread + 1e-9 * full.sum(0)).argmax(1))
+
+
+def _mlp(job: Job, data: PreparedData, on_epoch: OnEpoch | None) -> Tensor:
+    mlp = replace(job, model="mlp", lr=None, patience=None)
+    if data.x.size(1) <= WIDE:
+        mlp = replace(mlp, dropout=NARROW_DROPOUT, lr=NARROW_LR)
+    model, outcome = fit_model(mlp, data, on_epoch)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return score(predict(model, prepared.x, prepared.problem, prepared.encoding), prepared.problem, prepared.split)
+    output = predict(model, data.x, data.problem, data.encoding)
+    return output if data.problem.regression else output.argmax(1)
 
 
-def _constant(problem: Problem, split: Split) -> dict[str, Score]:
-    truth, known = problem.y[split.test], problem.y[split.train]
-    if problem.regression:
-        return {"mean": score_numbers(known.mean().expand_as(truth), truth)}
-    return {"majority class": score_classes(torch.full_like(truth, int(torch.bincount(known).argmax())), truth)}
-
-
-def label_spreading(graph: Graph, y: Tensor, split: Split) -> Tensor:
-    """Classes by scikit-learn's LabelSpreading on the same graph and labels, alpha chosen on validation.
-
-    Edge weights count where none is negative, as the method asks.
-    """
-    from sklearn.semi_supervised import LabelSpreading
-
-    adjacency = _adjacency(graph)
-    known = torch.full_like(y, -1)
-    known[split.train] = y[split.train]
-    best, chosen = -1.0, y
-    for alpha in ALPHAS:
-        spread = LabelSpreading(kernel=lambda X, Y: adjacency.numpy(), alpha=alpha, max_iter=1000)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a part of the graph without labels divides by zero there
-            guess = torch.from_numpy(spread.fit(adjacency.numpy(), known.numpy()).transduction_)
-        right = (guess == y)[split.val].double().mean().item()
-        if right >= best:
-            best, chosen = right, guess
-    return chosen
-
-
-def _adjacency(graph: Graph) -> Tensor:
-    weight = graph.edge_weight
-    values = torch.ones(graph.num_edges) if weight is None or bool((weight < 0).any()) else weight.float()
-    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
-    i, j = graph.edges
-    adjacency[i, j] = adjacency[j, i] = values
-    return adjacency
+def _answer(model: Any, X: np.ndarray) -> Tensor:
+    return torch.from_numpy(model.predict(X))

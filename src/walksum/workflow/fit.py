@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +19,23 @@ from walksum.data.splits import Split
 from walksum.designs import check_design
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.portfolio.fit import Portfolio
 from walksum.solvers import Solution, resolve_name
 from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
 from walksum.training.devices import available_device
 from walksum.training.metrics import Score, score_classes, score_numbers
-from walksum.workflow.models import GLT_NAME, check_model, default_lr, new_model
+from walksum.workflow.models import AUTO_NAME, GLT_NAME, check_model, default_lr, new_model
 
 TITLES = {GLT_NAME: "GLT", "mlp": "MLP"}
 SLOW_PATIENCE, PATIENCE = 200, 100  # the paper's, for the fixed Laplacian and for all else
+LEVEL = 0.95  # of intervals
+# what only a network has; whoever sets one of them and names no model means a GLT
+NETWORK_SETTINGS = ["design", "learned", "coupling", "solver", "hidden", "layers", "dropout", "lr", "patience"]
+NETWORK_SETTINGS += ["max_epochs"]
 DIGITS_WIDTH = 128  # over five splits 0.2 points above 64, on validation and on test nodes
 
+OnMember = Callable[[str, int, int, float], None]  # what was trained, how many are done, of how many, seconds
 OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]  # model, this epoch, the best so far, recipe
 
 
@@ -37,7 +44,8 @@ class Job:
     """How to train. Every setting that decides the result is here.
 
     Args:
-        model: "glt", or a compared model such as "gcn" or "mlp".
+        model: "auto", a portfolio blended by validation; "glt"; or a compared model such as "gcn" or "mlp".
+        budget: seconds for the members of a portfolio, and again for the rows compared with any model.
         design, learned, coupling: how J is made from the graph; coupling None: the paper's.
         solver: how mu is found.
         hidden, layers, dropout: of the model.
@@ -63,6 +71,7 @@ class Job:
     split: str | None = None
     seed: int = 0
     device: str = "auto"
+    budget: float = 60.0
 
     def check(self) -> None:
         """Refuse what cannot work, before a large file is read."""
@@ -74,6 +83,8 @@ class Job:
             raise ValueError(f"dropout={self.dropout}; expected a rate in [0, 1)")
         if self.lr is not None and not self.lr > 0:
             raise ValueError(f"lr={self.lr}; expected a positive number")
+        if isinstance(self.budget, bool) or not isinstance(self.budget, int | float) or not self.budget > 0:
+            raise ValueError(f"budget={self.budget!r}; expected a positive number of seconds")
 
     def recipe(self) -> Recipe:
         slow = self.model == GLT_NAME and self.design == "laplacian" and not self.learned
@@ -89,7 +100,9 @@ class Job:
 
     @property
     def settings(self) -> str:
-        """What a search varies, in words."""
+        """What a search varies, in words; of a portfolio its budget."""
+        if self.model == AUTO_NAME:
+            return f"budget {self.budget:g} s"
         common = f"width {self.hidden}, dropout {self.dropout:g}, lr {self.recipe().lr:.2g}"
         if self.model != GLT_NAME:
             return common
@@ -120,7 +133,7 @@ class Result:
 
     job: Job
     prepared: PreparedData
-    model: nn.Module
+    model: nn.Module | Portfolio
     outcome: Outcome
     output: Tensor  # probabilities [N, classes], or predicted numbers [N]
     scores: dict[str, Score]  # on the test nodes, by method; the model's own first
@@ -129,6 +142,10 @@ class Result:
     variance_by: str | None
     notes: list[str]
     interrupted: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)  # by compared method
+    margin: Tensor | None = None  # half the width of each number's 95 % interval [N]
+    margin_by: str = ""
+    portfolio: dict[str, Any] | None = None  # members and what the graph gave, as metrics.json holds them
 
     @property
     def problem(self) -> Problem:
@@ -142,6 +159,15 @@ class Result:
     def prediction(self) -> Tensor:
         """The class of each node, or its number."""
         return self.output if self.problem.regression else self.output.argmax(1)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of test nodes whose number lies in its interval."""
+        if self.margin is None:
+            return None
+        test = self.prepared.split.test
+        off = (self.output - self.problem.y)[test].abs()
+        return float((off <= self.margin[test]).double().mean())
 
 
 def prepare_data(job: Job, problem: Problem) -> PreparedData:
@@ -164,11 +190,18 @@ def fit_model(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None)
 
 
 def fit_once(
-    job: Job, problem: Problem, on_epoch: OnEpoch | None = None, fitted: tuple[nn.Module, Outcome] | None = None
+    job: Job,
+    problem: Problem,
+    on_epoch: OnEpoch | None = None,
+    fitted: tuple[nn.Module, Outcome] | None = None,
+    on_member: OnMember | None = None,
 ) -> Result:
     """Train the job's model (unless it is ``fitted`` already), then the comparisons, on one split of the problem."""
-    from walksum.workflow.comparisons import compare  # they train by fit_model
+    from walksum.workflow.auto import fit_auto  # both train by fit_model
+    from walksum.workflow.comparisons import compare
 
+    if job.model == AUTO_NAME:
+        return fit_auto(job, problem, on_epoch, on_member)
     prepared = prepare_data(job, problem)
     model, outcome = fitted or fit_model(job, prepared, on_epoch)
     if not math.isfinite(outcome.best.val_loss):
@@ -178,19 +211,31 @@ def fit_once(
         )
     output = predict(model, prepared.x, problem, prepared.encoding)
     scores, interrupted = {job.title: score(output, problem, prepared.split)}, outcome.interrupted
+    seconds, notes = {job.title: outcome.seconds}, list(prepared.notes)
     if not interrupted:
         try:
-            scores |= compare(job, prepared, on_epoch)
+            others, took, more = compare(job, prepared, on_epoch)
+            scores, seconds, notes = scores | others, seconds | took, notes + more
         except KeyboardInterrupt:
             interrupted = True
     solve = variance = by = None
-    notes = list(prepared.notes)
     if isinstance(model, GLT):
         solve = model.mixers[-1].last_solve
         variance, by = marginal_variance(model.precisions(prepared.x, problem.graph)[-1])
     elif problem.edge_weight is not None:
         notes.append(f"model {job.model} does not use edge weights")
-    return Result(job, prepared, model, outcome, output, scores, solve, variance, by, notes, interrupted)
+    margin = conformal_margin(output, problem, prepared.split) if problem.regression else None
+    by_whom = "split-conformal" if margin is not None else ""
+    return Result(
+        job, prepared, model, outcome, output, scores, solve, variance, by, notes, interrupted, seconds, margin, by_whom
+    )
+
+
+def conformal_margin(output: Tensor, problem: Problem, split: Split) -> Tensor:
+    """The distance within which 95 % of the validation nodes' errors lie, one counted more: split-conformal."""
+    off = (output - problem.y)[split.val].abs().double().sort().values
+    rank = min(len(off), math.ceil(LEVEL * (len(off) + 1)))
+    return off[rank - 1].expand(problem.num_nodes)
 
 
 def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:

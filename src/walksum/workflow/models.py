@@ -13,19 +13,24 @@ from torch import nn
 
 from walksum.nn import GLT, load
 from walksum.nn.store import CONFIG, WEIGHTS
+from walksum.portfolio.fit import Portfolio
+from walksum.portfolio.store import FORMAT as PORTFOLIO_FORMAT
+from walksum.portfolio.store import load_portfolio, save_portfolio
 from walksum.training.models import MODELS as REGISTRY
 from walksum.training.models import model_by_name
 
 if TYPE_CHECKING:
     from walksum.workflow.fit import Job
 
-GLT_NAME = "glt"
-MODELS = tuple(REGISTRY)
+GLT_NAME, AUTO_NAME = "glt", "auto"
+DEMO_MODEL = GLT_NAME  # of the digits
+MODELS = (AUTO_NAME, *REGISTRY)
 FORMAT = "walksum.baseline/1"
 
 
 def check_model(name: str) -> None:
-    model_by_name(name)
+    if name not in MODELS:
+        raise ValueError(f"model={name!r}; known: {', '.join(MODELS)}")
 
 
 def default_lr(name: str) -> float:
@@ -35,7 +40,7 @@ def default_lr(name: str) -> float:
 
 def check_graph_size(name: str, trained: int, asked: int) -> None:
     """Refuse another graph for a model that has parameters for each node of its own."""
-    if model_by_name(name).per_node and trained != asked:
+    if name != AUTO_NAME and model_by_name(name).per_node and trained != asked:
         raise ValueError(f"model {name} has parameters for each of its {trained} nodes and cannot read another graph")
 
 
@@ -68,8 +73,11 @@ def compared_config(job: Job, in_channels: int, out_channels: int, num_nodes: in
     }
 
 
-def save_model(model: nn.Module, folder: Path, config: dict[str, Any]) -> None:
-    """Weights and arguments; ``config``: :func:`compared_config` of a model that is not a GLT."""
+def save_model(model: nn.Module | Portfolio, folder: Path, config: dict[str, Any]) -> None:
+    """Weights and arguments; ``config``: :func:`compared_config` of a network that is not a GLT."""
+    if isinstance(model, Portfolio):
+        save_portfolio(model, folder)
+        return
     try:
         if isinstance(model, GLT):
             model.save(folder)
@@ -81,9 +89,11 @@ def save_model(model: nn.Module, folder: Path, config: dict[str, Any]) -> None:
     (folder / CONFIG).write_text(json.dumps({"format": FORMAT, **config}, indent=2))
 
 
-def load_model(folder: Path) -> nn.Module:
-    """The model of a run folder, in evaluation mode."""
+def load_model(folder: Path) -> nn.Module | Portfolio:
+    """The model of a run folder; a network is in evaluation mode."""
     file = folder / CONFIG
+    if file.is_file() and PORTFOLIO_FORMAT in file.read_text():
+        return load_portfolio(folder)
     if not file.is_file() or FORMAT not in file.read_text():
         return load(folder)
     config = json.loads(file.read_text())

@@ -21,6 +21,7 @@ from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
 from walksum.workflow.figures import Listener, NamedFigure, spectral_response
+from walksum.workflow.run import graph_text
 from walksum.workflow.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ MEASURED, WORK = 8, 2.4e7  # nodes whose Jacobian is taken, and numbers in the g
 DPI = 100
 
 
-def write_page(result: Result, metrics: dict[str, Any], path: Path) -> None:
+def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: dict[str, Any]) -> None:
     """Write ``report.html`` for a run, from its kept model and its metrics."""
     trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
     explained = explain(result, trained)
@@ -48,12 +49,13 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path) -> None:
         metrics=metrics,
         data=metrics["data"],
         picture=base64.b64encode(picture).decode(),
-        scores=[(name, *score_text(metrics, name)) for name in metrics["test"]],
+        scores=[(name, *score_text(metrics, name), seconds_text(metrics, name)) for name in ranked(metrics)],
+        verdict=graph_text(metrics) if metrics["portfolio"] else None,
         figures=list(page_figures(result)),
         explained=explained,
         doubtful=_wrong_predictions(result, trained),
         most=MOST_ROWS,
-        job=dataclasses.asdict(result.job),
+        job=settings,
     )
     path.write_text(page, encoding="utf-8")
 
@@ -75,6 +77,16 @@ def score_text(metrics: dict[str, Any], name: str) -> tuple[str, str]:
     if "mean_absolute_error" in record:
         beside += f"; mean error {record['mean_absolute_error']:.4g}"
     return show(record["mean"]), beside
+
+
+def ranked(metrics: dict[str, Any]) -> list[str]:
+    """The methods, the best first."""
+    return sorted(metrics["test"], key=lambda name: -metrics["test"][name]["mean"])
+
+
+def seconds_text(metrics: dict[str, Any], name: str) -> str:
+    seconds = metrics.get("method_seconds", {}).get(name)
+    return "" if seconds is None else f"{seconds:.1f}"
 
 
 # ---- one node explained ----
@@ -128,7 +140,19 @@ def overview_of(result: Result, trained: TrainedRun, explained: Explained | None
         result.prediction[test],
         problem.classes,
         None if explained is None else (_sentence(trained, explained), list(_tiles(trained, explained))),
+        weights=_weights(result),
     )
+
+
+def _weights(result: Result) -> dict[str, float] | None:
+    """Of a portfolio: the weight of each kind of member."""
+    if result.portfolio is None:
+        return None
+    found: dict[str, float] = {}
+    for row in result.portfolio["members"]:
+        kind = row["member"].split(",")[0]
+        found[kind] = found.get(kind, 0.0) + row["weight"]
+    return dict(sorted(found.items(), key=lambda item: -item[1])[:6])
 
 
 def _sentence(trained: TrainedRun, explained: Explained) -> str:
@@ -191,6 +215,8 @@ def page_figures(result: Result) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _wanted(trained: TrainedRun, result: Result) -> Iterator[tuple[str, Make]]:
+    if result.portfolio is not None:  # it has neither epochs nor a J
+        return
     yield "How it learned", lambda listener: _learning(result)
     if isinstance(trained.model, GLT):
         yield "The graph as a Gaussian graphical model", lambda listener: _graph(trained, result)

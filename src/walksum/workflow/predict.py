@@ -11,25 +11,26 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.analysis.variance import marginal_variance
 from walksum.data.problem import Problem
-from walksum.nn import GLT
+from walksum.data.splits import Split
+from walksum.portfolio.fit import ELSEWHERE, Portfolio
+from walksum.portfolio.residual import LEVEL_95
 from walksum.training.devices import available_device
+from walksum.workflow.auto import ask, in_units
 from walksum.workflow.fit import predict
 from walksum.workflow.models import check_graph_size
 
 if TYPE_CHECKING:
     from walksum.workflow.run import Run
 
-DIGITS = {"prediction": "{:.7g}", "confidence": "{:.6g}"}  # of numbers in a text file; probabilities: six places
+DIGITS = {"prediction": "{:.7g}", "truth": "{:.7g}", "low": "{:.7g}", "high": "{:.7g}"}  # probabilities: six places
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """One row per node, how its confidence was found, and what a reader should know."""
+    """One row per node, and what a reader should know."""
 
     table: pd.DataFrame
-    confidence_by: str | None
     notes: list[str]
 
 
@@ -38,28 +39,58 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     check_graph_size(run.job.model, run.metrics["data"]["nodes"], problem.num_nodes)
     model, place = run.model, torch.device(available_device(device))
     x = run.encoding.encode(problem.features)
+    notes = [*problem.notes, *run.encoding.notes(problem.features)]
+    if isinstance(model, Portfolio):
+        answer = ask(model, problem, x, run.encoding, _residuals(run, model, problem))
+        output = in_units(answer.value, run.encoding, problem.regression)
+        margin = None if answer.std is None else torch.from_numpy(LEVEL_95 * answer.std * run.encoding.target_scale)
+        return Predictions(prediction_table(problem, output, margin), notes + answer.notes)
     try:
         output = predict(model.to(place), x.to(place), problem, run.encoding).cpu()
     finally:
         model.cpu()
-    variance, by = marginal_variance(model.precisions(x, problem.graph)[-1]) if isinstance(model, GLT) else (None, None)
-    notes = [*problem.notes, *run.encoding.notes(problem.features)]
-    return Predictions(prediction_table(problem, output, variance), by, notes)
+    intervals = run.metrics.get("intervals")
+    margin = torch.full((problem.num_nodes,), intervals["margin"]) if intervals else None
+    return Predictions(prediction_table(problem, output, margin), notes)
 
 
-def prediction_table(problem: Problem, output: Tensor, variance: Tensor | None) -> pd.DataFrame:
-    """One row per node: id, prediction, probability of each class, confidence (the marginal precision)."""
+def _residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
+    """Out-of-fold residuals of nodes that training knew, found again by their ids."""
+    kept = model.residuals.get(ELSEWHERE)
+    if kept is None:
+        return None
+    known = {name: value for name, value in zip(run.predictions["id"], kept, strict=True) if not np.isnan(value)}
+    return np.array([known.get(str(name), np.nan) for name in problem.ids])
+
+
+def prediction_table(
+    problem: Problem, output: Tensor, margin: Tensor | None = None, split: Split | None = None
+) -> pd.DataFrame:
+    """One row per node: id, split and truth of a training, prediction, then low and high or a probability per class."""
     columns = {"id": pd.Series(problem.ids, dtype=str)}
+    if split is not None:
+        part = np.full(problem.num_nodes, "", dtype=object)
+        for name, nodes in (("train", split.train), ("val", split.val), ("test", split.test)):
+            part[nodes.numpy()] = name
+        columns["split"] = pd.Series(part, dtype=str)
+        columns["truth"] = _truth(problem)
     if problem.regression:
-        columns["prediction"] = pd.Series(output.double().numpy())
+        value = output.double()
+        columns["prediction"] = pd.Series(value.numpy())
+        if margin is not None:
+            columns["low"], columns["high"] = (pd.Series((value + s * margin).numpy()) for s in (-1, 1))
     else:
         best = np.array(problem.classes, dtype=object)[output.argmax(1).numpy()]
         columns["prediction"] = pd.Series(best, dtype=str)
         for k, name in enumerate(problem.classes):
             columns[f"probability_{name}"] = pd.Series(output[:, k].double().numpy())
-    if variance is not None:
-        columns["confidence"] = pd.Series((1 / variance).double().numpy())
     return pd.DataFrame(columns)
+
+
+def _truth(problem: Problem) -> pd.Series:
+    if problem.regression:
+        return pd.Series(problem.y.double().numpy())
+    return pd.Series(np.array([*problem.classes, ""], dtype=object)[problem.y.numpy()], dtype=str)
 
 
 def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> None:
@@ -71,7 +102,7 @@ def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> 
             raise ValueError("a Parquet file needs pyarrow: pip install 'walksum[parquet]'") from error
         return
     texts = {
-        name: table[name].map(DIGITS.get(name, "{:.6f}").format)
+        name: table[name].map(DIGITS.get(name, "{:.6f}").format).where(table[name].notna(), "")
         for name in table.columns
         if table[name].dtype == np.float64
     }
@@ -80,5 +111,6 @@ def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> 
 
 def read_predictions(path: Path, regression: bool) -> pd.DataFrame:
     """What :func:`write_predictions` wrote; ids and classes as text, also a class called NA."""
-    text = {"id": str} if regression else {"id": str, "prediction": str}
-    return pd.read_csv(path, dtype=text, keep_default_na=False)
+    text = ["id", "split"] if regression else ["id", "split", "truth", "prediction"]
+    empty = {"truth": [""]} if regression else {}
+    return pd.read_csv(path, dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty)

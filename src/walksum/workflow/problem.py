@@ -55,6 +55,11 @@ class Source:
         """Whether columns can be named: a dataset and a .pt file hold x and y instead."""
         return self.nodes is not None or (self.graph is not None and self.graph.suffix == ".graphml")
 
+    @property
+    def is_demo(self) -> bool:
+        """Whether nothing was named."""
+        return self.dataset is None and self.nodes is None and self.graph is None
+
     def has_column(self, name: str) -> bool:
         """Whether the table of nodes is there and has this column."""
         if self.nodes is None or (not isinstance(self.nodes, pd.DataFrame) and not Path(self.nodes).is_file()):

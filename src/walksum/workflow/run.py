@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from torch import nn
 
 from walksum._files import finite_or_none, whole_folder, write_file
 from walksum.data.encoding import Encoding
 from walksum.data.problem import REGRESSION
 from walksum.training.metrics import over_seeds
-from walksum.workflow.fit import Job, Result
-from walksum.workflow.models import GLT_NAME, compared_config, load_model, save_model
+from walksum.workflow.fit import LEVEL, NETWORK_SETTINGS, Job, Result
+from walksum.workflow.models import AUTO_NAME, GLT_NAME, compared_config, load_model, save_model
 from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions
 from walksum.workflow.problem import Source, problem_of_run
 from walksum.workflow.search import SearchResult
@@ -56,23 +55,27 @@ class Run:
         return Encoding(**self.config["encoding"])
 
     @cached_property
-    def model(self) -> nn.Module:
-        """The trained model, in evaluation mode."""
+    def model(self) -> Any:
+        """The trained model: a network in evaluation mode, or a portfolio."""
         return load_model(self._home / MODEL) if self.result is None else self.result.model
 
     @property
     def used_settings(self) -> dict[str, Any]:
         """The settings with the values that were used where the job left them open."""
-        recipe = self.job.recipe()
-        settings = {**dataclasses.asdict(self.job), "lr": recipe.lr, "patience": recipe.patience}
+        settings = dataclasses.asdict(self.job)
+        if self.job.model == AUTO_NAME:
+            settings = {name: value for name, value in settings.items() if name not in NETWORK_SETTINGS}
+        else:
+            recipe = self.job.recipe()
+            settings |= {"lr": recipe.lr, "patience": recipe.patience}
         settings["split"] = self.config["columns"].get("split") or settings["split"]
         return {name: value for name, value in settings.items() if value is not None}
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Test scores, one row per method: accuracy or R^2, its 95 % interval (one seed) or its spread (several)."""
+        """Test scores, one row per method, the best first: with a 95 % interval (one seed) or a spread (several)."""
         rows = {name: {**record, "seeds": len(record["values"])} for name, record in self.metrics["test"].items()}
-        table = pd.DataFrame.from_dict(rows, orient="index").drop(columns="values")
+        table = pd.DataFrame.from_dict(rows, orient="index").drop(columns="values").sort_values("mean", ascending=False)
         return table.rename(columns={"mean": self.metrics["score"]}).rename_axis("method")
 
     @property
@@ -87,10 +90,11 @@ class Run:
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """One row per node of the graph it was trained on: id, prediction, probabilities, confidence."""
+        """One row per node of its own graph: id, split, truth, prediction and its interval, or probabilities."""
         if self.result is None:
             return read_predictions(self._home / PREDICTIONS, self.config["task"] == REGRESSION)
-        return prediction_table(self.result.problem, self.result.output, self.result.variance)
+        result = self.result
+        return prediction_table(result.problem, result.output, result.margin, result.prepared.split)
 
     def predict(
         self,
@@ -107,7 +111,8 @@ class Run:
         The columns are found and encoded as in training. What was filled in is told by a warning.
 
         Args:
-            nodes, edges: DataFrames or paths, with the columns of the training tables; the target is not needed.
+            nodes, edges: DataFrames or paths, with the columns of the training tables; the target is not needed, but a
+                portfolio reads it where it is known.
             graph: or one file, GraphML or a PyG Data as .pt.
             device: "auto", "cpu" or "cuda".
             drop_unknown: leave out edges to unknown ids.
@@ -116,7 +121,8 @@ class Run:
         if nodes is None and edges is None and graph is None:
             return self.predictions.copy()
         source = Source(nodes=nodes, edges=edges, graph=None if graph is None else Path(graph), encoding=encoding)
-        found = predict_nodes(self, problem_of_run(self, source, drop_unknown), device)
+        labels = self.job.model == AUTO_NAME
+        found = predict_nodes(self, problem_of_run(self, source, drop_unknown, labels), device)
         for note in found.notes:
             warnings.warn(note, stacklevel=2)
         return found.table
@@ -144,7 +150,7 @@ class Run:
         assert self.result is not None
         result, job = self.result, self.result.job
         shape = {}
-        if job.model != GLT_NAME:
+        if job.model not in (GLT_NAME, AUTO_NAME):
             shape = compared_config(job, result.prepared.x.size(1), result.problem.outputs, result.problem.num_nodes)
         save_model(result.model, folder / MODEL, shape)
         (folder / CONFIG).write_text(json.dumps(self.config, indent=2))
@@ -153,7 +159,7 @@ class Run:
         if page:
             from walksum.workflow.page import write_page
 
-            write_page(result, self.metrics, folder / REPORT)
+            write_page(result, self.metrics, folder / REPORT, self.used_settings)
 
     def _page(self) -> str:
         if self.result is None:
@@ -164,7 +170,7 @@ class Run:
         from walksum.workflow.page import write_page
 
         with tempfile.TemporaryDirectory() as scratch:
-            write_page(self.result, self.metrics, Path(scratch, REPORT))
+            write_page(self.result, self.metrics, Path(scratch, REPORT), self.used_settings)
             return Path(scratch, REPORT).read_text(encoding="utf-8")
 
     @property
@@ -180,15 +186,33 @@ class Run:
             f"  {data['nodes']} nodes, {data['edges']} edges; {split['train']} training, {split['val']} validation and "
             f"{split['test']} test nodes",
             f"  test {metrics['score']}: " + ", ".join(_score_text(*each) for each in metrics["test"].items()),
-            f"  {self.job.settings}; best epoch {metrics['best_epoch']['number']} of {metrics['epochs']}, "
-            f"{metrics['seconds']:.1f} s" + (f", {seeds} seeds" if seeds > 1 else ""),
+            f"  {self.job.settings}; {_how_long(metrics)}, {metrics['seconds']:.1f} s"
+            + (f", {seeds} seeds" if seeds > 1 else ""),
         ]
+        if metrics.get("portfolio"):
+            lines.append(f"  {graph_text(metrics)}")
         if self.notes:
             lines.append(f"  {len(self.notes)} note{'s' * (len(self.notes) != 1)}: see .notes")
         if self.interrupted:
             lines.append("  interrupted: the best weights until then")
         lines.append("  not saved yet: .save(path)" if self.folder is None else f"  in {self.folder}")
         return "\n".join(lines)
+
+
+def _how_long(metrics: dict[str, Any]) -> str:
+    if metrics.get("portfolio"):
+        return f"{metrics['portfolio']['count']} members"
+    return f"best epoch {metrics['best_epoch']['number']} of {metrics['epochs']}"
+
+
+def graph_text(metrics: dict[str, Any]) -> str:
+    """Whether the graph helped, in words."""
+    graph = metrics["portfolio"]["graph"]
+    if graph is None:
+        return "whether the graph helped is not known: no member without edges was trained; raise the budget"
+    unit, show = ("points", 100) if metrics["score"] == "accuracy" else ("of R^2", 1)
+    low, gain, high = (f"{show * graph[name]:+.{1 if show == 100 else 3}f}" for name in ("low", "gain", "high"))
+    return f"the graph {graph['verdict']}: {gain} {unit} over the members without edges, 95 % interval {low} to {high}"
 
 
 def _score_text(name: str, record: dict[str, Any]) -> str:
@@ -248,16 +272,26 @@ def metrics_of(results: list[Result], search: SearchResult | None = None) -> dic
         "kept_seed": result.job.seed,
         "data": result.problem.summary(),
         "split": dict(zip(("train", "val", "test"), result.prepared.split.counts, strict=True)),
+        "method_seconds": result.seconds,
+        "portfolio": result.portfolio,
+        "intervals": _intervals(result),
         "best_epoch": dataclasses.asdict(result.outcome.best),
         "epochs": len(result.outcome.history),
         "seconds": sum(each.outcome.seconds for each in results),
         "interrupted": any(each.interrupted for each in results),
         "solver": _solver_record(result),
-        "confidence": result.variance_by,
+        "variance": result.variance_by,
         "search": None if search is None else search.record(),
         "notes": [*result.problem.notes, *result.notes],
         "history": [dataclasses.asdict(epoch) for epoch in result.outcome.history],
     }
+
+
+def _intervals(result: Result) -> dict[str, Any] | None:
+    if result.margin is None:
+        return None
+    width = float(result.margin.median())
+    return {"level": LEVEL, "coverage": result.coverage, "margin": width, "by": result.margin_by}
 
 
 def _solver_record(result: Result) -> dict[str, Any] | None:

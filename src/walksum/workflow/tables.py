@@ -16,7 +16,8 @@ from walksum.data.problem import Problem
 from walksum.data.problem_split import check_labels
 from walksum.data.user_files import Columns
 from walksum.training import TASKS
-from walksum.workflow.fit import Job, OnEpoch, Result, fit_once
+from walksum.workflow.fit import NETWORK_SETTINGS, Job, OnEpoch, OnMember, Result, fit_once
+from walksum.workflow.models import AUTO_NAME, GLT_NAME
 from walksum.workflow.problem import Source, check_column_names, split_names_a_column
 from walksum.workflow.run import Run, run_of
 from walksum.workflow.search import OnTrial, SearchResult
@@ -44,6 +45,7 @@ def fit_tables(
     search: int = 0,
     on_epoch: OnEpoch | None = None,
     on_trial: OnTrial | None = None,
+    on_member: OnMember | None = None,
     **settings: Any,
 ) -> Run:
     """Learn a column of a table of nodes, with the help of a table of edges.
@@ -64,12 +66,13 @@ def fit_tables(
         encoding: of text files.
         seeds: how many splits and initial weights, from ``seed`` on: gives mean and spread.
         search: how many trials of a search before, compared on the validation nodes alone.
-        on_epoch, on_trial: called with progress; Ctrl-C, or KeyboardInterrupt from them, ends the training early
-            with the best weights so far.
-        **settings: fields of :class:`walksum.workflow.fit.Job`: model, design, learned, hidden, layers, dropout, lr,
-            patience, max_epochs, seed, device, ...
+        on_epoch, on_trial, on_member: called with progress; Ctrl-C, or KeyboardInterrupt from them, ends the training
+            early with the best so far.
+        **settings: fields of :class:`walksum.workflow.fit.Job`. model: "auto", a portfolio blended by validation
+            within budget=60 seconds, unless a setting of networks (design, learned, hidden, layers, dropout, lr,
+            patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device.
     """
-    job = make_job(split=None if split_names_a_column(split) else split, **settings)
+    job = make_job(search, split=None if split_names_a_column(split) else split, **settings)
     columns = Columns(
         target=target,
         id=id,
@@ -80,15 +83,24 @@ def fit_tables(
         drop_unknown=drop_unknown,
     )
     problem = read_problem(Source(nodes=nodes, edges=edges, encoding=encoding), columns, keep_rare)
-    return fit_problem(problem, job, seeds=seeds, search=search, on_epoch=on_epoch, on_trial=on_trial)
+    told: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
+    return fit_problem(problem, job, seeds=seeds, search=search, **told)
 
 
-def make_job(**settings: Any) -> Job:
-    """A job with these settings, checked before anything is read."""
+def make_job(search: int = 0, **settings: Any) -> Job:
+    """A job with these settings, checked before anything is read; without a model a portfolio, or a network if one of
+    its settings or a search of them is asked for."""
     known = [each.name for each in fields(Job)]
     for name in settings:
         if name not in known:
             raise TypeError(f"{name!r} is no setting of a training; known: {', '.join(known)}")
+    of_networks = [name for name in NETWORK_SETTINGS if name in settings] + ["search"] * bool(search)
+    settings.setdefault("model", GLT_NAME if of_networks else AUTO_NAME)
+    if settings["model"] == AUTO_NAME and of_networks:
+        raise ValueError(
+            f"{of_networks[0]}= is for networks; a portfolio (model='auto') has budget=, seed= and device=; leave "
+            "it out, or name a network, such as model='glt'"
+        )
     job = Job(**settings)
     job.check()
     return job
@@ -113,6 +125,7 @@ def fit_problem(
     on_epoch: OnEpoch | None = None,
     on_trial: OnTrial | None = None,
     on_stage: Callable[[str], None] | None = None,
+    on_member: OnMember | None = None,
 ) -> Run:
     """Train on a problem: a search of ``search`` trials if asked for, then one training per seed.
 
@@ -128,7 +141,7 @@ def fit_problem(
         for seed in range(job.seed, job.seed + seeds):
             stage(f"seed {seed}" if seeds > 1 else "")
             fitted = best.fitted if best is not None and seed == job.seed else None
-            results.append(fit_once(replace(job, seed=seed), problem, on_epoch, fitted))
+            results.append(fit_once(replace(job, seed=seed), problem, on_epoch, fitted, on_member))
             if results[-1].interrupted:
                 # a seed that was cut short says little about the spread; alone it is better than nothing
                 results = results[:-1] or results

@@ -20,6 +20,7 @@ from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.training import TASKS
 from walksum.workflow.fit import Job, PreparedData, edges_for, make_model, predict
+from walksum.workflow.models import AUTO_NAME
 from walksum.workflow.run import Run
 
 UNKNOWN = "?"
@@ -51,7 +52,7 @@ class TrainedRun:
     prepared: PreparedData | None = None
 
     @classmethod
-    def of_prepared(cls, job: Job, prepared: PreparedData, model: nn.Module) -> TrainedRun:
+    def of_prepared(cls, job: Job, prepared: PreparedData, model: Any) -> TrainedRun:
         """A model fresh from its training."""
         nodes = frozenset(prepared.split.train.tolist())
         return cls(job.title, prepared.problem, prepared.x, prepared.encoding, model, nodes, job, prepared)
@@ -194,12 +195,17 @@ def check_explorable(run: Run) -> None:
     if name != "glt":
         raise ValueError(
             f"{run.folder} holds the model {name!r}, which has no precision matrix J to look at; "
-            "explore a run of 'walksum train' with model='glt', the default"
+            "explore a run of 'walksum train --model glt'"
         )
 
 
 def open_trained_run(run: Run, problem: Problem, title: str, prepared: PreparedData | None = None) -> TrainedRun:
     """A run and the graph it was trained on (or another with the same columns)."""
+    if run.job.model == AUTO_NAME:
+        raise ValueError(
+            f"{run.folder} holds a portfolio, which has neither epochs nor a J to draw: see its report.html, or "
+            "train with --model glt"
+        )
     x = run.encoding.encode(problem.features)
     known = _training_nodes(run, problem)
     return TrainedRun(title, problem, x, run.encoding, run.model, known, run.job, prepared)

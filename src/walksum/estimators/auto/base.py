@@ -9,17 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from walksum.data.knn import as_graph_of, knn_graph
-from walksum.estimators.auto.portfolio import Member, run_tasks, tasks
-from walksum.estimators.auto.problem import Fold, Problem
 from walksum.graph import Graph
-
-RESAMPLES = 200
+from walksum.portfolio.blend import Metric
+from walksum.portfolio.fit import Portfolio, fit_portfolio
+from walksum.portfolio.folds import cross_validation, given_validation
+from walksum.portfolio.problem import Problem, directed
 
 
 class Auto(BaseEstimator):
@@ -58,53 +57,21 @@ class Auto(BaseEstimator):
         )
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1)) % 100_003
-        folds = self._folds(y, np.nonzero(known)[0], classes, validation, seed)
+        rows = np.nonzero(known)[0]
+        folds = (
+            cross_validation(y, rows, classes, self.cv, seed)
+            if validation is None
+            else given_validation(rows, validation)
+        )
         return Problem(X, self.graph_, y, classes, folds, seed, self.device, _arcs(graph))
 
-    def _folds(self, y: np.ndarray, rows: np.ndarray, classes: int, validation: Any, seed: int) -> list[Fold]:
-        if validation is not None:
-            valid = np.asarray(validation)
-            valid = np.nonzero(valid)[0] if valid.dtype == bool else valid.astype(np.int64)
-            train = np.setdiff1d(rows, valid)
-            if not len(valid) or not len(train) or not np.isin(valid, rows).all():
-                raise ValueError(
-                    f"validation names {len(valid)} rows and leaves {len(train)} for training; name some of the "
-                    "labelled rows"
-                )
-            return [(train, valid)]
-        if isinstance(self.cv, bool) or not isinstance(self.cv, int) or self.cv < 2:
-            raise ValueError(f"cv={self.cv!r}; expected a number of folds, 2 or more")
-        folds = min(self.cv, len(rows))
-        if folds < 2:
-            raise ValueError(f"n_samples={len(rows)} labelled rows; a portfolio needs 2 or more to choose by")
-        smallest = np.unique(y[rows], return_counts=True)[1].min() if classes else 0
-        kind: Any = StratifiedKFold if classes and smallest >= folds else KFold
-        cut = kind(folds, shuffle=True, random_state=seed).split(rows, y[rows])
-        return [(rows[a], rows[b]) for a, b in cut]
-
-    def _run(self, problem: Problem, metric: Any) -> list[Member]:
-        if isinstance(self.budget, bool) or not isinstance(self.budget, int | float) or not self.budget > 0:
-            raise ValueError(f"budget={self.budget!r}; expected a positive number of seconds")
-        todo = tasks(problem, metric, self.members)
-        if not todo:
-            raise ValueError(f"members={self.members!r} names no member; leave it None for all")
-        found, self.complete_ = run_tasks(todo, self.budget, self.callback)
-        if not found:
-            raise ValueError(f"budget={self.budget!r} seconds ended before the first member; raise it")
+    def _fit(self, problem: Problem, metric: Metric) -> Portfolio:
+        found = fit_portfolio(problem, metric, self.budget, self.members, self.callback)
+        self.complete_ = found.complete
+        self.members_ = found.table(metric)
+        self.graph_gain_ = found.graph_gain(metric)
+        self._found, self._problem_ = found.members, problem
         return found
-
-    def _table(self, found: list[Member], weights: np.ndarray, scores: np.ndarray) -> list[dict[str, Any]]:
-        order = np.argsort(-weights, kind="stable")
-        return [
-            {
-                "member": found[k].name,
-                "weight": float(weights[k]),
-                "validation": float(scores[k]),
-                "uses graph": found[k].uses_graph,
-                "seconds": found[k].seconds,
-            }
-            for k in order
-        ]
 
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
         """Values of rows of fit; a new row gets the mean of its nearest rows of fit."""
@@ -139,18 +106,4 @@ def _arcs(graph: Any) -> np.ndarray | None:
             pairs = pairs.T
     if pairs.ndim != 2 or pairs.shape[0] != 2 or not pairs.shape[1]:
         return None
-    there = set(zip(*pairs.tolist(), strict=True))
-    both = sum((j, i) in there for i, j in there)
-    return pairs.astype(np.int64) if both < len(there) else None
-
-
-def paired_gain(gain: Callable[[np.ndarray], float], count: int) -> tuple[float, float, float]:
-    """The gain over all rows with its bootstrap interval; draws that hold one class alone are left out."""
-    random, samples = np.random.default_rng(0), []
-    for _ in range(RESAMPLES):
-        try:
-            samples.append(gain(random.integers(0, count, count)))
-        except ValueError:
-            continue
-    low, high = np.quantile(samples, (0.025, 0.975)) if samples else (np.nan, np.nan)
-    return gain(np.arange(count)), float(low), float(high)
+    return directed(pairs.astype(np.int64))

@@ -57,9 +57,9 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
     import scipy.sparse as sp
 
     from walksum.data import load, make_split
-    from walksum.estimators.auto.blend import METRICS, blend_weights, sharpened, sharpness, softmax
     from walksum.estimators.auto.classifier import AutoClassifier
-    from walksum.estimators.auto.portfolio import run_tasks, tasks
+    from walksum.portfolio.blend import METRICS, blend_weights, sharpened, sharpness, softmax
+    from walksum.portfolio.members import run_tasks, tasks
 
     data = load(name)
     split = make_split(data, "random" if name in RANDOM else "public", seed, name=name)
@@ -99,7 +99,7 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
     seconds = model.seconds_
     if members is None:
         many = tasks(model._problem_, metric, ("mlp x", "mlp raw", "mlp rows"), repeat=-(-len(found) // 12))
-        networks, _ = run_tasks(many, budget, None)
+        networks, _, _ = run_tasks(many, budget, None)
         blends["mlp, equally many"] = blend(networks)
     if dump is not None:
         dump.mkdir(parents=True, exist_ok=True)
@@ -113,9 +113,9 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
 
 
 def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
-    from walksum.estimators._residual_field import LEVEL_95
-    from walksum.estimators.auto.blend import least_squares_weights, r_squared
     from walksum.estimators.auto.regressor import AutoRegressor
+    from walksum.portfolio.blend import least_squares_weights, r_squared
+    from walksum.portfolio.residual import LEVEL_95
 
     X, y, pairs = counties(COUNTIES[name.removeprefix("counties-")])
     known = np.nonzero(~np.isnan(y))[0]
@@ -153,7 +153,7 @@ def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dum
     ]  # fmt: skip
     return {"metric": "r2", "blends": blends, "members": table, "graph_gain": model.graph_gain_,
             "complete": model.complete_, "seconds": round(model.seconds_, 1),
-            "field": None if field is None else {"scale": field.scale, "nugget": field.nugget, "gain": field.gain,
+            "field": None if field is None else {"a": field.a, "noise": field.noise, "gain": field.gain,
                                                  "calibration": field.calibration}}  # fmt: skip
 
 

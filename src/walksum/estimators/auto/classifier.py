@@ -11,16 +11,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from walksum.estimators.auto.base import Auto, paired_gain
-from walksum.estimators.auto.blend import (
-    METRICS,
-    blend_weights,
-    sharpened,
-    sharpness,
-    softmax,
-)
-from walksum.estimators.auto.portfolio import Member
+from walksum.estimators.auto.base import Auto
 from walksum.estimators.folds import unlabelled
+from walksum.portfolio.blend import METRICS
 
 CLASSIFIER_METRICS = ("accuracy", "roc_auc", "log_loss")
 
@@ -51,7 +44,7 @@ class AutoClassifier(ClassifierMixin, Auto):
     Attributes:
         members_: one entry per member: weight, validation score, whether it uses edges, seconds.
         graph_gain_: gain in ``metric`` over the members that see no edge, blended likewise, with a paired 95 %
-            interval over the validation rows: (gain, low, high).
+            interval over the validation rows, each blended by weights from the other half of them: (gain, low, high).
         label_distributions_, transduction_: of all rows.
 
     Example:
@@ -92,34 +85,10 @@ class AutoClassifier(ClassifierMixin, Auto):
         target[known] = codes
         problem = self._problem(X, target, known, len(self.classes_), graph, validation)
         self.X_ = X
-        found = self._run(problem, metric)
-        rows, truth = problem.judged, target[problem.judged]
-        # a fold's probabilities are averaged, not its logits, which differ in scale from member to member
-        shares = np.stack([softmax(member.outputs) for member in found])  # [M, folds, N, C]
-        judged = np.stack([problem.out_of_fold(each)[rows] for each in shares])  # [M, n, C]
-        scores = np.array([metric(np.log(each + 1e-12), truth) for each in judged])
-        powers = sharpness(judged, truth)
-        judged, shares = sharpened(judged, powers), sharpened(shares, powers)
-        weights = blend_weights(judged, truth, metric)
-        self.members_ = self._table(found, weights, scores)
-        self.label_distributions_ = np.tensordot(weights, shares.mean(1), 1)
+        self.label_distributions_ = self._fit(problem, metric).here().value
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
-        self.graph_gain_ = self._graph_gain(found, judged, truth, metric)
         self.seconds_ = time.monotonic() - start
-        self._found, self._problem_ = found, problem
         return self
-
-    def _graph_gain(
-        self, found: list[Member], judged: np.ndarray, y: np.ndarray, metric: Any
-    ) -> tuple[float, float, float] | None:
-        alone = np.array([not member.uses_graph for member in found])
-        if alone.all() or not alone.any():
-            return None
-        blends = [
-            np.log(np.tensordot(blend_weights(judged[who], y, metric), judged[who], 1) + 1e-12)
-            for who in (np.ones_like(alone), alone)
-        ]
-        return paired_gain(lambda rows: metric(blends[0][rows], y[rows]) - metric(blends[1][rows], y[rows]), len(y))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, ``[N, classes]``."""

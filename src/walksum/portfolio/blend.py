@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 Metric = Callable[[np.ndarray, np.ndarray], float]  # outputs [n, C], truth [n] -> larger is better
 
 
+LEAST = 1e-3  # weights below are none: members that hardly count need not be kept
+RESAMPLES = 500
 TEMPERATURE = 0.01  # of the weights; chosen on halves of validation rows, see docs/winning.md
 
 
@@ -88,3 +91,53 @@ def least_squares_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     b = np.concatenate([y, [heavy], ridge * np.ones(M) / M])
     w, _ = nnls(A, b)
     return w / w.sum()
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Weights of members, and of classes the powers of their probabilities; ``who`` are the members it may use."""
+
+    who: np.ndarray  # [M] of bool
+    weights: np.ndarray  # [M], zero for others
+    powers: np.ndarray  # [M], one for numbers
+
+    def __call__(self, outputs: np.ndarray, classes: int) -> np.ndarray:
+        """Probabilities or numbers ``[..., C]`` of members' outputs ``[M, ..., C]``; NaN of unused ones is ignored."""
+        used = self.weights > 0
+        outputs = outputs[used]
+        values = sharpened(softmax(outputs), self.powers[used]) if classes else outputs
+        return np.tensordot(self.weights[used], values, 1)
+
+
+def fit_blend(outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray) -> Blend:
+    """The blend of the members ``who`` by their outputs ``[M, n, C]`` on judged rows."""
+    weights, powers = np.zeros(len(outputs)), np.ones(len(outputs))
+    if classes:
+        shares = softmax(outputs[who])
+        powers[who] = sharpness(shares, y)
+        weights[who] = blend_weights(sharpened(shares, powers[who]), y, metric)
+    else:
+        weights[who] = least_squares_weights(outputs[who, :, 0], y)
+    weights[weights < LEAST] = 0
+    return Blend(who, weights / weights.sum(), powers)
+
+
+def held_out(outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray) -> np.ndarray:
+    """Blended ``[n, C]``: each half of the rows by weights from the other half, so that no row sets its own."""
+    half = np.random.default_rng(0).permutation(len(y)) < len(y) // 2
+    out = np.zeros(outputs.shape[1:])
+    for learn in (half, ~half):
+        out[~learn] = fit_blend(outputs[:, learn], y[learn], classes, metric, who)(outputs[:, ~learn], classes)
+    return out
+
+
+def paired_gain(gain: Callable[[np.ndarray], float], count: int) -> tuple[float, float, float]:
+    """A gain over all rows with its paired bootstrap interval; draws that hold one class alone are left out."""
+    random, samples = np.random.default_rng(0), []
+    for _ in range(RESAMPLES):
+        try:
+            samples.append(gain(random.integers(0, count, count)))
+        except ValueError:
+            continue
+    low, high = np.quantile(samples, (0.025, 0.975)) if samples else (np.nan, np.nan)
+    return gain(np.arange(count)), float(low), float(high)

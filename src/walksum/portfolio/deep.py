@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor, nn
 
-from walksum.estimators.auto.problem import Problem
 from walksum.graph import Graph
 from walksum.nn.bank import PropagateBank
 from walksum.nn.propagate import Propagate
+from walksum.portfolio.arrays import Arrays
+from walksum.portfolio.columns import Standard, own_and_degree
+from walksum.portfolio.problem import Problem
 from walksum.training.optimiser import descend
 
 
@@ -48,13 +51,16 @@ def _neighbours(graph: Graph, z: Tensor) -> Tensor:
 
 
 def fit_deep(
-    problem: Problem, X: np.ndarray, layers: int, metric: Any, deadline: float, seed: int = 0, epochs: int = 800,
+    problem: Problem, layers: int, metric: Any, deadline: float, seed: int = 0, epochs: int = 800,
     width: int = 64, dropout: float = 0.2, lr: float = 3e-3, patience: int = 120,
-) -> tuple[np.ndarray, bool]:  # fmt: skip
-    """Outputs ``[folds, N, C]``, and whether no fold was cut short."""
+) -> tuple[np.ndarray, DeepBanks, bool]:  # fmt: skip
+    """Outputs ``[folds, N, C]``, the networks, and whether no fold was cut short."""
     graph = problem.graph.to(problem.device)
-    x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32)).to(problem.device)
+    columns = own_and_degree(problem)
+    standard = Standard.of(columns)
+    x = torch.from_numpy(standard(columns)).to(problem.device)
     y = problem.target().to(problem.device)
+    models: list[DeepBank] = []
     out, complete = np.zeros((len(problem.folds), problem.num_nodes, problem.outputs)), True
     for k, fold in enumerate(problem.folds):
         now = time.monotonic()
@@ -64,7 +70,45 @@ def fit_deep(
             model = DeepBank(x.size(1), problem.outputs, layers, width, dropout).to(problem.device)
             out[k], whole = _train(model, x, graph, y, fold, problem, metric, until, epochs, lr, patience)
         complete &= whole
-    return out, complete
+        models.append(model.cpu())
+    return out, DeepBanks(models, standard, layers, width), complete
+
+
+@dataclass
+class DeepBanks:
+    """One deep bank per fold."""
+
+    models: list[DeepBank]
+    standard: Standard
+    layers: int
+    width: int
+
+    def outputs(self, problem: Problem) -> np.ndarray:
+        """``[1, folds, N, C]`` for another table."""
+        x = torch.from_numpy(self.standard(own_and_degree(problem)))
+        with torch.no_grad():
+            found = [model.eval()(x, problem.graph.to("cpu")).double().numpy() for model in self.models]
+        return np.stack(found)[None]
+
+    def keep(self, which: list[int]) -> DeepBanks:
+        return self
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        arrays = {"mean": self.standard.mean, "spread": self.standard.spread}
+        for k, model in enumerate(self.models):
+            arrays |= {f"{k}.{name}": value.numpy() for name, value in model.state_dict().items()}
+        return {"layers": self.layers, "width": self.width, "folds": len(self.models)}, arrays
+
+    @classmethod
+    def of_state(cls, config: dict[str, Any], arrays: Arrays) -> DeepBanks:
+        models = []
+        for k in range(config["folds"]):
+            weights = {n.removeprefix(f"{k}."): torch.from_numpy(v) for n, v in arrays.items() if n.startswith(f"{k}.")}
+            out, width = weights["last.weight"].shape
+            model = DeepBank(weights["embed.weight"].size(1), out, config["layers"], width, 0.0)
+            model.load_state_dict(weights)
+            models.append(model.eval())
+        return cls(models, Standard(arrays["mean"], arrays["spread"]), config["layers"], config["width"])
 
 
 def _train(

@@ -14,6 +14,7 @@ from torch import Tensor
 from walksum.graph import Graph
 
 Fold = tuple[np.ndarray, np.ndarray]  # row numbers: learned from, judged by
+WIDE = 200  # columns beyond which a table counts as words
 SPARSE = 0.25  # share of non-zero entries up to which the sparse way pays
 
 
@@ -27,6 +28,9 @@ class Problem:
         classes: number of classes; 0 for a regression.
         folds: one pair (train, validation) if validation rows were given, else the folds of a cross-validation.
         arcs: the directed edges as they came ``[2, M]``, or None where the graph came undirected.
+        wide: many, mostly zero columns: words rather than measurements; None: as X shows.
+        exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
+        basis: leading directions ``[components, F]`` of a wide table; None: those of X.
     """
 
     X: Any
@@ -37,7 +41,14 @@ class Problem:
     seed: int = 0
     device: str = "cpu"
     arcs: np.ndarray | None = None
+    wide: bool | None = None
+    exact: bool | None = None
+    basis: np.ndarray | None = None
     kept: dict[Any, Any] = field(default_factory=dict)  # what several members read: features, reduced tables
+
+    def __post_init__(self) -> None:
+        if self.wide is None:
+            self.wide = bool(sp.issparse(self.X)) or self.X.shape[1] > WIDE
 
     @property
     def outputs(self) -> int:
@@ -56,10 +67,20 @@ class Problem:
     def labelled(self) -> np.ndarray:
         return np.unique(np.concatenate([np.concatenate(fold) for fold in self.folds]))
 
-    @cached_property
-    def wide(self) -> bool:
-        """Many, mostly zero columns: words rather than measurements."""
-        return bool(sp.issparse(self.X)) or self.X.shape[1] > 200
+    @property
+    def known(self) -> np.ndarray:
+        """Rows whose targets may be read when other tables are asked about."""
+        return self.folds[0][0]
+
+    def other(
+        self, X: Any, graph: Graph, y: np.ndarray | None = None, arcs: np.ndarray | None = None, device: str = "cpu"
+    ) -> Problem:
+        """Another table with the same columns, to be asked about; ``y``: targets, NaN where not known."""
+        y = np.full(X.shape[0], np.nan) if y is None else y
+        folds = [(np.nonzero(~np.isnan(y))[0], np.zeros(0, np.int64))]
+        arcs = None if self.arcs is None else _arcs_of(graph) if arcs is None else arcs
+        return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide,
+                       self.exact, self.basis)  # fmt: skip
 
     def target(self) -> Tensor:
         kind = np.int64 if self.classes else np.float32
@@ -82,3 +103,17 @@ class Problem:
         seen = counts > 0
         out[seen] = total[seen] / counts[seen, None]
         return out
+
+
+def _arcs_of(graph: Graph) -> np.ndarray:
+    i, j = graph.edges.cpu().numpy()
+    return np.stack([np.r_[i, j], np.r_[j, i]])
+
+
+def directed(pairs: np.ndarray) -> np.ndarray | None:
+    """The edges ``[2, M]`` if some have no twin of the other direction, else None."""
+    if not pairs.shape[1]:
+        return None
+    width = int(pairs.max()) + 1
+    code, twin = np.unique(pairs[0] * width + pairs[1]), np.unique(pairs[1] * width + pairs[0])
+    return None if np.array_equal(code, twin) else pairs.astype(np.int64)

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.estimators.auto.problem import SPARSE, Problem
 from walksum.graph import Graph
 from walksum.nn.propagate import Propagate
+from walksum.portfolio.problem import SPARSE, Problem
 from walksum.training.optimiser import descend
 
 Operator = tuple[float, bool]  # signed scale (0: identity), loops
@@ -51,6 +51,7 @@ class Stacked:
     """What training leaves: outputs of each config and fold at its best epoch, ``[configs, folds, N, C]``."""
 
     outputs: np.ndarray
+    networks: Networks
     epochs: int
     complete: bool
 
@@ -107,61 +108,46 @@ def _parts(matrix: sp.csr_matrix, device: str) -> tuple[Tensor, Tensor]:
     return tuple(torch.from_numpy(p.astype(np.int64)).to(device) for p in (matrix.indptr, matrix.indices))  # type: ignore[return-value]
 
 
-class Stack:
-    """All configs on all folds: member m = config m // folds on fold m % folds."""
+@dataclass
+class Networks:
+    """M networks of one shape, as one computation.
 
-    def __init__(self, problem: Problem, x: Input, graph: Graph, configs: list[Config], recipe: StackRecipe):
-        self.problem, self.x, self.graph, self.recipe, self.configs = problem, x, graph, recipe, configs
-        folds, C = len(problem.folds), problem.outputs
-        self.members = M = len(configs) * folds
-        F, H = x.shape[1], recipe.hidden
-        self.operators = sorted({op for config in configs for op in config.operators})
-        uses = torch.tensor([[op in config.operators for op in self.operators] for config in configs])
-        self.uses = uses.repeat_interleave(folds, 0)
-        K = len(self.operators) if recipe.where == "hidden" else 1
-        device = problem.device
-        first, last = [], []
-        for config in configs:
-            for fold in range(folds):
-                random = torch.Generator().manual_seed(1_000_003 * config.seed + 1009 * problem.seed + fold)
-                first.append(_glorot(F, H, random))
-                last.append(_glorot(K * H, C, random))
-        parameters: dict[str, Tensor] = {
-            "first": torch.stack(first, 1),  # [F, M, H]: one product for all members
-            "first_bias": torch.zeros(M, H),
-            "last": torch.stack(last),
-            "last_bias": torch.zeros(M, 1, C),
-            "gamma": self.uses.float() / self.uses.sum(1, keepdim=True),
-        }
-        self.parameters = {name: p.to(device).requires_grad_() for name, p in parameters.items()}
-        self.learned_gamma = (self.uses & (self.uses.sum(1, keepdim=True) > 1)).float().to(device)
-        self.decay = torch.tensor([config.weight_decay for config in configs]).repeat_interleave(folds).to(device)
-        self.layers = [None if s == 0 else _propagate(s, loops) for s, loops in self.operators]
-        self.generator_seed = 7919 * problem.seed + 31 * sum(config.seed for config in configs) + M
+    Attributes:
+        operators: those that some network uses.
+        where: whether "outputs" or "hidden" layers are propagated.
+        uses: which operators each network uses ``[M, K]``.
+        parameters: first ``[F, M, H]`` (one product for all), first_bias, last, last_bias, gamma ``[M, ...]``.
+    """
 
-    def forward(self, training: bool) -> Tensor:
-        """``[M, N, C]``."""
-        w, recipe = self.parameters, self.recipe
+    operators: list[Operator]
+    where: str
+    uses: Tensor
+    parameters: dict[str, Tensor]
+
+    def forward(self, x: Input, graph: Graph, recipe: StackRecipe | None = None) -> Tensor:
+        """``[M, N, C]``; with a recipe as in training, with its dropout."""
+        w = self.parameters
         F, M, H = w["first"].shape
-        z = self.x.times(w["first"].view(F, M * H), recipe.input_dropout if training else 0.0)
-        z = nnf.dropout(torch.relu(z + w["first_bias"].view(-1)), recipe.dropout, training)  # [N, M H]
+        z = x.times(w["first"].reshape(F, M * H), 0.0 if recipe is None else recipe.input_dropout)
+        z = torch.relu(z + w["first_bias"].reshape(-1))  # [N, M H]
+        z = z if recipe is None else nnf.dropout(z, recipe.dropout)
         N = z.size(0)
-        if recipe.where == "hidden":
-            parts = [self._spread(k, z).view(N, M, H) for k in range(len(self.layers))]
+        if self.where == "hidden":
+            parts = [_spread(op, z, graph).view(N, M, H) for op in self.operators]
             z = torch.cat(parts, -1).transpose(0, 1)
             return torch.baddbmm(w["last_bias"], z, w["last"])
         out = torch.baddbmm(w["last_bias"], z.view(N, M, H).transpose(0, 1), w["last"])  # [M, N, C]
-        return self._mixed(out)
+        return self._mixed(out, graph)
 
-    def _mixed(self, out: Tensor) -> Tensor:
+    def _mixed(self, out: Tensor, graph: Graph) -> Tensor:
         M, N, C = out.shape
         gamma, total = self.parameters["gamma"], None
-        for k in range(len(self.layers)):
+        for k, op in enumerate(self.operators):
             who = self.uses[:, k].nonzero().view(-1).to(out.device)
             everyone = len(who) == M
             part = out if everyone else out[who]
             columns = part.transpose(0, 1).reshape(N, len(who) * C)
-            spread = self._spread(k, columns).view(N, len(who), C).transpose(0, 1)
+            spread = _spread(op, columns, graph).view(N, len(who), C).transpose(0, 1)
             spread = spread * (gamma[:, k] if everyone else gamma[who, k]).view(-1, 1, 1)
             if everyone:
                 total = spread if total is None else total + spread
@@ -171,32 +157,81 @@ class Stack:
         assert total is not None
         return total
 
-    def _spread(self, k: int, columns: Tensor) -> Tensor:
-        layer = self.layers[k]
-        return columns if layer is None else layer(columns, self.graph)
+    def to(self, device: str) -> Networks:
+        moved = {name: p.to(device) for name, p in self.parameters.items()}
+        return Networks(self.operators, self.where, self.uses, moved)
+
+    def take(self, who: Tensor) -> Networks:
+        """Some of the networks."""
+        parameters = {name: p[:, who] if name == "first" else p[who] for name, p in self.parameters.items()}
+        return Networks(self.operators, self.where, self.uses[who], parameters)
+
+
+class Stack:
+    """All configs on all folds: member m = config m // folds on fold m % folds."""
+
+    def __init__(self, problem: Problem, x: Input, graph: Graph, configs: list[Config], recipe: StackRecipe):
+        self.problem, self.x, self.graph, self.recipe, self.configs = problem, x, graph, recipe, configs
+        folds, C = len(problem.folds), problem.outputs
+        self.members = M = len(configs) * folds
+        F, H = x.shape[1], recipe.hidden
+        operators = sorted({op for config in configs for op in config.operators})
+        uses = torch.tensor([[op in config.operators for op in operators] for config in configs])
+        uses = uses.repeat_interleave(folds, 0)
+        K = len(operators) if recipe.where == "hidden" else 1
+        device = problem.device
+        first, last = [], []
+        for config in configs:
+            for fold in range(folds):
+                random = torch.Generator().manual_seed(1_000_003 * config.seed + 1009 * problem.seed + fold)
+                first.append(_glorot(F, H, random))
+                last.append(_glorot(K * H, C, random))
+        parameters: dict[str, Tensor] = {
+            "first": torch.stack(first, 1),
+            "first_bias": torch.zeros(M, H),
+            "last": torch.stack(last),
+            "last_bias": torch.zeros(M, 1, C),
+            "gamma": uses.float() / uses.sum(1, keepdim=True),
+        }
+        parameters = {name: p.to(device).requires_grad_() for name, p in parameters.items()}
+        self.networks = Networks(operators, recipe.where, uses, parameters)
+        self.learned_gamma = (uses & (uses.sum(1, keepdim=True) > 1)).float().to(device)
+        self.decay = torch.tensor([config.weight_decay for config in configs]).repeat_interleave(folds).to(device)
+        self.generator_seed = 7919 * problem.seed + 31 * sum(config.seed for config in configs) + M
 
     def train(self, deadline: float = float("inf")) -> Stacked:
-        """Descend; every member keeps its outputs of the epoch that its own validation rows liked best."""
-        problem, recipe = self.problem, self.recipe
+        """Descend; every member keeps outputs and weights of the epoch that its own validation rows liked best."""
+        problem, recipe, networks = self.problem, self.recipe, self.networks
         device, M, folds = problem.device, self.members, len(problem.folds)
         y = problem.target().to(device)
         learn, judge = (_weights(problem, part, len(self.configs)).to(device) for part in (0, 1))
-        optimiser = torch.optim.Adam(list(self.parameters.values()), lr=recipe.lr, fused=device == "cpu" or None)
+        optimiser = torch.optim.Adam(list(networks.parameters.values()), lr=recipe.lr, fused=device == "cpu" or None)
         optimiser.register_step_pre_hook(self._decay)
+
+        def loss() -> Tensor:
+            return (_losses(networks.forward(self.x, self.graph, recipe), y, problem.classes) * learn).sum()
+
         best = torch.full((M,), -torch.inf, device=device)
+        weights = {name: p.detach().clone() for name, p in networks.parameters.items()}
         kept = torch.zeros(M, problem.num_nodes, problem.outputs, device=device)
         since, complete, epoch = 0, True, 0
         with torch.random.fork_rng(devices=[] if device == "cpu" else None):
             torch.manual_seed(self.generator_seed)
             for epoch in range(1, recipe.epochs + 1):
-                descend(lambda: (_losses(self.forward(True), y, problem.classes) * learn).sum(), optimiser)
+                descend(
+                    lambda: (_losses(networks.forward(self.x, self.graph, recipe), y, problem.classes) * learn).sum(),
+                    optimiser,
+                )
                 with torch.no_grad():
-                    out = self.forward(False)
+                    out = networks.forward(self.x, self.graph)
                     score = _scores(out, y, judge, problem.classes)
                 better = score > best
                 if bool(better.any()):
                     best = torch.where(better, score, best)
                     kept[better] = out[better]
+                    for name, p in networks.parameters.items():
+                        which = (slice(None), better) if name == "first" else better
+                        weights[name][which] = p.detach()[which]
                     since = 0
                 else:
                     since += 1
@@ -206,18 +241,23 @@ class Stack:
                     complete = False
                     break
         outputs = kept.view(len(self.configs), folds, problem.num_nodes, problem.outputs).double().cpu().numpy()
-        return Stacked(outputs, epoch, complete)
+        weights = {name: p.cpu() for name, p in weights.items()}
+        return Stacked(outputs, Networks(networks.operators, recipe.where, networks.uses, weights), epoch, complete)
 
     def _decay(self, *_: Any) -> None:
         """Before each step: every member's own weight decay; weights of a single operator stay as they are."""
-        first, gamma = self.parameters["first"], self.parameters["gamma"]
+        first, gamma = self.networks.parameters["first"], self.networks.parameters["gamma"]
         assert first.grad is not None
         first.grad.add_(first.detach() * self.decay.view(1, -1, 1))
         gamma.grad = None if gamma.grad is None else gamma.grad * self.learned_gamma
 
 
-def _propagate(scale: float, loops: bool) -> Propagate:
-    return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive", loops=loops)
+def _spread(operator: Operator, columns: Tensor, graph: Graph) -> Tensor:
+    scale, loops = operator
+    if scale == 0:
+        return columns
+    coupling = "attractive" if scale > 0 else "repulsive"
+    return Propagate(abs(scale), coupling=coupling, loops=loops)(columns, graph)
 
 
 def _glorot(rows: int, columns: int, random: torch.Generator) -> Tensor:

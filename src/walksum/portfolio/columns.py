@@ -1,0 +1,163 @@
+"""Columns that members read: a node's own, what its surroundings add, and the known targets of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from walksum.portfolio.features import (
+    SCALES,
+    leading_directions,
+    neighbour_targets,
+    node_features,
+    operator_diagonal,
+    other_targets,
+    reduce_columns,
+)
+from walksum.portfolio.problem import Problem
+
+COMPONENTS = 64
+COORDINATES = 32
+LABEL_SCALES = (0.5, 0.9, 0.99)
+
+
+def own_columns(problem: Problem) -> np.ndarray:
+    """x, reduced if it is wide."""
+    return problem.once("own", lambda: _own_columns(problem))
+
+
+def _own_columns(problem: Problem) -> np.ndarray:
+    if not problem.wide or min(problem.X.shape) < 2:
+        return reduce_columns(problem.X, None)
+    if problem.basis is None:
+        problem.basis = leading_directions(problem.X, COMPONENTS, problem.seed)
+    return np.asarray(problem.X @ problem.basis.T)
+
+
+def surroundings(problem: Problem) -> np.ndarray:
+    """x, degrees, neighbour means, ``P_k x``; with the directions of the edges where they came directed."""
+    return problem.once("surroundings", lambda: _surroundings(problem))
+
+
+def _surroundings(problem: Problem) -> np.ndarray:
+    own = own_columns(problem)
+    found, _ = node_features(own, problem.graph, SCALES, hops=2)
+    parts = [found]
+    if exact_diagonal(problem):
+        parts += [operator_diagonal(problem.graph, s)[:, None] for s in (0.5, 0.9)]
+    return np.concatenate(parts + directed_means(problem, own), 1)
+
+
+def graph_coordinates(problem: Problem) -> np.ndarray:
+    return problem.once("coordinates", lambda: _graph_coordinates(problem))
+
+
+def _graph_coordinates(problem: Problem) -> np.ndarray:
+    """Where a node lies: the smoothest eigenvectors of the normalised Laplacian; trees cut the graph along them."""
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+    i, j = problem.graph.edges.cpu().numpy()
+    n, count = problem.num_nodes, min(COORDINATES, problem.num_nodes // 10)
+    if count < 1:
+        return np.zeros((n, 0))
+    A = sp.coo_matrix((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), (n, n)).tocsr()
+    root = np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
+    S = sp.diags(1 / root) @ A @ sp.diags(1 / root)
+    start = np.random.default_rng(0).normal(size=n)
+    try:
+        vectors = eigsh(S, count, which="LA", v0=start, tol=1e-4, maxiter=500)[1]
+    except ArpackNoConvergence as some:
+        vectors = some.eigenvectors
+    return vectors * np.sqrt(n) / root[:, None]
+
+
+def directed_means(problem: Problem, own: np.ndarray) -> list[np.ndarray]:
+    """Means over the targets and over the sources of a node's arcs, and how many there are."""
+    if problem.arcs is None:
+        return []
+    source, target = problem.arcs
+    A = sp.coo_matrix((np.ones(len(source)), (source, target)), (problem.num_nodes,) * 2).tocsr()
+    parts = []
+    for matrix in (A, A.T.tocsr()):
+        count = np.asarray(matrix.sum(1)).ravel()
+        parts += [sp.diags(1 / np.maximum(count, 1)) @ matrix @ own, np.log1p(count)[:, None]]
+    return parts
+
+
+def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
+    """Targets of other nodes among ``train``, exactly without the node's own."""
+
+    def make() -> np.ndarray:
+        y = problem.y[train]
+        Y = np.eye(problem.classes)[y.astype(np.int64)] if problem.classes else y[:, None]
+        far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
+        return np.concatenate([far, neighbour_targets(problem.graph, train, Y)], 1)
+
+    return problem.once(("targets", train.tobytes()), make)
+
+
+def exact_diagonal(problem: Problem) -> bool:
+    """Whether the diagonal of the inverse is affordable; centrality and the targets of others need it."""
+    if problem.exact is None:
+        try:
+            operator_diagonal(problem.graph, 0.5)
+            problem.exact = True
+        except ValueError:  # elimination fills in too much
+            problem.exact = False
+    return problem.exact
+
+
+Columns = Callable[[Problem, np.ndarray], np.ndarray]
+
+COLUMNS: dict[str, Columns] = {
+    "x": lambda problem, train: own_columns(problem),
+    "surroundings": lambda problem, train: surroundings(problem),
+    "surroundings + labels": lambda problem, train: np.concatenate(
+        [surroundings(problem), with_targets(problem, train)], 1
+    ),
+    "place + surroundings + labels": lambda problem, train: np.concatenate(
+        [graph_coordinates(problem), surroundings(problem), with_targets(problem, train)], 1
+    ),
+}
+
+
+def needs_targets(columns: str) -> bool:
+    """Whether these columns hold known targets of other nodes."""
+    return columns.endswith("labels")
+
+
+def needs_this_graph(columns: str) -> bool:
+    """Whether these columns hold eigenvectors, which mean nothing on another graph."""
+    return columns.startswith("place")
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Columns around 0 of size 1, as the training table had them; outliers are cut."""
+
+    mean: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray) -> Standard:
+        spread = X.std(0)
+        return cls(X.mean(0), np.where(spread > 1e-12, spread, 1.0))
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return ((X - self.mean) / self.spread).astype(np.float32).clip(-8, 8)
+
+
+def by_row(X: Any) -> Any:
+    """Rows of words, each summing to one."""
+    X = sp.csr_matrix(X)
+    total = np.asarray(abs(X).sum(1)).ravel()
+    return sp.diags(1 / np.where(total > 0, total, 1.0)) @ X
+
+
+def own_and_degree(problem: Problem) -> np.ndarray:
+    degree = np.log1p(problem.graph.degree.cpu().numpy().astype(np.float64))[:, None]
+    return np.concatenate([own_columns(problem), degree], 1)

@@ -1,0 +1,193 @@
+"""Portfolio: members trained within a budget, blended by the rows that judge them, and asked about other tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
+from walksum.portfolio.members import Member, run_tasks, tasks
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.residual import LEVEL_95, ResidualField, residual_field
+
+FEWEST = 20  # known residuals that a field is fitted to
+HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without targets", "without edges"
+
+
+@dataclass
+class Answer:
+    """Probabilities ``[N, C]``, or standardised numbers ``[N]`` with standard deviations ``[N]``; and notes."""
+
+    value: np.ndarray
+    std: np.ndarray | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Portfolio:
+    """Blended members.
+
+    Attributes:
+        problem: what it learned from; of a portfolio read from a file only what other tables need.
+        members: in the order they were trained.
+        blends: "here" of all members, for the training graph; "elsewhere" of those that can be asked about other
+            tables; "without targets" of those that then need no known target; "without edges" of those that read none.
+        widths: of a regression and by blend, the deviation with which 95 % of the judged rows lie within 1.96.
+        residuals: of a regression, truth minus blend of the judged rows, each out of fold ``[N]``, NaN elsewhere.
+        fields: of a regression and by blend, the field of the residuals where it helps.
+        complete: whether the clock cut nothing short.
+    """
+
+    problem: Problem
+    members: list[Member]
+    blends: dict[str, Blend]
+    widths: dict[str, float]
+    residuals: dict[str, np.ndarray]
+    fields: dict[str, ResidualField]
+    complete: bool = True
+    interrupted: bool = False
+
+    def here(self, which: str = HERE) -> Answer:
+        """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
+        outputs = np.stack([member.outputs for member in self.members])  # [M, folds, N, C]
+        return self._answer(self.problem, which, outputs, None)
+
+    def ask(self, problem: Problem, residuals: np.ndarray | None = None) -> Answer:
+        """The answer for another table, made by :meth:`Problem.other`.
+
+        Args:
+            problem: the table; its known targets are read where there are any.
+            residuals: out-of-fold residuals of nodes that training knew ``[N]``, NaN elsewhere: what it would find
+                for them now would be too small, since it learned from them.
+        """
+        which = ELSEWHERE if len(problem.known) and ELSEWHERE in self.blends else WITHOUT_TARGETS
+        notes = []
+        if which not in self.blends:
+            raise ValueError("no member of this portfolio can be asked about other tables without known targets")
+        if which == WITHOUT_TARGETS and ELSEWHERE in self.blends and self._targets_count:
+            notes.append(
+                "no target is known in these tables: members that read the targets of other nodes were left out, and "
+                "the others weighted anew, by the validation nodes of training"
+            )
+        blend = self.blends[which]
+        folds = max(len(member.outputs) for member in self.members)
+        outputs = np.full((len(self.members), folds, problem.num_nodes, problem.outputs), np.nan)
+        found: dict[int, np.ndarray] = {}
+        for k in np.nonzero(blend.weights)[0]:
+            member = self.members[k]
+            assert member.model is not None
+            if id(member.model) not in found:
+                found[id(member.model)] = member.model.outputs(problem)
+            outputs[k] = found[id(member.model)][member.index]
+        return self._answer(problem, which, outputs, residuals, notes)
+
+    @property
+    def _targets_count(self) -> bool:
+        weights = self.blends[ELSEWHERE].weights
+        return ELSEWHERE in self.fields or any(m.uses_targets for m, w in zip(self.members, weights, strict=True) if w)
+
+    def _answer(
+        self, problem: Problem, which: str, outputs: np.ndarray, residuals: np.ndarray | None, notes: Any = None
+    ) -> Answer:
+        # a fold's probabilities are averaged, not its logits, which differ in scale from member to member
+        blended = self.blends[which](outputs, problem.classes)  # [folds, N, C]
+        mine = problem is self.problem
+        value = problem.out_of_fold(blended) if mine else blended.mean(0)
+        if problem.classes:
+            return Answer(value, None, notes or [])
+        value, std = value[:, 0], np.full(len(value), self.widths[which])
+        if residuals is not None:  # what was predicted for these nodes while nobody had learned from them
+            value = np.where(np.isnan(residuals) | np.isnan(problem.y), value, problem.y - residuals)
+        nodes = np.nonzero(~np.isnan(problem.y))[0]
+        if which in self.fields and len(nodes):
+            mean, std = self.fields[which].predict(problem.graph, nodes, (problem.y - value)[nodes])
+            value = value + mean
+        return Answer(value, std, notes or [])
+
+    def graph_gain(self, metric: Metric) -> tuple[float, float, float] | None:
+        """Gain of the blend over that of the members without edges, each judged row by weights that it did not set."""
+        alone = np.array([not member.uses_graph for member in self.members])
+        if alone.all() or not alone.any():
+            return None
+        outputs, y = judged(self.problem, self.members), self.problem.y[self.problem.judged]
+        if len(y) < 4:
+            return None
+        classes = self.problem.classes
+        both = [held_out(outputs, y, classes, metric, who) for who in (np.ones_like(alone), alone)]
+        mine, theirs = (np.log(each + 1e-12) for each in both) if classes else both
+        return paired_gain(lambda rows: metric(mine[rows], y[rows]) - metric(theirs[rows], y[rows]), len(y))
+
+    def table(self, metric: Metric) -> list[dict[str, Any]]:
+        """One entry per member, the heaviest first."""
+        outputs, y = judged(self.problem, self.members), self.problem.y[self.problem.judged]
+        weights = self.blends[HERE].weights
+        return [
+            {
+                "member": self.members[k].name,
+                "weight": float(weights[k]),
+                "validation": metric(outputs[k], y),
+                "uses graph": self.members[k].uses_graph,
+                "seconds": self.members[k].seconds,
+            }
+            for k in np.argsort(-weights, kind="stable")
+        ]
+
+
+def judged(problem: Problem, members: list[Member]) -> np.ndarray:
+    """Outputs ``[M, n, C]`` of the judged rows, each by the fold that did not learn from it."""
+    return np.stack([problem.out_of_fold(member.outputs)[problem.judged] for member in members])
+
+
+def fit_portfolio(
+    problem: Problem,
+    metric: Metric,
+    budget: float = 60.0,
+    members: tuple[str, ...] | None = None,
+    callback: Callable[..., None] | None = None,
+) -> Portfolio:
+    """Train members until the budget is spent, then blend them.
+
+    Args:
+        problem: table, graph, targets and folds.
+        metric: what judges; larger is better.
+        budget: seconds.
+        members: prefixes of names to try; None: all.
+        callback: called as ``callback(name, done, total, seconds)`` after each training.
+    """
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
+        raise ValueError(f"budget={budget!r}; expected a positive number of seconds")
+    todo = tasks(problem, metric, members)
+    if not todo:
+        raise ValueError(f"members={members!r} names no member; leave it None for all")
+    found, complete, interrupted = run_tasks(todo, budget, callback)
+    if not found:
+        raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")
+    outputs, y = judged(problem, found), problem.y[problem.judged]
+    can_ask = np.array([member.model is not None for member in found])
+    targets = np.array([member.uses_targets for member in found])
+    edges = np.array([member.uses_graph for member in found])
+    sets = {HERE: np.ones_like(edges), ELSEWHERE: can_ask, WITHOUT_TARGETS: can_ask & ~targets, WITHOUT_EDGES: ~edges}
+    blends = {name: fit_blend(outputs, y, problem.classes, metric, who) for name, who in sets.items() if who.any()}
+    portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted)
+    if not problem.classes:
+        for name, blend in blends.items():
+            _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0])
+    return portfolio
+
+
+def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray) -> None:
+    problem, rows = portfolio.problem, portfolio.problem.judged
+    portfolio.widths[name] = float(np.quantile(np.abs(left), 0.95, method="higher")) / LEVEL_95
+    portfolio.residuals[name] = np.full(problem.num_nodes, np.nan)
+    portfolio.residuals[name][rows] = left
+    if name in (WITHOUT_EDGES, WITHOUT_TARGETS) or not problem.graph.num_edges or len(rows) < FEWEST:
+        return
+    try:
+        found = residual_field(problem.graph, rows, left)
+    except ValueError:  # elimination fills in too much
+        return
+    if found.gain > 0:
+        portfolio.fields[name] = found

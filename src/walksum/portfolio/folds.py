@@ -1,0 +1,36 @@
+"""Which rows members learn from and which judge them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from walksum.portfolio.problem import Fold
+
+
+def given_validation(rows: np.ndarray, validation: Any) -> list[Fold]:
+    """One fold: the labelled ``rows`` without ``validation`` (numbers or a mask), and those."""
+    valid = np.asarray(validation)
+    valid = np.nonzero(valid)[0] if valid.dtype == bool else valid.astype(np.int64)
+    train = np.setdiff1d(rows, valid)
+    if not len(valid) or not len(train) or not np.isin(valid, rows).all():
+        raise ValueError(
+            f"validation names {len(valid)} rows and leaves {len(train)} for training; name some of the labelled rows"
+        )
+    return [(train, valid)]
+
+
+def cross_validation(y: np.ndarray, rows: np.ndarray, classes: int, cv: int, seed: int) -> list[Fold]:
+    """The labelled ``rows`` take turns; by class where every class has enough of them."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    if isinstance(cv, bool) or not isinstance(cv, int) or cv < 2:
+        raise ValueError(f"cv={cv!r}; expected a number of folds, 2 or more")
+    folds = min(cv, len(rows))
+    if folds < 2:
+        raise ValueError(f"n_samples={len(rows)} labelled rows; a portfolio needs 2 or more to choose by")
+    smallest = np.unique(y[rows], return_counts=True)[1].min() if classes else 0
+    kind: Any = StratifiedKFold if classes and smallest >= folds else KFold
+    cut = kind(folds, shuffle=True, random_state=seed).split(rows, y[rows])
+    return [(rows[a], rows[b]) for a, b in cut]

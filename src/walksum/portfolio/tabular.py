@@ -1,0 +1,103 @@
+"""Tabular members: scikit-learn's models on columns, kept as plain arrays once they are fitted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from walksum.portfolio.arrays import Additive, Arrays, additive
+from walksum.portfolio.columns import COLUMNS
+from walksum.portfolio.problem import Problem
+
+
+@dataclass
+class Tabular:
+    """One model per fold on one set of columns."""
+
+    columns: str
+    models: list[Additive]
+
+    def outputs(self, problem: Problem) -> np.ndarray:
+        """``[1, folds, N, C]`` for another table."""
+        X = COLUMNS[self.columns](problem, problem.known)
+        return np.stack([log_shares(model(X), model.codes, problem.classes) for model in self.models])[None]
+
+    def keep(self, which: list[int]) -> Tabular:
+        return self
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        parts = [model.state() for model in self.models]
+        arrays = {f"{k}.{name}": value for k, (_, found) in enumerate(parts) for name, value in found.items()}
+        return {"columns": self.columns, "models": [config for config, _ in parts]}, arrays
+
+    @classmethod
+    def of_state(cls, config: dict[str, Any], arrays: Arrays) -> Tabular:
+        models = [
+            Additive.of_state(each, {n.removeprefix(f"{k}."): v for n, v in arrays.items() if n.startswith(f"{k}.")})
+            for k, each in enumerate(config["models"])
+        ]
+        return cls(config["columns"], models)
+
+
+def fit_tabular(
+    problem: Problem, columns: str, make: Callable[[int, int], Any], deadline: float
+) -> tuple[np.ndarray, Tabular] | None:
+    """Outputs ``[folds, N, C]`` (log-probabilities or numbers) and the models; None where a fold had no time left."""
+    out = np.zeros((len(problem.folds), problem.num_nodes, problem.outputs))
+    models = []
+    for k, (train, _) in enumerate(problem.folds):
+        if time.monotonic() > deadline:
+            return None
+        X = COLUMNS[columns](problem, train)
+        fitted = make(problem.classes, problem.seed + k).fit(X[train], problem.y[train])
+        model = additive(fitted, problem.classes)
+        out[k] = log_shares(model(X), model.codes, problem.classes)
+        models.append(model)
+    return out, Tabular(columns, models)
+
+
+def log_shares(found: np.ndarray, codes: np.ndarray, classes: int) -> np.ndarray:
+    """Log-probabilities of all classes, a little above zero for those a model did not meet; numbers as they are."""
+    if not classes:
+        return found
+    share = np.full((len(found), classes), 1e-4)
+    share[:, codes] += found
+    return np.log(share / share.sum(1, keepdims=True))
+
+
+def boosting(classes: int, seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    rounds, rate = (150, 0.06) if classes else (250, 0.05)
+    return kind(
+        max_iter=rounds, learning_rate=rate, max_leaf_nodes=15, min_samples_leaf=10, l2_regularization=1.0,
+        max_features=0.3, early_stopping=False, random_state=seed,
+    )  # fmt: skip
+
+
+def extra_trees(classes: int, seed: int) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    kind = ExtraTreesClassifier if classes else ExtraTreesRegressor
+    features = "sqrt" if classes else 0.4
+    return kind(
+        n_estimators=300 if classes else 100, min_samples_leaf=2, max_features=features, random_state=seed, n_jobs=1
+    )
+
+
+def linear(classes: int, seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if classes:
+        return make_pipeline(StandardScaler(), LogisticRegression(C=0.02, max_iter=300))
+    return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
+
+
+MODELS = {"boosting": boosting, "extra trees": extra_trees, "linear": linear}

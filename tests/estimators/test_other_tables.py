@@ -1,0 +1,111 @@
+"""A portfolio asked about other tables, and kept in a folder without pickle."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from walksum.graph import Graph
+from walksum.portfolio.arrays import Additive, additive
+from walksum.portfolio.blend import accuracy, r_squared
+from walksum.portfolio.fit import ELSEWHERE, fit_portfolio
+from walksum.portfolio.folds import cross_validation, given_validation
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.store import load_portfolio, save_portfolio
+
+N = 90
+SOME = ("label", "linear", "extra trees surroundings", "boosting x", "bank", "mlp surr", "hidden")
+
+
+def world(seed=0):
+    """A ring whose smooth signal, beside two columns, makes the target."""
+    random = np.random.default_rng(seed)
+    pairs = np.stack([np.arange(N), (np.arange(N) + 1) % N])
+    X = random.normal(size=(N, 3))
+    y = X[:, 0] + 2 * np.sin(np.arange(N) / 7) + 0.1 * random.normal(size=N)
+    return X, Graph.from_edge_index(torch.from_numpy(pairs), N), y
+
+
+def portfolio_of(classes, members=SOME, folds=None):
+    X, graph, y = world()
+    target = (y > 0).astype(float) if classes else y / y.std()
+    rows = np.arange(0, N, 2)
+    folds = folds or cross_validation(target, rows, classes, 2, 0)
+    target = np.where(np.isin(np.arange(N), rows), target, np.nan)
+    return fit_portfolio(Problem(X, graph, target, classes, folds), accuracy if classes else r_squared, 60, members)
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_a_kept_portfolio_answers_as_the_fitted_one(classes, tmp_path, monkeypatch):
+    monkeypatch.setattr("walksum.portfolio.blend.LEAST", 0.0)  # keep every kind of member
+    found = portfolio_of(classes)
+    save_portfolio(found, tmp_path)
+    again = load_portfolio(tmp_path)
+    X, graph, y = world(seed=1)
+    known = np.where(np.arange(N) % 3 == 0, (y > 0) if classes else y, np.nan).astype(float)
+    for targets in (known, None):
+        asked = [p.ask(p.problem.other(X, graph, targets)) for p in (found, again)]
+        assert np.allclose(asked[0].value, asked[1].value, atol=1e-5)
+        assert asked[0].notes == asked[1].notes
+        assert bool(asked[0].notes) == (targets is None)
+    assert not list(tmp_path.glob("*.pkl"))
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="does not hold a complete walksum portfolio"):
+        load_portfolio(tmp_path)
+
+
+def test_the_same_table_gives_what_training_gave():
+    """One fold, so that the known targets are those of training in both cases."""
+    rows = np.arange(0, N, 2)
+    found = portfolio_of(2, ("linear", "bank", "extra trees x", "label"), given_validation(rows, rows[::3]))
+    X, graph, _ = world()
+    train = np.isin(np.arange(N), found.problem.folds[0][0])
+    asked = found.ask(found.problem.other(X, graph, np.where(train, found.problem.y, np.nan)))
+    assert np.allclose(asked.value, found.here(ELSEWHERE).value, atol=1e-5)
+
+
+def test_known_targets_of_other_tables_help():
+    found = portfolio_of(0, ("linear", "label"))
+    X, graph, y = world(seed=2)
+    y = y / world()[2].std()
+    hidden = np.arange(N) % 2 == 1
+    errors = []
+    for targets in (np.where(hidden, np.nan, y), None):
+        value = found.ask(found.problem.other(X, graph, targets)).value
+        errors.append(((value - y)[hidden] ** 2).mean())
+    assert errors[0] < errors[1]
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_trees_and_lines_as_arrays_predict_as_scikit_learn(classes):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(150, 4))
+    y = (X[:, 0] + random.normal(size=150) > 0).astype(int) + (classes == 3) * (X[:, 1] > 0.5) if classes else X[:, 0]
+    models = (
+        [
+            HistGradientBoostingClassifier(max_iter=20),
+            ExtraTreesClassifier(20, min_samples_leaf=2),
+            make_pipeline(StandardScaler(), LogisticRegression()),
+        ]
+        if classes
+        else [
+            HistGradientBoostingRegressor(max_iter=20),
+            ExtraTreesRegressor(20),
+            make_pipeline(StandardScaler(), Ridge()),
+        ]
+    )
+    for model in models:
+        found = additive(model.fit(X, y), classes)
+        new = random.normal(size=(60, 4))
+        expected = model.predict_proba(new) if classes else model.predict(new)[:, None]
+        assert np.allclose(found(new), expected, atol=1e-6)
+        assert np.allclose(Additive.of_state(*found.state())(new), expected, atol=1e-6)

@@ -1,0 +1,129 @@
+"""The portfolio of a workflow: what it claims about the graph, its rows beside, its intervals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from walksum.data.cache import data_root
+from walksum.data.edges import EdgeColumns
+from walksum.data.user_files import Columns, read_tables
+from walksum.portfolio.blend import r_squared
+from walksum.portfolio.fit import WITHOUT_EDGES, fit_portfolio
+from walksum.portfolio.folds import given_validation
+from walksum.workflow import fit_tables, open_run
+from walksum.workflow.auto import graph_gain, portfolio_problem
+from walksum.workflow.comparisons import label_propagation
+from walksum.workflow.fit import Job, prepare_data
+from walksum.workflow.tables import make_job
+
+FEW = ("boosting x", "boosting surroundings", "linear")
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """A path of towns: half of a town's rent is its size, half its place."""
+    draw, count = np.random.default_rng(0), 150
+    size, place = draw.normal(size=count), np.sin(np.arange(count) / 8)
+    nodes = pd.DataFrame({"id": [f"t{k}" for k in range(count)], "size": size})
+    nodes["rent"] = 100 + 10 * (size + 2 * place) + draw.normal(size=count)
+    nodes.loc[::15, "rent"] = None
+    ends = np.arange(count - 1)
+    return nodes, pd.DataFrame({"source": [f"t{k}" for k in ends], "target": [f"t{k + 1}" for k in ends]})
+
+
+@pytest.fixture(scope="module")
+def run(tables):
+    return fit_tables(*tables, "rent", budget=12)
+
+
+def test_the_default_is_a_portfolio_with_its_reasons(run, tables, tmp_path):
+    assert run.config["job"]["model"] == "auto"
+    assert run.scores.index[0] == "auto"
+    rows = {"ridge regression", "gradient boosting", "boosting on neighbour means", "label propagation", "MLP", "mean"}
+    assert rows < set(run.scores.index)
+    assert set(run.metrics["method_seconds"]) == {"auto", *rows}
+    assert run.metrics["portfolio"]["graph"]["verdict"] == "helped"
+    assert "the graph helped: +" in repr(run)
+    frame = run.predictions
+    assert frame.columns.tolist() == ["id", "split", "truth", "prediction", "low", "high"]
+    assert frame["split"].value_counts().to_dict() == {"train": 84, "val": 28, "test": 28, "": 10}
+    test = frame[frame["split"] == "test"]
+    inside = ((test["low"] <= test["truth"]) & (test["truth"] <= test["high"])).mean()
+    assert run.metrics["intervals"]["coverage"] == pytest.approx(inside)
+    assert inside > 0.8
+    # labelled nodes are predicted by folds that did not learn from them, so their errors are as honest as the test's
+    error = (frame["truth"] - frame["prediction"]).abs().groupby(frame["split"]).mean()
+    assert error["train"] > 0.4 * error["test"]
+
+
+def test_a_saved_portfolio_predicts_with_and_without_known_targets(run, tables, tmp_path):
+    run.save(tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    pd.testing.assert_frame_equal(opened.predictions, run.predictions, rtol=1e-5)
+    nodes, edges = tables
+    truth = nodes["rent"]
+    known = nodes.assign(rent=truth.where(np.arange(len(nodes)) % 2 == 0))
+    with_targets = opened.predict(known, edges)
+    pd.testing.assert_frame_equal(with_targets, run.predict(known, edges), rtol=1e-5)
+    with pytest.warns(UserWarning, match="no target is known in these tables"):
+        without = opened.predict(nodes.drop(columns="rent"), edges)
+    hidden = known["rent"].isna() & truth.notna()
+    errors = [((found["prediction"] - truth)[hidden] ** 2).mean() for found in (with_targets, without)]
+    assert errors[0] < errors[1]
+
+
+def test_settings_of_networks_mean_a_network():
+    assert make_job().model == "auto"
+    assert make_job(hidden=8).model == "glt"
+    assert make_job(3).model == "glt"
+    with pytest.raises(ValueError, match="lr= is for networks; a portfolio"):
+        make_job(model="auto", lr=0.1)
+    with pytest.raises(ValueError, match="budget=0; expected a positive number of seconds"):
+        make_job(budget=0)
+
+
+def test_an_interrupt_keeps_the_members_so_far(tables):
+    def stop(name, done, total, seconds):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    run = fit_tables(*tables, "rent", on_member=stop)
+    assert run.interrupted
+    assert run.metrics["portfolio"]["count"] == 3
+    assert set(run.metrics["test"]) == {"auto"}
+
+
+def test_label_propagation_reads_weights(tables):
+    nodes, edges = tables
+    found = []
+    for weight in (np.ones(len(edges)), np.linspace(0.01, 5, len(edges))):
+        columns = Columns("rent", edges=EdgeColumns(None, None, "w"))
+        prepared = prepare_data(Job(), read_tables(nodes, edges.assign(w=weight), columns))
+        found.append(label_propagation(prepared, prepared.split.train))
+    assert not torch.allclose(*found)
+
+
+@pytest.mark.data
+def test_shuffled_edges_are_not_said_to_help():
+    folder = data_root(None) / "counties"
+    real = read_tables(folder / "nodes.csv", folder / "edges.csv", Columns("unemployment_rate", id="fips"))
+    random = np.random.default_rng(0)
+
+    def verdict(problem, seed):
+        job = Job(model="auto", seed=seed)
+        prepared = prepare_data(job, problem)
+        asked, _, _ = portfolio_problem(job, prepared)
+        rows = np.concatenate([prepared.split.train, prepared.split.val])
+        asked = replace(asked, folds=given_validation(np.sort(rows), prepared.split.val.numpy()))
+        found = fit_portfolio(asked, r_squared, 60, FEW)
+        return graph_gain(found.here(), found.here(WITHOUT_EDGES), prepared, r_squared)["verdict"]
+
+    assert verdict(real, 0) == "helped"
+    said = []
+    for seed in range(3):
+        place = torch.from_numpy(random.permutation(real.num_nodes))
+        said.append(verdict(replace(real, edge_index=place[real.edge_index]), seed))
+    assert said.count("helped") == 0, said
