@@ -15,8 +15,8 @@ from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers.base import Outcome, Prepared, Solver, Status, default_tol, status_of
 from walksum.solvers.cg.solver import CG
-from walksum.solvers.factor import measure, residual
 from walksum.solvers.column_factor import ColumnFactor
+from walksum.solvers.factor import measure, residual
 
 ROUNDS = 2  # corrections, should the core's tolerance not have sufficed for the whole
 
