@@ -141,10 +141,12 @@ class Tree:
         )  # fmt: skip
 
     def seconds(self, case: tuple[str, ...]) -> float:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(case) + "\n")
-        self.process.stdin.flush()
-        return float(json.loads(self.process.stdout.readline()))
+        asked, answered = self.process.stdin, self.process.stdout
+        assert asked is not None
+        assert answered is not None
+        asked.write(json.dumps(case) + "\n")
+        asked.flush()
+        return float(json.loads(answered.readline()))
 
     def close(self) -> None:
         assert self.process.stdin is not None

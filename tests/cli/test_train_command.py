@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import re
 import signal
 import sys
 

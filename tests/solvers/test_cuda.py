@@ -86,7 +86,7 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(matrix, "MANY", 2)
     monkeypatch.setattr(cg, "UPDATES", 2)
     monkeypatch.setattr(messages, "ONE_LAUNCH", -1)
-    monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5, True, None))
+    monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5))
     monkeypatch.setattr(messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
 
 
@@ -99,7 +99,7 @@ def way(request, monkeypatch, device):
     if request.param == "in pieces":
         in_pieces(monkeypatch)
     if request.param == "in steps with hubs":
-        monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5, False, None))
+        monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5))
     return request.param
 
 

@@ -434,7 +434,7 @@ BY_COLUMNS = {name: GALLERY[name] for name in ("sparse", "grid", "star")} | {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("heads, columns", [(1, 5), (3, 8), (8, 8), (8, 3), (16, 9), (17, 16)])
+@pytest.mark.parametrize(("heads", "columns"), [(1, 5), (3, 8), (8, 8), (8, 3), (16, 9), (17, 16)])
 @pytest.mark.parametrize("name", BY_COLUMNS)
 def test_elimination_by_columns_gives_what_supernodes_give(name, heads, columns, dtype):
     J = precision(graph_of(*BY_COLUMNS[name]), heads, dtype)
@@ -449,7 +449,7 @@ def test_elimination_by_columns_gives_what_supernodes_give(name, heads, columns,
 
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("node", [0, 30, 61])
-@pytest.mark.parametrize("value, status", [(-1.0, "not_positive_definite"), (math.nan, "nonfinite")])
+@pytest.mark.parametrize(("value", "status"), [(-1.0, "not_positive_definite"), (math.nan, "nonfinite")])
 def test_elimination_by_columns_names_its_failures(heads, node, value, status):
     J = precision(graph_of(*BY_COLUMNS["full tail"]), heads)
     J.diag[heads - 1, node] = value

@@ -22,8 +22,8 @@ from walksum.solvers.cg.solver import CG
 from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
-ENTRY, MULTIPLY = 13e-9, 0.09e-9  # seconds of elimination by supernodes, for each entry of L, each multiply-add of a head
-ONE, EIGHT = 0.9e-9, 2.4e-9  # seconds per multiply-add of elimination by columns, of one head and of up to eight at once
+ENTRY, MULTIPLY = 13e-9, 0.09e-9  # seconds of elimination by supernodes, per entry of L and per multiply-add, each head
+ONE, EIGHT = 0.9e-9, 2.4e-9  # seconds per multiply-add of elimination by columns, of one head and of eight at once
 TRYING = 6e9  # multiply-adds per second of elimination before the pattern is known
 SWEEP, RESIDUAL = 0.033e-9, 0.25e-9  # seconds per column of a solve for each entry of L, forth and back; of a row of J
 HALFWAY = 2.5e9  # multiply-adds per second of sweeps that stop at the core and go through memory

@@ -21,8 +21,8 @@ class Direct(Solver):
 
     The order of elimination and the pattern of L belong to the graph and are made once. Supernodes make dense blocks of
     it, except where those would be small: there L is made column by column, eight heads at once. The factor is made in
-    float64; solves run in the dtype of h. Citation graphs fill in little; graphs that are large and well connected fill in
-    beyond use, which :func:`walksum.backends.cpu.ldl.symbolic.symbolic` finds out early. Runs on the CPU.
+    float64; solves run in the dtype of h. Citation graphs fill in little; graphs that are large and well connected fill
+    in beyond use, which :func:`walksum.backends.cpu.ldl.symbolic.symbolic` finds out early. Runs on the CPU.
 
     Args:
         refine: rounds of iterative refinement, each with a residual in float64.
@@ -79,6 +79,6 @@ class PreparedDirect(Prepared):
     def marginal_variance(self) -> Tensor:
         r""":math:`(J^{-1})_{ii}` of every node, ``[H, N]``, without the rest of the inverse."""
         factor = self.factor
-        exact = isinstance(factor, Factor) and self.J.dtype == torch.float64
-        factor = factor if exact else Factor.of(self.J.to(torch.float64))
+        if not isinstance(factor, Factor) or self.J.dtype != torch.float64:
+            factor = Factor.of(self.J.to(torch.float64))
         return factor.selected_inverse()[0].to(self.J.diag)

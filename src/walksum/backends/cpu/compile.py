@@ -103,7 +103,7 @@ def _announce() -> None:
             module = event.data["dispatcher"].py_func.__module__
             if not self.said and module.startswith("walksum."):
                 self.said = True
-                print("walksum: compiling kernels, once on this machine, up to half a minute", file=sys.stderr, flush=True)
+                print("walksum: compiling kernels, once, up to half a minute", file=sys.stderr, flush=True)
 
         def on_end(self, event: Any) -> None:
             pass

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from walksum.backends.cuda.triton.edges import row_sums, slot_values
 from walksum.backends.cuda.triton.launch import launch
-from walksum.backends.cuda.triton.plan import FEW, HUB, MANY, RowPlan, Tile, row_plan, spmm_tile, sum_block
+from walksum.backends.cuda.triton.plan import FEW, HUB, MANY, RowPlan, row_plan, spmm_tile, sum_block
 from walksum.backends.cuda.triton.scalars import FIELDS, PLAIN, RESIDUAL, UPDATE, finish_kernel
 from walksum.backends.cuda.triton.spmm import spmm_hubs, spmm_pieces, spmm_rows
 from walksum.graph import Graph
@@ -64,13 +64,10 @@ class Matrix:
     values: Tensor | None
     constant: Tensor | None = None
     hub: int = HUB
-    by_length: bool = False  # rows of similar length side by side, the longest first
-    tile: Tile | None = None
     plan: RowPlan = field(init=False)
 
     def __post_init__(self) -> None:
-        bounds = (8, 16, 32, 64, 128, 256) if self.by_length else ()
-        object.__setattr__(self, "plan", row_plan(self.graph, self.hub, tuple(b for b in bounds if b < self.hub)))
+        object.__setattr__(self, "plan", row_plan(self.graph, self.hub))
 
     @classmethod
     def of(cls, graph: Graph, diag: Tensor, off: Tensor, look: bool = False) -> Matrix:
@@ -102,61 +99,53 @@ class Matrix:
         h: Tensor | None = None,
         inverse: Tensor | None = None,
         direction: Tensor | None = None,
-        old: Tensor | None = None,
     ) -> Tensor:
-        """``J x`` in float32 for x ``[H, N, F]`` of any float type, and what the mode counts beside it.
-
-        With ``old``, x is a residual, and the product is that of the new direction ``inverse x + beta old``,
-        which is stored in ``direction``: one launch less, for twice the gathering.
-        """
+        """``J x`` in float32 for x ``[H, N, F]`` of any float type, and what the mode counts beside it."""
         heads, num_nodes, F = x.shape
         counting = mode != PLAIN.value
         if out is None:
             out = x if mode == RESIDUAL.value else torch.empty_like(x, dtype=torch.float32)
-        tile, plan = self.tile or spmm_tile(F), self.plan
+        tile, plan = spmm_tile(F), self.plan
         blocks = -(-F // tile.features)
         values = self.diag if self.values is None else self.values
         constant = self.diag if self.constant is None else self.constant
-        fused = old is not None
-        h, inverse, direction, old = (x if t is None else t for t in (h, inverse, direction, old))
+        h, inverse, direction = (x if t is None else t for t in (h, inverse, direction))
         scalars, partial, counter, J_norm, tol, max_steps = _parts(control, x)
-        programs, turns, num_rows = self._rows(F, counting)
+        programs, turns = self._rows(F, counting)
         count = programs + plan.num_hubs
         inside = counting and plan.num_hubs == 0 and count <= FEW * sum_block(tile)
         csr, weighted, num_slots = self.graph.csr, self.values is not None, 2 * self.graph.num_edges
-        shape = {"WIDTH": tile.features, "WEIGHTED": weighted, "MODE": mode, "FUSED": fused}
-        by_edge = {"EDGES": tile.edges, "ROWS": tile.rows, "POLICY": tile.policy, "LATE": tile.late}
+        shape = {"WIDTH": tile.features, "WEIGHTED": weighted, "MODE": mode}
+        by_edge = {"EDGES": tile.edges, "ROWS": tile.rows, "POLICY": tile.policy}
         by_edge["FACTOR"] = math.gcd(F, 16) if F % 16 else 1  # Triton finds 16 itself
         if plan.num_hubs:  # first: they take longest
             pieces = x.new_empty(heads, plan.num_pieces, F, dtype=torch.float32)
             launch(
-                spmm_pieces, (plan.num_pieces, blocks, heads), x, csr.indices, values, x, inverse, old, scalars, pieces,
+                spmm_pieces, (plan.num_pieces, blocks, heads), x, csr.indices, values, x, scalars, pieces,
                 plan.piece_begin, plan.piece_end, num_nodes, num_slots, plan.num_pieces, F,
                 warps=tile.warps, **by_edge, **shape,
             )  # fmt: skip
             launch(
                 spmm_hubs, (plan.num_hubs, blocks, heads), x, plan.hubs, plan.piece_start, pieces, constant, self.diag,
-                x, out, h, inverse, direction, old, scalars, partial, programs, num_nodes, plan.num_pieces, F, count,
+                x, out, h, inverse, direction, scalars, partial, programs, num_nodes, plan.num_pieces, F, count,
                 warps=1, BLOCK=16, **shape,
             )  # fmt: skip
         launch(
             spmm_rows, (programs, blocks, heads), x, csr.indptr, csr.indices, values, constant, self.diag, x, out, h,
-            inverse, direction, old, scalars, partial, counter, J_norm, plan.order, num_rows, num_nodes, num_slots, F,
-            self.hub, turns, count, tol, max_steps, warps=tile.warps, BLOCK=sum_block(tile), ORDERED=self.by_length,
-            FINISH=inside, **by_edge, **shape,
+            inverse, direction, scalars, partial, counter, J_norm, num_nodes, num_nodes, num_slots, F,
+            self.hub, turns, count, tol, max_steps,
+            warps=tile.warps, BLOCK=sum_block(tile), FINISH=inside, **by_edge, **shape,
         )  # fmt: skip
         if counting and not inside:
             assert control is not None
             control.finish(mode, count, tile.features)
         return out
 
-    def _rows(self, columns: int, counting: bool) -> tuple[int, int, int]:
-        """Programs, row groups that each of them takes in turn, rows."""
-        rows = (self.tile or spmm_tile(columns)).rows
-        num_rows = self.plan.order.numel() if self.by_length else self.graph.num_nodes
-        groups = -(-num_rows // rows)
+    def _rows(self, columns: int, counting: bool) -> tuple[int, int]:
+        """Programs, and row groups that each of them takes in turn."""
+        groups = -(-self.graph.num_nodes // spmm_tile(columns).rows)
         turns = -(-groups // max(1, MANY // self.diag.size(0))) if counting else 1
-        return -(-groups // max(1, turns)), turns, num_rows
+        return -(-groups // max(1, turns)), turns
 
 
 def _parts(control: Control | None, like: Tensor) -> tuple:

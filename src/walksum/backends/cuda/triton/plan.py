@@ -12,7 +12,6 @@ from walksum.graph import Graph
 
 HUB = 256  # a row with more neighbours is cut into pieces: one program would hold up the whole grid
 MANY = 65536  # programs that leave a partial sum each; fewer would take too many rows in turn and end unevenly
-CROWDED = 4 * MANY  # rows of all heads from which programs take many in turn
 FEW = 4  # the last program adds up the partial sums itself, which saves a launch, if it takes so many turns at most
 
 
@@ -25,7 +24,6 @@ class Tile:
     features: int
     warps: int
     policy: str = ""  # of the cache, for what is read once: indices and values
-    late: bool = False  # sum over edges once a row, not once a tile: more registers, less waiting among warps
 
 
 @lru_cache
@@ -38,19 +36,6 @@ def spmm_tile(num_features: int) -> Tile:
     if width <= 16:
         return Tile(edges=16, rows=4, features=width, warps=1)
     return Tile(edges=max(8, min(32, 1024 // width)), rows=1, features=width, warps=1)
-
-
-@lru_cache
-def small_tile(num_features: int, num_rows: int) -> Tile:
-    """For small graphs, whose rows lie sorted by length; ``num_rows``: of all heads.
-
-    Where they hardly fill the device, the longest row and the registers of a program decide. Where many heads do,
-    programs take rows in turn and each turn is a chain of waits: short rows then share a tile of few edges.
-    """
-    if num_rows <= CROWDED:
-        return spmm_tile(num_features)
-    width = feature_width(num_features)
-    return Tile(edges=8, rows=8 if width <= 16 else max(1, 128 // width), features=width, warps=1)
 
 
 def sum_block(tile: Tile) -> int:

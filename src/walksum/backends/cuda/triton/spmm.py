@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 from walksum.backends.cuda.triton.scalars import (
-    BETA,
     PLAIN,
     RESIDUAL,
     SCALE,
@@ -22,19 +21,12 @@ from walksum.backends.cuda.triton.scalars import (
 
 @triton.jit
 def weighted_sum(
-    begin, end, stride, indices, values, x, inverse, old, beta, cols, F,
-    EDGES: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr, FUSED: tl.constexpr,
-    LATE: tl.constexpr,
+    begin, end, stride, indices, values, x, cols, F,
+    EDGES: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr,
 ):  # fmt: skip
-    """Sum over the slots begin, begin + stride, ... < end of each of ROWS lanes: ``[ROWS, WIDTH]``.
-
-    FUSED: of the new direction ``inverse x + beta old`` instead of x.
-    """
+    """Sum over the slots begin, begin + stride, ... < end of each of ROWS lanes: ``[ROWS, WIDTH]``."""
     longest = tl.max(end - begin, 0)
-    if LATE:  # noqa: SIM108
-        acc = tl.zeros([EDGES, ROWS, cols.shape[0]], tl.float32)
-    else:
-        acc = tl.zeros([ROWS, cols.shape[0]], tl.float32)
+    acc = tl.zeros([ROWS, cols.shape[0]], tl.float32)
     for first in range(0, longest, EDGES * stride):
         slot = begin[None, :] + (first + tl.arange(0, EDGES) * stride)[:, None]
         here = slot < end[None, :]
@@ -42,34 +34,22 @@ def weighted_sum(
         at = col.to(tl.int64)[:, :, None] * F + cols[None, None, :]
         mask = here[:, :, None] & (cols < F)[None, None, :]
         tile = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
-        if FUSED:
-            tile = tile * tl.load(inverse + col, mask=here, other=0.0)[:, :, None]
-            tile += beta[None, None, :] * tl.load(old + at, mask=mask, other=0.0).to(tl.float32)
         if WEIGHTED:
             weight = tl.load(values + slot, mask=here, other=0.0, eviction_policy=POLICY)
             tile = tile * weight[:, :, None]
-        if LATE:
-            acc += tile
-        else:
-            acc += tl.sum(tile, 0)
-    if LATE:
-        acc = tl.sum(acc, 0)
+        acc += tl.sum(tile, 0)
     return acc
 
 
 @triton.jit
 def deliver(
-    rows, here, acc, constant, diag, x, out, h, inverse, direction, old, beta, control, cols, F,
-    WEIGHTED: tl.constexpr, MODE: tl.constexpr, FUSED: tl.constexpr,
+    rows, here, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
+    WEIGHTED: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
     """Finish rows of the product, store them, and return what the mode counts: three numbers per column."""
     mask = here[:, None] & (cols < F)[None, :]
     at = rows.to(tl.int64)[:, None] * F + cols[None, :]
     own = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
-    if FUSED:
-        own = own * tl.load(inverse + rows, mask=here, other=0.0)[:, None]
-        own += beta[None, :] * tl.load(old + at, mask=mask, other=0.0).to(tl.float32)
-        tl.store(direction + at, own, mask=mask)
     if not WEIGHTED:
         acc = acc * tl.load(constant + tl.program_id(2))
     y = acc + tl.load(diag + rows, mask=here, other=0.0)[:, None] * own
@@ -91,24 +71,23 @@ def deliver(
 
 @triton.jit(do_not_specialize=["num_rows", "num_nodes", "num_slots", "hub", "turns", "count", "max_steps"])
 def spmm_rows(
-    indptr, indices, values, constant, diag, x, out, h, inverse, direction, old,
-    control, partial, counter, J_norm, order,
+    indptr, indices, values, constant, diag, x, out, h, inverse, direction,
+    control, partial, counter, J_norm,
     num_rows, num_nodes, num_slots, F, hub, turns, count, tol, max_steps,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    WEIGHTED: tl.constexpr, POLICY: tl.constexpr, ORDERED: tl.constexpr,
-    MODE: tl.constexpr, FUSED: tl.constexpr, LATE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
+    WEIGHTED: tl.constexpr, POLICY: tl.constexpr, MODE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     """Rows of ``J x`` for every head, ROWS at a time, and what the mode counts of each column.
 
     J: ``indptr, indices`` (neighbour lists), ``values [H, 2E]`` or ``constant [H]``, ``diag [H, N]``, ``J_norm [H]``.
-    Vectors ``[H, N, F]``: ``x``; ``out`` the product or residual; ``h``; ``direction`` and ``old``, CG's new and last
-    direction; ``inverse [H, N]``, the preconditioner. Workspace: ``control`` (scalars.py), ``partial`` sums of each
-    program, ``counter`` of programs that are done. ``order``: rows by length, where ORDERED.
+    Vectors ``[H, N, F]``: ``x``; ``out`` the product or residual; ``h``; ``direction`` of CG; ``inverse [H, N]``, the
+    preconditioner. Workspace: ``control`` (scalars.py), ``partial`` sums of each program, ``counter`` of programs that
+    are done.
     Numbers: ``num_rows`` of this launch, ``num_nodes``, ``num_slots`` = 2E, ``F`` columns, ``hub`` (longer rows go
     to spmm_pieces), ``turns`` row groups per program, ``count`` of partial sums, ``tol``, ``max_steps``.
     Constants: EDGES, ROWS and WIDTH of a tile; BLOCK partial sums added at a time; WEIGHTED: values, not one constant;
-    POLICY: of the cache for values read once; MODE: see scalars.py; FUSED: multiply the new direction, made on the way;
-    LATE: add up the edges of a tile at the end; FINISH: the last program adds up; FACTOR: a divisor of F.
+    POLICY: of the cache for values read once; MODE: see scalars.py; FINISH: the last program adds up; FACTOR: a
+    divisor of F.
     """
     if FACTOR > 1:  # so that rows are read in vectors
         F = F // FACTOR * FACTOR
@@ -119,60 +98,29 @@ def spmm_rows(
         out += head * num_nodes * F
         diag += head * num_nodes
         values += head * num_slots
-        beta = load_beta(control, cols, F, FUSED)
         if MODE >= RESIDUAL:
             h += head * num_nodes * F
-        if MODE == VERIFY or FUSED:
+        if MODE == VERIFY:
             direction += head * num_nodes * F
             inverse += head * num_nodes
-        if FUSED:
-            old += head * num_nodes * F
         dot = tl.zeros([WIDTH], tl.float32)
         r_max = tl.zeros([WIDTH], tl.float32)
         mu_max = tl.zeros([WIDTH], tl.float32)
         for turn in range(turns):
             rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
             here = rows < num_rows
-            if ORDERED:
-                rows = tl.load(order + num_rows - 1 - rows, mask=here, other=0)  # the longest first
             begin = tl.load(indptr + rows, mask=here, other=0)
             end = tl.load(indptr + rows + 1, mask=here, other=0)
             here = here & (end - begin <= hub)
             end = tl.where(here, end, begin)
-            acc = weighted_sum(
-                begin,
-                end,
-                1,
-                indices,
-                values,
-                x,
-                inverse,
-                old,
-                beta,
-                cols,
-                F,
-                EDGES,
-                ROWS,
-                WEIGHTED,
-                POLICY,
-                FUSED,
-                LATE,
-            )
+            acc = weighted_sum(begin, end, 1, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED, POLICY)
             a, b, c = deliver(
-                rows, here, acc, constant, diag, x, out, h, inverse, direction, old, beta, control, cols, F,
-                WEIGHTED, MODE, FUSED,
+                rows, here, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
+                WEIGHTED, MODE,
             )  # fmt: skip
             dot, r_max, mu_max = dot + a, tl.maximum(r_max, b), tl.maximum(mu_max, c)
         report(control, partial, counter, J_norm, tl.program_id(0), dot, r_max, mu_max, cols, F, count, tol, max_steps,
                BLOCK, MODE, FINISH)  # fmt: skip
-
-
-@triton.jit
-def load_beta(control, cols, F, FUSED: tl.constexpr):
-    beta = tl.zeros_like(cols).to(tl.float32)
-    if FUSED:
-        beta = tl.load(field(control, BETA, F) + cols, mask=cols < F, other=0.0)
-    return beta
 
 
 @triton.jit
@@ -193,9 +141,9 @@ def report(
 
 @triton.jit(do_not_specialize=["num_nodes", "num_slots", "num_pieces"])
 def spmm_pieces(
-    indices, values, x, inverse, old, control, pieces, piece_begin, piece_end, num_nodes, num_slots, num_pieces, F,
+    indices, values, x, control, pieces, piece_begin, piece_end, num_nodes, num_slots, num_pieces, F,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr,
-    MODE: tl.constexpr, FUSED: tl.constexpr, LATE: tl.constexpr, FACTOR: tl.constexpr,
+    MODE: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     """One piece of a hub row: its slots dealt to the lanes, their sum filed for :func:`spmm_hubs`."""
     if FACTOR > 1:
@@ -207,37 +155,15 @@ def spmm_pieces(
         end = tl.load(piece_end + piece) + tl.zeros_like(begin)
         x += head * num_nodes * F
         values += head * num_slots
-        beta = load_beta(control, cols, F, FUSED)
-        if FUSED:
-            inverse += head * num_nodes
-            old += head * num_nodes * F
-        acc = weighted_sum(
-            begin,
-            end,
-            ROWS,
-            indices,
-            values,
-            x,
-            inverse,
-            old,
-            beta,
-            cols,
-            F,
-            EDGES,
-            ROWS,
-            WEIGHTED,
-            POLICY,
-            FUSED,
-            LATE,
-        )
+        acc = weighted_sum(begin, end, ROWS, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED, POLICY)
         tl.store(pieces + (head * num_pieces + piece) * F + cols, tl.sum(acc, 0), mask=cols < F)
 
 
 @triton.jit(do_not_specialize=["first", "num_nodes", "num_pieces", "count"])
 def spmm_hubs(
-    hubs, piece_start, pieces, constant, diag, x, out, h, inverse, direction, old, control, partial,
+    hubs, piece_start, pieces, constant, diag, x, out, h, inverse, direction, control, partial,
     first, num_nodes, num_pieces, F, count,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, MODE: tl.constexpr, FUSED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
     """Add up the pieces of one hub and finish its row."""
     head, hub = tl.program_id(2).to(tl.int64), tl.program_id(0)
@@ -247,19 +173,16 @@ def spmm_hubs(
         x += head * num_nodes * F
         out += head * num_nodes * F
         diag += head * num_nodes
-        beta = load_beta(control, cols, F, FUSED)
         if MODE >= RESIDUAL:
             h += head * num_nodes * F
-        if MODE == VERIFY or FUSED:
+        if MODE == VERIFY:
             direction += head * num_nodes * F
             inverse += head * num_nodes
-        if FUSED:
-            old += head * num_nodes * F
         lane = tl.arange(0, 1)
         rows = tl.load(hubs + hub + lane)
         a, b, c = deliver(
-            rows, lane == 0, acc, constant, diag, x, out, h, inverse, direction, old, beta, control, cols, F,
-            WEIGHTED, MODE, FUSED,
+            rows, lane == 0, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
+            WEIGHTED, MODE,
         )  # fmt: skip
         report(control, partial, None, None, first + hub, a, b, c, cols, F, count, 0.0, 0, BLOCK, MODE, False)
 
