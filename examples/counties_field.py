@@ -17,10 +17,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
-from walksum.explore.layout import whole_layout
 
 import walksum as ws
 from walksum.field import fit_residual_field
+from walksum.plot.layout import whole_layout
 
 folder, target = Path(sys.argv[1]), sys.argv[2]
 picture = Path(sys.argv[3] if len(sys.argv) > 3 else f"counties-{target}.png")
