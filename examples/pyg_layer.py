@@ -25,13 +25,18 @@ test = torch.ones(len(y), dtype=torch.bool).index_fill(0, train, False)
 class Net(nn.Module):
     def __init__(self, layer):
         super().__init__()
-        self.first, self.last = layer(-1, 32), layer(-1, classes)
+        self.first, self.norm, self.last = layer(-1, 32), nn.BatchNorm1d(32), layer(-1, classes)
 
     def forward(self, x, edge_index):
-        return self.last(self.first(x, edge_index).relu(), edge_index)
+        return self.last(self.norm(self.first(x, edge_index)).relu(), edge_index)
 
 
-for name, layer in {"GCNConv": GCNConv, "GLTConv": ws.GLTConv}.items():
+layers = {
+    "GCNConv": GCNConv,
+    "GLTConv, fixed": lambda a, b: ws.GLTConv(a, b, learned=False),
+    "GLTConv, learned": ws.GLTConv,
+}
+for name, layer in layers.items():
     torch.manual_seed(1)
     net = Net(layer)
     net(x, edge_index)  # the first input tells the widths

@@ -137,8 +137,10 @@ def test_bad_arguments(arguments, message):
 def test_bad_input():
     with pytest.raises(ValueError, match=r"x has type torch\.int64"):
         Propagate()(torch.arange(N), EDGES)
-    with pytest.raises(ValueError, match=r"x has shape \(1, 8, 2\)"):
-        Propagate()(torch.zeros(1, N, 2), EDGES)
+    with pytest.raises(ValueError, match=r"x has shape \(\); expected"):
+        Propagate()(torch.tensor(1.0), EDGES)
+    with pytest.raises(ValueError, match=r"x has shape \(1, 8, 2\); with a design"):
+        Propagate(design=FixedLaplacian())(torch.zeros(1, N, 2), EDGES)
     with pytest.raises(ValueError, match="negative value -1"):
         Propagate()(torch.zeros(N, 2), EDGES, -torch.ones(6))
 

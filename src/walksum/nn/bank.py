@@ -33,7 +33,7 @@ class PropagateBank(MessagePassing):
         loops: of the operators given by numbers, see :class:`walksum.Propagate`.
 
     Shapes:
-        - **input:** node features ``(N, F)``, edge indices ``(2, M)`` or a Graph, optional weights ``(M,)``
+        - **input:** node features ``(N, F)`` or ``(B, N, F)``, edge indices ``(2, M)`` or a Graph, weights ``(M,)``
         - **output:** ``(N, F)``, ``(N, K F)`` or ``(K, N, F)``
 
     Example:
@@ -64,7 +64,7 @@ class PropagateBank(MessagePassing):
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Mix ``x`` over the graph by every operator."""
         check_nodes(x)
-        graph = as_graph(edge_index, x.size(0), edge_weight)
+        graph = as_graph(edge_index, x.size(0 if x.dim() == 1 else -2), edge_weight)
         parts = [x if isinstance(layer, nn.Identity) else layer(x, graph) for layer in self.layers]
         if self.mix == "concat":
             return torch.cat(parts, -1)
