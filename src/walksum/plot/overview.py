@@ -86,16 +86,20 @@ def _member_weights(axes: Any, weights: Mapping[str, float], look: Theme) -> Non
 
 
 def _comparison(axes: Any, scores: Mapping[str, float], accuracy: bool, look: Theme) -> None:
-    values = [(100 if accuracy else 1) * value for value in scores.values()]
-    colours = [look.categories[0]] + [look.faint] * (len(values) - 1)
-    bars = axes.bar([name.replace(" ", "\n") for name in scores], values, color=colours)
-    axes.bar_label(bars, fmt="%.1f" if accuracy else "%.2f")
-    axes.tick_params(axis="x", labelsize=7)
+    own = next(iter(scores))
+    ranked = sorted(scores, key=lambda name: -scores[name])
+    values = [(100 if accuracy else 1) * scores[name] for name in ranked]
+    colours = [look.categories[0] if name == own else look.faint for name in ranked]
+    bars = axes.barh(range(len(ranked)), values, color=colours)
+    axes.bar_label(bars, fmt="%.1f" if accuracy else "%.2f", padding=2, fontsize=8)
+    axes.set(yticks=range(len(ranked)))
+    axes.set_yticklabels([shortened(name, 28) for name in ranked], fontsize=7)
+    axes.invert_yaxis()
     if accuracy:
-        axes.set(title="test accuracy, %", ylim=(0, 105))
+        axes.set(title="test accuracy, %", xlim=(0, 118))
     else:
         lowest = min(0, *values)
-        axes.set(title="test $R^2$", ylim=(lowest - 0.1 * (1 - lowest), 1.05))
+        axes.set(title="test $R^2$", xlim=(lowest - 0.1 * (1 - lowest), 1.18))
 
 
 def _confusion(axes: Any, truth: Tensor, predicted: Tensor, classes: Sequence[str]) -> None:
@@ -115,7 +119,7 @@ def _against_truth(axes: Any, truth: Tensor, predicted: Tensor, look: Theme) -> 
     axes.scatter(truth.numpy(), predicted.numpy(), s=6, color=look.categories[0], alpha=0.5, linewidths=0)
     both = (float(torch.minimum(truth, predicted).min()), float(torch.maximum(truth, predicted).max()))
     axes.plot(both, both, color=look.faint, linewidth=0.8)
-    axes.set(title="test nodes: predicted over true", xlabel="true", ylabel="predicted")
+    axes.set(title="predicted over true", xlabel="true", ylabel="predicted")
 
 
 def _explanation(figure: Any, sentence: str, tiles: Sequence[Tile], look: Theme) -> None:

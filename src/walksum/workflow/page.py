@@ -151,7 +151,8 @@ def _weights(result: Result) -> dict[str, float] | None:
     found: dict[str, float] = {}
     for row in result.portfolio["members"]:
         kind = row["member"].split(",")[0]
-        found[kind] = found.get(kind, 0.0) + row["weight"]
+        if row["weight"] > 0:
+            found[kind] = found.get(kind, 0.0) + row["weight"]
     return dict(sorted(found.items(), key=lambda item: -item[1])[:6])
 
 
