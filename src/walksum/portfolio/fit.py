@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,10 +160,11 @@ def fit_portfolio(
     """
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
         raise ValueError(f"budget={budget!r}; expected a positive number of seconds")
+    start = time.monotonic()  # finding what can be tried takes a factorisation, so its time counts
     todo = tasks(problem, metric, members)
     if not todo:
         raise ValueError(f"members={members!r} names no member; leave it None for all")
-    found, complete, interrupted = run_tasks(todo, budget, callback)
+    found, complete, interrupted = run_tasks(todo, budget - (time.monotonic() - start), callback)
     if not found:
         raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")
     outputs, y = judged(problem, found), problem.y[problem.judged]

@@ -17,8 +17,8 @@ from walksum.data.problem import Problem
 from walksum.nn import GLT
 from walksum.precision import Precision
 from walksum.training import Epoch
+from walksum.training.models import model_by_name
 from walksum.workflow.fit import Job, OnEpoch, fit_model, prepare_data
-from walksum.workflow.models import check_model
 from walksum.workflow.run import Run
 from walksum.workflow.trained_run import TrainedRun, open_trained_run
 
@@ -75,7 +75,7 @@ def of_run(
         listener: told what is being done, and what is left out.
     """
     for name in compare:
-        check_model(name)
+        model_by_name(name)
     listener = listener or Listener()
     prepared = prepare_data(run.job, problem) if problem.labelled.numel() else None
     trained = open_trained_run(run, problem, run.job.title, prepared)
