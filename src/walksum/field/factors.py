@@ -89,7 +89,7 @@ def working_copy(J: Precision, method: str) -> Precision:
 def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], method: str) -> GaussianFactor:
     """The factor of these values, shared with every solve by the same solver; a ValueError if there is none."""
     prepared: Any = _Preparations(graph, memo, SOLVERS[method], may_replace=False).get(diag, off, 1)
-    factor: GaussianFactor = prepared.factor if method == "elimination" else DenseFactor(prepared)
+    factor: GaussianFactor = prepared.supernodal if method == "elimination" else DenseFactor(prepared)
     if factor.failure is not None:
         refuse(factor.failure)
     return factor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -75,10 +76,14 @@ class PreparedDirect(Prepared):
         r""":math:`\log \det J = \sum_i \log D_i` of every head, ``[H]``; NaN if J is not positive definite."""
         return self.factor.logdet().to(self.J.diag)
 
+    @cached_property
+    def supernodal(self) -> Factor:
+        """A factor in float64 that also knows samples and the inverse on the pattern of J."""
+        if isinstance(self.factor, Factor) and self.J.dtype == torch.float64:
+            return self.factor
+        return Factor.of(self.J.to(torch.float64))
+
     @property
     def marginal_variance(self) -> Tensor:
         r""":math:`(J^{-1})_{ii}` of every node, ``[H, N]``, without the rest of the inverse."""
-        factor = self.factor
-        if not isinstance(factor, Factor) or self.J.dtype != torch.float64:
-            factor = Factor.of(self.J.to(torch.float64))
-        return factor.selected_inverse()[0].to(self.J.diag)
+        return self.supernodal.selected_inverse()[0].to(self.J.diag)
