@@ -141,7 +141,7 @@ def test_a_model_without_J_is_refused(colour_run, tmp_path):
     code, output = invoke(run)
     assert code == 2
     assert "holds the model 'mlp', which has no precision matrix J to look at" in output
-    assert "model='glt'" in output
+    assert "--model glt" in output
 
 
 def test_what_is_no_run_is_refused(tmp_path, colour_run):

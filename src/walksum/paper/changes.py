@@ -21,8 +21,6 @@ from walksum.paper.models.structure import Edges, PerGraph
 from walksum.precision import Precision
 from walksum.solvers import Solver
 
-SLOPE = 0.01  # of leaky_relu below zero
-
 Change = Callable[[nn.Module], nn.Module]
 
 
@@ -89,23 +87,16 @@ def without_residual(model: nn.Module) -> nn.Module:
     return model
 
 
-def _mixing_alone(self: GLTBlock, x: Tensor, edge_index: Any, edge_weight: Any = None, features: Any = None) -> Tensor:
-    mu = self.mix(self.norm(x), edge_index, edge_weight, features).view(-1, self.mix.heads, self.mix.out_channels)
-    x = self.merge(self.dropout(nn.functional.leaky_relu(self.mix_norm(mu)).flatten(1)))
+def _mixing_alone(self: GLTBlock, x: Tensor, *graph: Any, **options: Any) -> Tensor:
+    mu = self.mix(self.norm(x), *graph, **options).view(-1, self.mix.heads, self.mix.out_channels)
+    x = self.merge(self.dropout(self.act(self.mix_norm(mu)).flatten(1)))
     return x + self.ffn(x)
 
 
 def linear_observation(model: nn.Module) -> nn.Module:
     for mixer in _all(model, GLTConv):
-        mixer.observe = nn.Sequential(mixer.observe, _BeforeLeakyReLU())
+        mixer.act = None
     return model
-
-
-class _BeforeLeakyReLU(nn.Module):
-    """What the activation, which the layer applies in any case, turns into its argument."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.where(x < 0, x / SLOPE, x)
 
 
 def solved_by(solver: Solver) -> Change:
