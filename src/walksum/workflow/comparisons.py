@@ -88,16 +88,32 @@ def linear(data: PreparedData, learn: Tensor) -> Tensor:
 
 
 def boosting(data: PreparedData, learn: Tensor, neighbours: bool) -> Tensor:
-    """scikit-learn's gradient boosting with its defaults, on a node's columns or also on its neighbours' means."""
+    """scikit-learn's gradient boosting with its defaults, on a node's columns or also on what its neighbours have.
+
+    That is the means of their columns, their number, and the mean of their known targets (or the share of each class).
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     X, y = data.x.double().numpy(), data.problem.y.numpy()
     X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
     if neighbours:
         graph = data.problem.graph
-        X = np.concatenate([X, neighbour_mean(graph) @ X, np.log1p(graph.degree.numpy())[:, None]], 1)
+        mean, degree = neighbour_mean(graph), np.log1p(graph.degree.numpy())[:, None]
+        X = np.concatenate([X, mean @ X, degree, _neighbours_targets(data, learn, mean)], 1)
     kind = HistGradientBoostingRegressor if data.problem.regression else HistGradientBoostingClassifier
     return _answer(kind(random_state=0).fit(X[learn], y[learn]), X)
+
+
+def _neighbours_targets(data: PreparedData, learn: Tensor, mean: Any) -> np.ndarray:
+    """The mean of the neighbours' known targets, by column of a one-hot target; NaN without such a neighbour."""
+    problem, nodes = data.problem, learn.numpy()
+    y = problem.y.numpy()[nodes]
+    known = np.zeros((problem.num_nodes, 1 + (1 if problem.regression else len(problem.classes))))
+    known[nodes, 0] = 1
+    known[nodes, 1:] = y[:, None] if problem.regression else np.eye(len(problem.classes))[y]
+    around = mean @ known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(around[:, :1] > 0, around[:, 1:] / around[:, :1], np.nan)
 
 
 def label_propagation(data: PreparedData, learn: Tensor) -> Tensor:
