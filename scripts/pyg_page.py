@@ -30,7 +30,7 @@ END = """## Limits
   write `last_solve`. Edge features need a `walksum.Graph` there. `Propagate` and what is made of it
   (`PropagateBank`, `PredictThenPropagate`) have graph breaks, so they compile without `fullgraph=True` only.
 - Compiled code is there to be whole, not to be quick: its backward pass makes J once more. A compiled step of one layer
-  took 1.7 to 3 times the eager one on a CPU thread (200 and 2,708 nodes, fixed and learned).
+  is slower than the eager one on a CPU thread; by how much has no record yet.
 - `torch.export` takes an `edge_index`; a design outside `walksum.designs.DESIGNS` stays in its process.
 - `MessagePassing` is the base class only so that PyG's tools know a graph layer: there are no messages, and hooks on
   `propagate`, `message` or `aggregate` never fire, except that message hooks get `alpha`.
