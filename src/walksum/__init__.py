@@ -90,11 +90,19 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f"walksum.{name}")
     elif name == "__version__":
-        value = import_module("importlib.metadata").version("walksum")
+        value = _version()
     else:
         raise AttributeError(f"module 'walksum' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    metadata = import_module("importlib.metadata")
+    try:
+        return metadata.version("walksum")
+    except metadata.PackageNotFoundError:  # run from its source alone
+        return "unknown"
 
 
 def __dir__() -> list[str]:

@@ -484,6 +484,7 @@ def test_gpu_solves_have_torchs_own_beside_them_in_both_ways():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
 def test_captured_passes_are_right():
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")

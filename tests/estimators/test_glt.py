@@ -169,6 +169,7 @@ def test_settings_may_come_from_arrays():
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", [ws.GLTClassifier, ws.GLTRegressor])
 def test_a_gpu_fits_a_model_that_predicts_on_the_cpu(kind):
-    model = kind(**QUICK, device="cuda").fit(X[:300], Y[:300].astype(float if kind is ws.GLTRegressor else int))
-    assert model.score(X[:300], Y[:300]) > 0.8
+    y = Y[:300].astype(float if kind is ws.GLTRegressor else int)
+    model, twin = (kind(**QUICK | {"dropout": 0.0}, device=device).fit(X[:300], y) for device in ("cuda", "cpu"))
+    assert model.score(X[:300], y) == pytest.approx(twin.score(X[:300], y), abs=0.05)
     assert model.predict(X[300:310]).shape == (10,)

@@ -238,12 +238,12 @@ def test_auto_asks_for_a_gpu_only_for_large_problems(monkeypatch):
 @pytest.mark.parametrize("kind", ["glt", "mlp"])
 def test_a_gpu_trains_the_same_run_captured_and_gives_the_model_back(kind):
     data, recipe = problem(), Recipe(lr=1e-2, max_epochs=12)
-    make = factory() if kind == "glt" else (lambda seed: MLP(5, 3, dropout=0.0).double())
+    make = factory() if kind == "glt" else (lambda seed: MLP(5, 3, dropout=0.0))
     found = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
-        model = make(0)
-        found.append(fit(model, Data(data.x, data.edges, data.y, data.split(0)), recipe, device=device))
+        model = make(0).float()  # in double precision a graph this small is factorised densely, which looks at numbers
+        found.append(fit(model, Data(data.x.float(), data.edges, data.y, data.split(0)), recipe, device=device))
         assert next(model.parameters()).device.type == "cpu"
     assert found[1].captured, found[1].not_captured
     for here, there in zip(found[0].history, found[1].history, strict=True):

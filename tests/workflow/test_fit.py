@@ -11,6 +11,7 @@ import walksum as ws
 from walksum.data.problem import from_data
 from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
+from walksum.workflow.comparisons import boosting
 from walksum.workflow.fit import Job, fit_once, prepare_data
 from walksum.workflow.search import Random, best_sampler, search
 
@@ -112,3 +113,9 @@ def test_a_search_goes_on_after_a_trial_that_diverged(rings):
 def test_without_optuna_the_search_is_random(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert best_sampler(0).name == "random search"
+
+
+def test_boosting_on_neighbours_works_where_no_known_target_is_next_to_another(rings):
+    prepared = prepare_data(Job(), rings)
+    learn = torch.tensor([0, 10, 20, 30, 40, 50, 60, 70])
+    assert boosting(prepared, learn, neighbours=True).shape == (80, 2)

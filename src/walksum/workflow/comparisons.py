@@ -100,6 +100,7 @@ def boosting(data: PreparedData, learn: Tensor, neighbours: bool) -> Tensor:
         graph = data.problem.graph
         mean, degree = neighbour_mean(graph), np.log1p(graph.degree.numpy())[:, None]
         X = np.concatenate([X, mean @ X, degree, _neighbours_targets(data, learn, mean)], 1)
+        X = X[:, ~np.isnan(X[learn]).all(0)]  # few known targets may have no neighbour among themselves
     kind = HistGradientBoostingRegressor if data.problem.regression else HistGradientBoostingClassifier
     return _answer(kind(random_state=0).fit(X[learn], y[learn]), X)
 
