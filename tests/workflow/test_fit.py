@@ -118,4 +118,4 @@ def test_without_optuna_the_search_is_random(monkeypatch):
 def test_boosting_on_neighbours_works_where_no_known_target_is_next_to_another(rings):
     prepared = prepare_data(Job(), rings)
     learn = torch.tensor([0, 10, 20, 30, 40, 50, 60, 70])
-    assert boosting(prepared, learn, neighbours=True).shape == (80, 2)
+    assert boosting(prepared, learn, neighbours=True).shape == (80,)
