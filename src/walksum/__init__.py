@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # what follows is imported when it is used: torch, PyG and sc
         TransductiveKFold,
     )
     from walksum.field import GaussianField, fit_residual_field, logdet, marginals, sample, selected_inverse
-    from walksum.graph import Graph
+    from walksum.graph import Graph, spatial_graph
     from walksum.nn import GLT, GLTBlock, GLTConv, PredictThenPropagate, Propagate, PropagateBank, load
     from walksum.precision import Precision
     from walksum.solvers import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # what follows is imported when it is used: torch, PyG and sc
 
 # The public names, by the module they come from. Everything else may change without notice.
 _PUBLIC = {
-    "graph": ["Graph"],
+    "graph": ["Graph", "spatial_graph"],
     "precision": ["Precision"],
     "solving": ["solve", "explain_solver"],
     "designs": [

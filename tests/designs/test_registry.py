@@ -44,6 +44,19 @@ def test_settings_reach_the_design_of_every_layer():
     assert model.mixers[0].design.similarity == model.mixers[1].design.similarity != ws.FixedPairwiseNormal().similarity
 
 
+@pytest.mark.parametrize("name", [name for name in DESIGNS if name not in NAMES])
+def test_fields_are_layers_by_name_that_learn_and_are_saved(name, tmp_path):
+    x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
+    model = ws.GLT(5, 8, 1, 3, design=name, heads=2).eval()
+    out = model(x, path(9))
+    out.square().sum().backward()
+    design = model.mixers[0].design
+    assert design.heads == 2
+    assert all(parameter.grad.abs().max() > 0 for parameter in design.parameters())
+    model.save(tmp_path / "model")
+    assert torch.equal(ws.load(tmp_path / "model").eval()(x, path(9)), out)
+
+
 def test_the_help_text_names_every_design():
     assert all(name in Designs for name in NAMES)
 
@@ -57,6 +70,12 @@ def test_the_help_text_names_every_design():
         (lambda: check_design("diagonally-dominant", False, reach=2), r"reach=2; .* has no settings but the coupling"),
         (lambda: check_design("laplacian", reach=2, scale=0.5), r"reach=2 and scale=0.5; give one"),
         (lambda: check_design("laplacian", reach=0), r"reach=0; expected a positive"),
+        (
+            lambda: check_design("car", True, "repulsive"),
+            r"coupling='repulsive'; the design 'car' has no choice of sign",
+        ),
+        (lambda: check_design("car", False), r"learned=False; design='car' has only the other variant"),
+        (lambda: check_design("sar", scale=0.5), r"scale=0.5; the learned design 'sar' has only these settings: rho"),
         (lambda: scale_for_reach(1e9), r"reach=1000000000.0; .* rounds to 1"),
         (lambda: scale_for_reach(math.inf), r"reach=inf"),
         (lambda: ws.GLTConv(4, 3, scale=1.0), r"scale=1.0; expected a number strictly between 0 and 1"),

@@ -104,7 +104,7 @@ def test_spreg_finds_the_same_spatial_error_model(name, neighbours, table, targe
             X = np.array([columns.by_col(f) for f in features], float).T
         oracle = spreg.ML_Error(y, X, weights)
 
-        from walksum.data.spatial import spatial_graph
+        from walksum.graph.spatial import spatial_graph
 
         graph = spatial_graph(weights).graph
     design, n = SAR().double(), graph.num_nodes

@@ -10,8 +10,8 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from walksum.data.spatial import spatial_graph
 from walksum.graph import Graph
+from walksum.graph.spatial import is_named
 
 
 def knn_graph(X: np.ndarray, n_neighbors: int) -> Graph:
@@ -29,10 +29,8 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
 
     Nodes of networkx and libpysal are the rows in their own order.
     """
-    if _is_named(graph):
-        found = spatial_graph(graph).graph
-    elif isinstance(graph, Graph | Tensor):
-        found = Graph.from_edge_index(graph, None if isinstance(graph, Graph) else num_rows)
+    if isinstance(graph, Graph | Tensor) or is_named(graph):
+        found = Graph.from_edge_index(graph, num_rows if isinstance(graph, Tensor) else None)
     elif sp.issparse(graph) or np.shape(graph) == (num_rows, num_rows):
         matrix = sp.coo_matrix(graph)
         if matrix.shape != (num_rows, num_rows):
@@ -45,12 +43,6 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     if found.num_nodes != num_rows:
         raise ValueError(f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree")
     return found
-
-
-def _is_named(graph: Any) -> bool:
-    """Whether it is a graph of networkx, or a Graph or W of libpysal."""
-    networkx = hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "adj")
-    return networkx or hasattr(graph, "unique_ids") or (hasattr(graph, "neighbors") and hasattr(graph, "id_order"))
 
 
 def as_features(X: np.ndarray) -> Tensor:

@@ -7,12 +7,13 @@ non-negative edge weights. J is positive definite, though not always walk-summab
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from walksum._checks import check_count, check_positive
-from walksum.designs.base import Design, degree_sum, ends, need, refuse_negative_weights
+from walksum.designs.base import Design, check_width, degree_sum, ends, linear, need, refuse_negative_weights
 from walksum.designs.two_hop import laplacian, sandwich
 from walksum.graph import Graph
 from walksum.ops import edge_dot
@@ -25,12 +26,16 @@ class FieldDesign(Design):
     def __init__(self, heads: int, tau: float):
         super().__init__("attractive")
         check_positive(tau=tau)
-        self.log_tau = nn.Parameter(torch.full((check_count("heads", heads), 1), math.log(tau)))
+        self.heads = check_count("heads", heads)
+        self.log_tau = nn.Parameter(torch.full((heads, 1), math.log(tau)))
 
     @property
     def tau(self) -> Tensor:
         """``[H, 1]``."""
         return self.log_tau.exp()
+
+    def arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in super().arguments().items() if not isinstance(value, Tensor)}
 
     def weights(self, graph: Graph) -> Tensor:
         refuse_negative_weights(self, graph)
@@ -231,11 +236,12 @@ class Squared(FieldDesign):
         super().__init__(heads, tau)
         check_positive(epsilon=epsilon)
         self.epsilon, self.channels = epsilon, check_count("channels", channels)
-        self.project = nn.Linear(in_channels, heads * channels, bias=False)
+        self.in_channels = check_width("in_channels", in_channels)
+        self.project = linear(in_channels, heads * channels, bias=False)
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
-        x, heads = need(self, "x", x, graph), self.log_tau.size(0)
-        s = torch.tanh(self.project(x)).view(-1, heads, self.channels).transpose(0, 1).contiguous()
+        x = need(self, "x", x, graph)
+        s = torch.tanh(self.project(x)).view(-1, self.heads, self.channels).transpose(0, 1).contiguous()
         weight = graph.edge_weight
         weight = torch.ones(graph.num_edges, device=graph.device) if weight is None else weight
         degree = _at_least_one_edge(degree_sum(graph, weight.abs().to(s.dtype).unsqueeze(0)))

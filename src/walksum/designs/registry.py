@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from walksum._checks import check_choice, check_positive
 from walksum.designs.base import SIGN, Design
 from walksum.designs.dominant import FixedDiagonallyDominant, LearnedDiagonallyDominant
+from walksum.designs.fields import CAR, SAR, Intrinsic, Leroux, Matern, RandomWalk, Squared
 from walksum.designs.laplacian import FixedLaplacian, LearnedLaplacian
 from walksum.designs.pairwise import FixedPairwiseNormal, LearnedPairwiseNormal
 from walksum.designs.similarity import Similarity
@@ -49,13 +50,16 @@ class DesignEntry:
 
     def settings(self, learned: bool) -> tuple[str, ...]:
         """The names of what can be set beside the coupling; ``reach`` is another way to give ``scale``."""
-        names = [name for name in inspect.signature(self.variant(learned)).parameters if name not in SIZES]
-        names.remove("coupling")
+        names = [name for name in self._parameters(learned) if name not in (*SIZES, "coupling")]
         return (*names, "reach") if "scale" in names else tuple(names)
 
-    def default_coupling(self, learned: bool) -> str:
-        """The coupling that the paper takes."""
-        return inspect.signature(self.variant(learned)).parameters["coupling"].default
+    def default_coupling(self, learned: bool) -> str | None:
+        """The coupling that the paper takes; None for a field, which has no choice of sign."""
+        coupling = self._parameters(learned).get("coupling")
+        return None if coupling is None else coupling.default
+
+    def _parameters(self, learned: bool) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.variant(learned)).parameters
 
 
 DESIGNS = {
@@ -64,9 +68,17 @@ DESIGNS = {
         DesignEntry("pairwise-normal", "pairwise normal", FixedPairwiseNormal, LearnedPairwiseNormal, "epsilon"),
         DesignEntry("diagonally-dominant", "diagonally dominant", FixedDiagonallyDominant, LearnedDiagonallyDominant),
         DesignEntry("laplacian", "Laplacian", FixedLaplacian, LearnedLaplacian, "scale"),
+        DesignEntry("car", "conditional autoregressive", None, CAR),
+        DesignEntry("sar", "simultaneous autoregressive", None, SAR),
+        DesignEntry("leroux", "Leroux", None, Leroux),
+        DesignEntry("intrinsic", "intrinsic", None, Intrinsic),
+        DesignEntry("matern", "Matern", None, Matern),
+        DesignEntry("random-walk", "random walk", None, RandomWalk),
+        DesignEntry("squared", "signed square", None, Squared),
     )
 }
-NAMES = tuple(DESIGNS)
+#: the designs of the paper, walk-summable by construction, each fixed or learned
+NAMES = ("pairwise-normal", "diagonally-dominant", "laplacian")
 
 
 def check_design(
@@ -82,6 +94,8 @@ def check_design(
             raise ValueError(f"{key}={given[key]!r}; the {kind} design {name!r} has {_listed(known)}")
     if coupling is not None:
         check_choice("coupling", coupling, COUPLINGS)
+        if DESIGNS[name].default_coupling(learned) is None:
+            raise ValueError(f"coupling={coupling!r}; the design {name!r} has no choice of sign")
         given["coupling"] = coupling
     if "reach" in given:
         if "scale" in given:

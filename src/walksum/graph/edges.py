@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 import torch
@@ -24,8 +25,16 @@ class SparseMatrix(Protocol):
     def sparse_sizes(self) -> tuple[int, int]: ...
 
 
-#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor``, or one or more Graphs
-EdgeInput: TypeAlias = Union[Tensor, "Graph", SparseMatrix, list["Graph"]]
+class NetworkxGraph(Protocol):
+    """What a networkx graph offers."""
+
+    @property
+    def adj(self) -> Any: ...
+
+
+#: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse matrix, a ``SparseTensor``, one or more Graphs, a
+#: networkx or libpysal graph, or the path of a ``.gal`` or ``.gwt`` file
+EdgeInput: TypeAlias = Union[Tensor, "Graph", SparseMatrix, NetworkxGraph, str, PathLike[str], list["Graph"]]
 
 
 def read_pairs(edge_index: EdgeInput, num_nodes: int | None) -> tuple[Tensor, int, Tensor | None]:
@@ -45,7 +54,8 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
     if not isinstance(edge_index, Tensor):
         raise ValueError(
             f"edge_index is a {type(edge_index).__name__}; expected an integer tensor [2, M], a PyG EdgeIndex, "
-            "a torch sparse matrix, a SparseTensor or a walksum.Graph"
+            "a torch sparse matrix, a SparseTensor, a walksum.Graph, a networkx or libpysal graph, or the path of a .gal "
+            "or .gwt file"
         )
     return _check_pairs(edge_index), _edge_index_size(edge_index), None
 

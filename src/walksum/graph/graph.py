@@ -76,7 +76,9 @@ class Graph:
 
         Args:
             edge_index: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse COO, CSR or CSC
-                matrix, a ``torch_sparse.SparseTensor``, or a Graph (returned as it is).
+                matrix, a ``torch_sparse.SparseTensor``, a Graph (returned as it is), or what has names for its nodes:
+                a networkx graph, a libpysal ``Graph`` or ``W``, the path of a ``.gal`` or ``.gwt`` file. Those are
+                numbered in their own order; :func:`walksum.spatial_graph` gives the names too.
             num_nodes: number of nodes; by default the matrix size, or the largest index plus one.
             edge_weight: one finite weight for each of the M entries. The weight of an undirected edge is
                 the mean of its entries: both directions and duplicates.
@@ -87,6 +89,11 @@ class Graph:
                     f"num_nodes={num_nodes} was given beside {edge_index}; build the Graph with it instead"
                 )
             return edge_index.checked(None, edge_weight)
+        if not isinstance(edge_index, Tensor):
+            from walksum.graph.spatial import is_named, spatial_graph
+
+            if is_named(edge_index):
+                return cls.from_edge_index(spatial_graph(edge_index).graph, num_nodes, edge_weight)
         pairs, num_nodes, values = outside_transforms(read_pairs, edge_index, num_nodes)
         weight = one_weight(values, edge_weight)
         if weight is not None:

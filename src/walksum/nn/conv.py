@@ -53,7 +53,9 @@ class GLTConv(MessagePassing):
         out_channels: size of each output sample, per head.
         heads: number of heads; each has its own J (learned designs) and its own observation vector.
         concat: concatenate the heads; otherwise average them.
-        design: "laplacian", "diagonally-dominant", "pairwise-normal", or a :class:`walksum.designs.Design`.
+        design: "laplacian", "diagonally-dominant", "pairwise-normal", one of the fields of spatial statistics
+            ("car", "sar", "leroux", "intrinsic", "matern", "random-walk", "squared"), or a
+            :class:`walksum.designs.Design`.
         learned: learn J, or take the fixed variant. A fixed J is the same for all heads.
         coupling: "attractive" or "repulsive"; by default the paper's sign for the design.
         solver: a solver object or name, see :func:`walksum.solve`.

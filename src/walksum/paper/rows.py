@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from walksum.designs import DESIGNS
+from walksum.designs import NAMES
 from walksum.paper.models import BASELINES
 
 DATASETS = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")  # the paper's columns, in its order
@@ -68,7 +68,7 @@ _ROWS = [
     _baseline("graphormer", "Graphormer"),
     _baseline("gde", "GDE"),
     _baseline("cgnn", "CGNN"),
-    *(_glt(design, learned) for learned in (True, False) for design in DESIGNS),
+    *(_glt(design, learned) for learned in (True, False) for design in NAMES),
     # the sign the paper did not try, for the designs where it has a choice
     _glt("pairwise-normal", True, "attractive"),
     _glt("diagonally-dominant", True, "attractive"),

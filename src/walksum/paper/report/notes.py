@@ -166,7 +166,7 @@ def _signs(models: set[str]) -> str:
 
 def _sign(row: Row) -> str:
     assert row.design is not None
-    return row.coupling or DESIGNS[row.design].default_coupling(row.learned)
+    return row.coupling or DESIGNS[row.design].default_coupling(row.learned) or ""
 
 
 def _other_splits(sections: list[Section]) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from walksum.graph import Graph
+from walksum.graph.graph import Graph
 
 Link = tuple[Any, Any, float]
 
@@ -32,12 +33,12 @@ def spatial_graph(source: Any, ids: Sequence | None = None) -> SpatialGraph:
         ids: the names of all nodes in the order that is wanted; by default as the source has them.
 
     Example:
-        >>> import networkx
-        >>> graph, ids = spatial_graph(networkx.Graph([("a", "b"), ("b", "c")]))
+        >>> import networkx, walksum as ws
+        >>> graph, ids = ws.spatial_graph(networkx.Graph([("a", "b"), ("b", "c")]))
         >>> graph, ids
         (Graph(num_nodes=3, num_edges=2), ['a', 'b', 'c'])
     """
-    if isinstance(source, str | Path):
+    if isinstance(source, str | PathLike):
         known, links = _from_file(Path(source))
     elif hasattr(source, "adjacency") and hasattr(source, "unique_ids"):
         known, links = _from_pysal_graph(source)
@@ -51,6 +52,13 @@ def spatial_graph(source: Any, ids: Sequence | None = None) -> SpatialGraph:
             "or the path of a .gal or .gwt file"
         )
     return _build(known if ids is None else list(ids), links)
+
+
+def is_named(source: Any) -> bool:
+    """Whether it is something whose nodes have names: a file, a graph of networkx, or a Graph or W of libpysal."""
+    networkx = hasattr(source, "nodes") and hasattr(source, "edges") and hasattr(source, "adj")
+    pysal = hasattr(source, "unique_ids") or (hasattr(source, "neighbors") and hasattr(source, "id_order"))
+    return networkx or pysal or isinstance(source, str | PathLike)
 
 
 def _build(ids: list, links: Iterable[Link]) -> SpatialGraph:

@@ -7,7 +7,8 @@ import networkx
 import pytest
 import torch
 
-from walksum.data.spatial import spatial_graph
+import walksum as ws
+from walksum.graph.spatial import spatial_graph
 
 GAL = """0 4 nothing id
 1 2
@@ -127,3 +128,14 @@ def test_rows_of_a_table_take_graphs_of_networkx_and_libpysal():
     weights = pytest.importorskip("libpysal.weights")
     w = weights.W({k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}, silence_warnings=True)
     assert torch.equal(as_graph_of(w, 6).edges, expected.edges)
+
+
+def test_graph_takes_them_as_they_come(tmp_path):
+    named = networkx.Graph([("a", "b"), ("b", "c")])
+    (tmp_path / "map.gal").write_text("3\na 1\nb\nb 2\na c\nc 1\nb\n")
+    for source in (named, tmp_path / "map.gal", str(tmp_path / "map.gal")):
+        graph = ws.Graph.from_edge_index(source)
+        assert graph.edges.tolist() == [[0, 1], [1, 2]]
+        assert ws.GLTConv(4, 2)(torch.ones(3, 4), source).shape == (3, 2)
+    with pytest.raises(ValueError, match="num_nodes=4 was given beside"):
+        ws.Graph.from_edge_index(named, 4)
