@@ -54,8 +54,8 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
     if not isinstance(edge_index, Tensor):
         raise ValueError(
             f"edge_index is a {type(edge_index).__name__}; expected an integer tensor [2, M], a PyG EdgeIndex, "
-            "a torch sparse matrix, a SparseTensor, a walksum.Graph, a networkx or libpysal graph, or the path of a .gal "
-            "or .gwt file"
+            "a torch sparse matrix, a SparseTensor, a walksum.Graph, a networkx or libpysal graph, or the path of "
+            "a .gal or .gwt file"
         )
     return _check_pairs(edge_index), _edge_index_size(edge_index), None
 
