@@ -504,3 +504,11 @@ def test_a_kernel_that_runs_out_of_memory_does_not_take_the_others_with_it(monke
     found = {r["contestant"]: r for r in gpu.kernel_records(problem(columns=64), 1e9, "cpu")}
     assert "too large" in found["gabp-step"]["failure"]
     assert found["cg"]["seconds"] > 0
+
+
+def test_memory_counts_what_the_backward_pass_holds():
+    from benchmarks.memory import saved_bytes
+
+    short, long = (saved_bytes(200, ws.Unrolled(steps=steps)) for steps in (5, 50))
+    assert long > 5 * short
+    assert saved_bytes(200, ws.GaBP(max_steps=5)) == saved_bytes(200, ws.GaBP(max_steps=50)) < short / 20
