@@ -334,7 +334,7 @@ class GLTConv(MessagePassing):
 
     @assume_constant
     def _recipe(self) -> str:
-        return compiled.recipe(self)
+        return compiled.recipe(self.design, self.solver, self.on_nonconverged)
 
     def _mix_compiled(self, x: Tensor, h: Tensor, edge_index: Any, weight: Any, edge_attr: Any) -> Tensor:
         """The same as one operator, which a compiler leaves whole."""
@@ -343,11 +343,8 @@ class GLTConv(MessagePassing):
             if not isinstance(edge_index, Graph):
                 raise ValueError("edge features in compiled code need a walksum.Graph, with one row per edge of it")
             factor = self._edge_factor(edge_attr, edge_index, None, h.dtype)
-        if isinstance(edge_index, Graph):
-            edge_index.checked(x.size(0), weight)
-            edge_index, weight = edge_index.edges, edge_index.edge_weight
         parameters = list(self._parameters_of_design().values())
-        return torch.ops.walksum.mix(edge_index, weight, x.size(0), x, h, factor, parameters, self._recipe())
+        return compiled.mix_over(edge_index, weight, x, h, factor, parameters, self._recipe())
 
     def _remember(self, solution: Solution) -> None:
         kept = solution if self.keep_values else solution.without_value()
