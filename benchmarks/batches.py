@@ -73,15 +73,15 @@ def layers() -> dict[str, tuple[str, nn.Module]]:
     return found
 
 
-def step(layer: nn.Module, x: Tensor, edge_index: Tensor) -> float:
+def step(layer: nn.Module, x: Tensor, inputs: Tensor, edge_index: Tensor) -> float:
     """CPU seconds of forward and backward; x needs a gradient, as between the layers of a model."""
+    reads_input = isinstance(layer, ws.GLTConv) and layer.design.reads_input
+    more = {"features": inputs} if reads_input else {}
+    start = time.process_time()
     if isinstance(layer, nn.Sequential):
-        first, mix = layer
-        start = time.process_time()
-        mix(first(x), edge_index).sum().backward()
+        layer[1](layer[0](x), edge_index).sum().backward()
     else:
-        start = time.process_time()
-        layer(x, edge_index).sum().backward()
+        layer(x, edge_index, **more).sum().backward()
     return time.process_time() - start
 
 
@@ -90,13 +90,14 @@ def measure(shape: str, rounds: int, seed: int) -> dict[str, dict[str, float]]:
     generator = torch.Generator().manual_seed(seed)
     nodes, make = SHAPES[shape]
     known, taken = layers(), {"new": {}, "same": {}}  # type: ignore[var-annotated]
-    x = torch.randn(nodes, CHANNELS, generator=generator).requires_grad_()
+    inputs = torch.randn(nodes, CHANNELS, generator=generator)  # of the model, for the design that reads those
+    x = inputs.clone().requires_grad_()
     with _no_collections():
         for k in range(rounds + 3):
             edges = make(generator)
             for name, (_, layer) in known.items():
                 own = edges.clone()
-                new, same = step(layer, x, own), step(layer, x, own)
+                new, same = step(layer, x, inputs, own), step(layer, x, inputs, own)
                 if k >= 3:  # warm
                     taken["new"].setdefault(name, []).append(new)
                     taken["same"].setdefault(name, []).append(same)

@@ -31,13 +31,13 @@ def symmetric_scaling(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
 @no_compile
 def gaussian_of_ends(graph: Graph, s: Tensor) -> Tensor:
     """``exp(-|s_i - s_j|^2 / 2)``, ``[H, N, F] -> [H, E]``; at least exp(-50)."""
-    return _Gaussian.apply(s, graph.structure)
+    return _Gaussian.apply(s.contiguous(), graph.structure)  # kernels read it more than once
 
 
 @no_compile
 def cosine_of_ends(graph: Graph, s: Tensor) -> Tensor:
     """Cosine of the angle between the ends, ``[H, N, F] -> [H, E]``; 0 for a zero vector."""
-    return _Cosine.apply(s, graph.structure)
+    return _Cosine.apply(s.contiguous(), graph.structure)
 
 
 def _positive(diag: Tensor) -> Tensor:

@@ -124,6 +124,6 @@ class LearnedLaplacian(Design):
         weight = relative_weight(graph, x.dtype, edge)
         if weight is not None:
             strength = strength * weight
-        L = normalise(graph, edge_sum(graph, strength), strength)
-        diag = L.diag + self.bound * torch.sigmoid(self.confidence(x)).t()
-        return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * L.off)
+        # dividing by the roots of degrees and then by those of the diagonal is one division by the roots of products
+        diag = edge_sum(graph, strength) * (1 + self.bound * torch.sigmoid(self.confidence(x)).t())
+        return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * strength)

@@ -24,6 +24,7 @@ from walksum.nn.inputs import (
     join_sides,
     make_activation,
     mean_per_edge,
+    without_autocast,
 )
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
@@ -222,11 +223,11 @@ class GLTConv(MessagePassing):
             if features is not None and self.design.reads_input:
                 source = features
         observed = observed if self.act is None else self.act(observed)
-        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)
+        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1).contiguous()
         asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
-        with torch.autocast(observed.device.type, enabled=False):
+        with without_autocast(observed.device):
             h = _at_least_float32(h)
             source = source.to(h.dtype)
             if torch.compiler.is_compiling() and not asked:

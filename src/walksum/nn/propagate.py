@@ -15,6 +15,7 @@ from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
 from walksum.nn import compiled
 from walksum.nn.adjacency import Adjacency, adjacency_precision, logit_of, scale_of
+from walksum.nn.inputs import without_autocast
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import HALF, ON_NONCONVERGED, solve
@@ -108,7 +109,7 @@ class Propagate(MessagePassing):
             return self._each_sample(x, edge_index, edge_weight)
         if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
             edge_weight = edge_weight.squeeze(1)
-        with torch.autocast(x.device.type, enabled=False):  # J must be positive definite to the last bits
+        with without_autocast(x.device):  # J must be positive definite to the last bits
             h = x.float() if x.dtype in HALF else x
             h = h.unsqueeze(-1) if x.dim() == 1 else h
             if torch.compiler.is_compiling():
