@@ -56,9 +56,9 @@ def owners(graph: ws.Graph, parts: int, kind: str) -> Tensor:
         return torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0)) % parts
     import pymetis
 
-    adjacency = graph.to_scipy()
-    options = pymetis.Options(seed=0)
-    return torch.tensor(pymetis.part_graph(parts, xadj=adjacency.indptr, adjncy=adjacency.indices, options=options)[1])
+    matrix, options = graph.to_scipy(), pymetis.Options(seed=0)
+    adjacency = pymetis.CSRAdjacency(matrix.indptr, matrix.indices)
+    return torch.tensor(pymetis.part_graph(parts, adjacency=adjacency, options=options)[1])
 
 
 def make_part(graph: ws.Graph, x: Tensor, own: Tensor, halo: int = 0) -> Part:
