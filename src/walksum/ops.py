@@ -1,7 +1,8 @@
-"""The two sparse products everything is made of, closed under differentiation.
+"""The sparse products everything is made of, closed under differentiation.
 
 ``spmm`` is linear in the values of J and in x; its derivatives are ``spmm`` and ``edge_dot``. The derivative
-of ``edge_dot`` is ``spmm`` again. So both differentiate to any order without an E x F temporary.
+of ``edge_dot`` is ``spmm`` again. So both differentiate to any order without an E x F temporary. ``edge_sum`` (edges to
+nodes) and ``end_sum`` (nodes to edges) are the transposes of each other.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
 def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     """``a_i . b_j + a_j . b_i`` for every edge (i, j): ``[H, N, F]`` twice -> ``[H, E]``."""
     return _EdgeDot.apply(a, b, graph.structure)
+
+
+@no_compile
+def edge_sum(graph: Graph, values: Tensor) -> Tensor:
+    """The sum over the edges of each node: ``[H, E] -> [H, N]``."""
+    return _EdgeSum.apply(values, graph.structure)
+
+
+@no_compile
+def end_sum(graph: Graph, values: Tensor) -> Tensor:
+    """The sum of both ends of each edge: ``[H, N] -> [H, E]``."""
+    return _EndSum.apply(values, graph.structure)
 
 
 def fold_heads(info: Any, tensor: Tensor, dim: int | None) -> Tensor:
@@ -110,3 +123,55 @@ class _EdgeDot(Function):
     def vmap(info: Any, in_dims: tuple, a: Tensor, b: Tensor, graph: Graph) -> tuple:
         folded = [fold_heads(info, t, d) for t, d in zip((a, b), in_dims, strict=False)]
         return unfold_heads(info, edge_dot(graph, *folded)), 0
+
+
+class _Sum(Function):
+    """Linear in its only tensor, so its derivative is itself and its gradient the transpose."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        ctx.graph = inputs[1]
+
+
+class _EdgeSum(_Sum):
+    @staticmethod
+    def forward(values: Tensor, graph: Graph) -> Tensor:
+        kernel = backends.find(values, "edge_sum")
+        if kernel is not None:
+            return kernel(graph, values)
+        zeros = values.new_zeros(values.size(0), graph.num_nodes)
+        return backends.backend(values).spmm(graph, zeros, values, torch.ones_like(zeros).unsqueeze(-1)).squeeze(-1)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return edge_sum(ctx.graph, tangents[0])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        return end_sum(ctx.graph, grads[0]), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
+        return unfold_heads(info, edge_sum(graph, fold_heads(info, values, in_dims[0]))), 0
+
+
+class _EndSum(_Sum):
+    @staticmethod
+    def forward(values: Tensor, graph: Graph) -> Tensor:
+        kernel = backends.find(values, "end_sum")
+        if kernel is not None:
+            return kernel(graph, values)
+        i, j = graph.edges
+        return values.index_select(1, i) + values.index_select(1, j)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return end_sum(ctx.graph, tangents[0])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        return edge_sum(ctx.graph, grads[0]), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
+        return unfold_heads(info, end_sum(graph, fold_heads(info, values, in_dims[0]))), 0

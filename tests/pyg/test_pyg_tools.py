@@ -160,6 +160,35 @@ def test_compile_fullgraph(design, learned, given):
         torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-8)
 
 
+PROPAGATIONS = {
+    "fixed": lambda: ws.Propagate(coupling="repulsive", loops=True),
+    "learned scale": lambda: ws.Propagate(reach=3, learned=True),
+    "design": lambda: ws.Propagate(design=ws.LearnedLaplacian(6)),
+    "bank": lambda: ws.PropagateBank((0.0, 0.9, -0.5)),
+    "outputs": lambda: ws.PredictThenPropagate(6, 8, 3, bank=(0.0, 0.9), dropout=0.0),
+    "hidden": lambda: ws.PredictThenPropagate(6, 8, 3, bank=(0.0, 0.9), where="hidden", dropout=0.0),
+}
+
+
+@quiet
+@pytest.mark.parametrize("given", ["edge_index", "weights", "graph"])
+@pytest.mark.parametrize("kind", PROPAGATIONS)
+def test_compile_propagations(kind, given):
+    """`torch.compile(fullgraph=True)` of `Propagate`, `PropagateBank`, `PredictThenPropagate`: no graph break,
+    gradients included."""
+    torch._dynamo.reset()
+    weight = (torch.rand(30, dtype=torch.double) + 0.5).requires_grad_()
+    where = (ws.Graph.from_edge_index(EDGES, 12),) if given == "graph" else (EDGES.clone(),)
+    where = (*where, weight) if given == "weights" else where
+    model, x = PROPAGATIONS[kind]().double(), X.double().requires_grad_()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, *where), model(x, *where), rtol=1e-9, atol=1e-9)
+    inputs = [x, *model.parameters(), *where[1:]]
+    found, wanted = (torch.autograd.grad(f(x, *where).square().sum(), inputs) for f in (compiled, model))
+    for each, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-8)
+
+
 @quiet
 def test_compile_edge_weights_and_features():
     """`torch.compile` with weights and edge features: no graph break; edge features on a `Graph`."""
@@ -204,18 +233,28 @@ def test_operator_is_sound():
 
     conv = ws.GLTConv(6, 4, 2).double()
     x, h = X.double().requires_grad_(), torch.randn(2, 12, 4, dtype=torch.double, requires_grad=True)
-    inputs = (EDGES, None, 12, x, h, None, list(conv.design.parameters()), recipe(conv))
+    inputs = (EDGES, None, 12, x, h, None, list(conv.design.parameters()), recipe(conv.design, conv.solver, "warn"))
     torch.library.opcheck(mix, inputs, test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_static"))
+
+
+def check_export(model, folder, strict=False):
+    n, m = torch.export.Dim("n", min=2), torch.export.Dim("m", min=2)
+    program = torch.export.export(model, (X, EDGES), dynamic_shapes=[{0: n}, {1: m}], strict=strict)
+    torch.export.save(program, folder / "model.pt2")
+    again = torch.export.load(folder / "model.pt2").module()
+    for nodes, edges in ((X, EDGES), (torch.randn(20, 6), torch.randint(20, (2, 50)))):
+        torch.testing.assert_close(again(nodes, edges), model(nodes, edges), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @quiet
 def test_export(tmp_path, strict):
     """`torch.export`: of an eval model, saved, loaded and run on graphs of other sizes."""
-    model = ws.GLT(6, 16, 2, 3).eval()
-    n, m = torch.export.Dim("n", min=2), torch.export.Dim("m", min=2)
-    program = torch.export.export(model, (X, EDGES), dynamic_shapes={"x": {0: n}, "edge_index": {1: m}}, strict=strict)
-    torch.export.save(program, tmp_path / "model.pt2")
-    again = torch.export.load(tmp_path / "model.pt2").module()
-    for nodes, edges in ((X, EDGES), (torch.randn(20, 6), torch.randint(20, (2, 50)))):
-        torch.testing.assert_close(again(nodes, edges), model(nodes, edges), rtol=1e-6, atol=1e-6)
+    check_export(ws.GLT(6, 16, 2, 3).eval(), tmp_path, strict)
+
+
+@pytest.mark.parametrize("kind", PROPAGATIONS)
+@quiet
+def test_export_propagations(tmp_path, kind):
+    """`torch.export` of `Propagate`, `PropagateBank`, `PredictThenPropagate`: as a GLT."""
+    check_export(PROPAGATIONS[kind]().eval(), tmp_path)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from walksum._checks import check_choice, check_count
-from walksum._torch import needs_grad, unwrapped
+from walksum._torch import is_functorch_wrapped, needs_grad, unwrapped
+from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.graph import Graph
-from walksum.ops import spmm
 from walksum.precision import Precision
 
 SHAPES = {"x": "NF", "h": "HNF"}
@@ -112,18 +112,6 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
     return value
 
 
-def degree_sum(graph: Graph, strength: Tensor) -> Tensor:
-    """Sum of an edge quantity around each node: ``[H, E] -> [H, N]``."""
-    graph = graph.structure
-    nothing, ones = graph.derived(_constants, strength.size(0), strength.dtype)
-    return spmm(graph, nothing, strength, ones.unsqueeze(-1)).squeeze(-1)
-
-
-def _constants(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    zeros = torch.zeros(heads, graph.num_nodes, dtype=dtype, device=graph.device)
-    return zeros, torch.ones_like(zeros)
-
-
 def ends(graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
     """Node values ``[H, N]`` at both ends of every edge; index_select, for the gradient of indexing sorts."""
     i, j = graph.edges
@@ -132,8 +120,16 @@ def ends(graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
 
 def normalise(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
     """``D^-1/2 J D^-1/2``; a node whose diagonal is 0 (no edges) gets 1."""
-    root_i, root_j = ends(graph, torch.where(diag > 0, diag, 1.0).sqrt())
-    return Precision(graph, torch.ones_like(diag), off / root_i / root_j)
+    return Precision(graph, torch.ones_like(diag), symmetric_scaling(graph, diag, off))
+
+
+def clipped(x: Tensor) -> Tensor:
+    """x within LARGEST. On a CPU x itself where it lies within: a look is cheaper than a mask for the gradient."""
+    if x.is_cpu and x.numel() and not is_functorch_wrapped(x):
+        low, high = torch.aminmax(x.detach())
+        if float(low) >= -LARGEST and float(high) <= LARGEST:  # not so for NaN
+            return x
+    return x.clamp(-LARGEST, LARGEST)
 
 
 def relative_weight(graph: Graph, dtype: torch.dtype, edge: Tensor | None = None) -> Tensor | None:

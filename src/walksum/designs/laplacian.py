@@ -11,11 +11,10 @@ from torch.nn.functional import leaky_relu
 from walksum._checks import check_count
 from walksum._torch import needs_grad
 from walksum.designs.base import (
-    LARGEST,
     Design,
     check_fraction,
     check_width,
-    degree_sum,
+    clipped,
     linear,
     need,
     normalise,
@@ -24,6 +23,7 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 
@@ -55,7 +55,7 @@ class FixedLaplacian(Design):
         weight = relative_weight(graph, torch.float64)
         weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device) if weight is None else weight
         strength = weight.unsqueeze(0)
-        J = normalise(graph, degree_sum(graph, strength), self.sign * self.scale * strength)
+        J = normalise(graph, edge_sum(graph, strength), self.sign * self.scale * strength)
         return Precision(graph, J.diag.to(dtype), J.off.to(dtype))
 
 
@@ -117,13 +117,13 @@ class LearnedLaplacian(Design):
     def forward(
         self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
     ) -> Precision:
-        x = need(self, "x", x, graph).clamp(-LARGEST, LARGEST)
+        x = clipped(need(self, "x", x, graph))
         refuse_negative_weights(self, graph)
         s = leaky_relu(self.project(x)).view(-1, self.heads, self.similarity_channels).transpose(0, 1)
         strength = self.similarity.strength(graph, s)
         weight = relative_weight(graph, x.dtype, edge)
         if weight is not None:
             strength = strength * weight
-        L = normalise(graph, degree_sum(graph, strength), strength)
-        diag = L.diag + self.bound * torch.sigmoid(self.confidence(x)).t()
-        return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * L.off)
+        # dividing by the roots of degrees and then by those of the diagonal is one division by the roots of products
+        diag = edge_sum(graph, strength) * (1 + self.bound * torch.sigmoid(self.confidence(x)).t())
+        return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * strength)

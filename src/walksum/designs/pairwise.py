@@ -13,10 +13,9 @@ from walksum._checks import check_count
 from walksum._torch import needs_grad, outside_transforms, unwrapped
 from walksum.designs.base import (
     CONFIDENCE,
-    LARGEST,
     Design,
     check_fraction,
-    degree_sum,
+    clipped,
     ends,
     need,
     normalise,
@@ -24,6 +23,7 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 
@@ -72,7 +72,7 @@ class FixedPairwiseNormal(Design):
         s = self.similarity.unit(graph, x.unsqueeze(0))
         weight = relative_weight(graph, x.dtype)
         weight = torch.ones_like(s) if weight is None else weight.unsqueeze(0)
-        return normalise(graph, degree_sum(graph, weight.abs()), self.sign * self.epsilon * s * weight)
+        return normalise(graph, edge_sum(graph, weight.abs()), self.sign * self.epsilon * s * weight)
 
 
 def _by_features(graph: Graph, *key: object) -> WeakIdKeyDictionary:
@@ -123,9 +123,9 @@ class LearnedPairwiseNormal(Design):
     ) -> Precision:
         h = need(self, "h", h, graph)
         i, j = graph.edges
-        clipped = h.clamp(-LARGEST, LARGEST)
+        bounded = clipped(h)
         # a linear map of a concatenation is a sum of two maps: no E x 2F tensor
-        own, other = (clipped @ self.own).squeeze(-1) + self.bias, (clipped @ self.other).squeeze(-1)
+        own, other = (bounded @ self.own).squeeze(-1) + self.bias, (bounded @ self.other).squeeze(-1)
         (own_i, own_j), (other_i, other_j) = ends(graph, own), ends(graph, other)
         a, c = _confidence(own_i + other_j), _confidence(own_j + other_i)
         off = self.sign * self.epsilon * (a * c).sqrt() * self.similarity.unit(graph, h)

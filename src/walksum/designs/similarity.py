@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from walksum.designs.base import LARGEST, ends
+from walksum.designs.base import LARGEST, clipped
+from walksum.designs.edge_formulas import cosine_of_ends, gaussian_of_ends
 from walksum.graph import Graph
 from walksum.ops import edge_dot
-
-SMALLEST_EXPONENT = -50.0  # exp(-50) = 2e-22: below, degree normalisation would divide rounding errors
 
 Function = Callable[[Tensor, Tensor], Tensor]
 
@@ -45,25 +44,17 @@ class Similarity:
 
 def cosine(graph: Graph, s: Tensor) -> Tensor:
     """Cosine of the angle between the ends; 0 for a zero vector."""
-    # dividing by the largest entry first keeps the squares in range; the cosine does not see it
-    largest = s.detach().abs().amax(-1, keepdim=True)
-    s = s / torch.where(largest > 0, largest, torch.ones_like(largest))
-    square = s.square().sum(-1, keepdim=True)
-    s = s / torch.where(square > 0, square, torch.ones_like(square)).sqrt()
-    return edge_dot(graph, s, s) / 2
+    return cosine_of_ends(graph, s)
 
 
 def gaussian(graph: Graph, s: Tensor) -> Tensor:
     """``exp(-|s_i - s_j|^2 / 2)``."""
-    s = s.clamp(-LARGEST, LARGEST)
-    square_i, square_j = ends(graph, s.square().sum(-1))
-    distance = square_i + square_j - edge_dot(graph, s, s)
-    return (-0.5 * distance).clamp(SMALLEST_EXPONENT, 0).exp()
+    return gaussian_of_ends(graph, clipped(s))
 
 
 def dot(graph: Graph, s: Tensor) -> Tensor:
     """Inner product of the ends over the square root of their length, as in attention."""
-    s = s.clamp(-LARGEST, LARGEST)
+    s = clipped(s)
     return edge_dot(graph, s, s) / (2 * s.size(-1) ** 0.5)
 
 

@@ -93,7 +93,7 @@ class _Known:
         pairs, count, self.values = read_pairs(edge_index, num_nodes)
         self.num_entries = pairs.size(1)
         edges, self.entries = coalesce(pairs, count, weighted or self.values is not None)
-        self.unweighted = Graph(edges, count)
+        self.unweighted = Graph.trusted(edges, count)
         self.weighted: tuple[Tensor, Snapshot, Graph] | None = None
 
     def fits(self, edge_index: Tensor, num_nodes: int | None) -> bool:

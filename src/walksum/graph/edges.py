@@ -167,7 +167,7 @@ class Entries:
 
 def coalesce(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Entries | None]:
     """The edges ``[2, E]`` with ``i < j``, sorted, and where weights ask for them the entries of each."""
-    low, high = pairs.amin(0) if pairs.numel() else pairs[0], pairs.amax(0) if pairs.numel() else pairs[1]
+    low, high = torch.minimum(*pairs), torch.maximum(*pairs)  # amin over rows of two takes ten times as long
     keep = low != high
     keys = low[keep] * num_nodes + high[keep]
     if weighted:  # which entry belongs to which edge takes twice the memory

@@ -64,8 +64,10 @@ class PropagateBank(MessagePassing):
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Mix ``x`` over the graph by every operator."""
         check_nodes(x)
-        graph = as_graph(edge_index, x.size(0 if x.dim() == 1 else -2), edge_weight)
-        parts = [x if isinstance(layer, nn.Identity) else layer(x, graph) for layer in self.layers]
+        if not torch.compiler.is_compiling():  # there the operators look the graph up themselves
+            edge_index = as_graph(edge_index, x.size(0 if x.dim() == 1 else -2), edge_weight)
+            edge_weight = None
+        parts = [x if isinstance(layer, nn.Identity) else layer(x, edge_index, edge_weight) for layer in self.layers]
         if self.mix == "concat":
             return torch.cat(parts, -1)
         stacked = torch.stack(parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -19,28 +19,38 @@ from torch.func import functional_call, vjp
 from torch.utils.weak import WeakIdKeyDictionary
 
 from walksum.designs import Design
-from walksum.graph import as_graph
+from walksum.graph import Graph, as_graph
+from walksum.nn.adjacency import Adjacency
 from walksum.nn.store import design_from_json, design_to_json, solver_from_json, to_json
 from walksum.precision import Precision
 from walksum.solvers import Solver
 from walksum.solving import solve, solve_backward
 
-if TYPE_CHECKING:
-    from walksum.nn.conv import GLTConv
-
 INPUTS = (
     "Tensor edge_index, Tensor? edge_weight, SymInt num_nodes, Tensor x, Tensor h, Tensor? edge, Tensor[] parameters"
 )
+ADJACENCY = "adjacency"  # in a recipe, the matrix of walksum.Propagate
 _unnamed: WeakValueDictionary[int, Any] = WeakValueDictionary()  # designs and solvers that no file could name
 _numbers, _count = WeakIdKeyDictionary(), itertools.count(1)
 _of_mu: WeakIdKeyDictionary = WeakIdKeyDictionary()  # J of a forward pass, for the backward pass to share its factor
 
 
-def recipe(layer: GLTConv) -> str:
+def recipe(design: Design, solver: Solver | str, on_nonconverged: str) -> str:
     """The design and the solver of a layer as text."""
-    parts = {"design": _named(design_to_json, layer.design)}
-    parts["solver"] = _named(lambda solver: to_json("solver", solver), layer.solver)
-    return json.dumps({**parts, "on_nonconverged": layer.on_nonconverged})
+    parts = {"design": _named(_write_design, design)}
+    parts["solver"] = _named(lambda solver: to_json("solver", solver), solver)
+    return json.dumps({**parts, "on_nonconverged": on_nonconverged})
+
+
+def _write_design(design: Design) -> dict[str, Any]:
+    if type(design) is Adjacency:
+        return {"name": ADJACENCY, **design.arguments()}
+    return design_to_json(design)
+
+
+def _read_design(stored: Any) -> Any:
+    arguments = dict(stored)
+    return Adjacency(**arguments) if arguments.pop("name") == ADJACENCY else design_from_json(stored)
 
 
 def _named(write: Any, part: Any) -> Any:
@@ -56,7 +66,7 @@ def _named(write: Any, part: Any) -> Any:
 @lru_cache(maxsize=256)
 def _named_parts(text: str) -> tuple[Any, Any, str]:
     parts = json.loads(text)
-    readers = {"design": design_from_json, "solver": solver_from_json}
+    readers = {"design": _read_design, "solver": solver_from_json}
     found = [_number(parts[name]) or read(parts[name]) for name, read in readers.items()]
     return found[0], found[1], parts["on_nonconverged"]
 
@@ -77,6 +87,16 @@ def _read(text: str) -> tuple[Design, Solver | str, str]:
                 )
             parts[k] = _unnamed[part]
     return parts[0], parts[1], on_nonconverged
+
+
+def mix_over(
+    edge_index: Any, weight: Tensor | None, x: Tensor, h: Tensor, edge: Tensor | None, parameters: list, text: str
+) -> Tensor:
+    """``J^-1 h`` as one operator, on an ``edge_index`` or a Graph."""
+    if isinstance(edge_index, Graph):
+        edge_index.checked(x.size(0), weight)
+        edge_index, weight = edge_index.edges, edge_index.edge_weight
+    return torch.ops.walksum.mix(edge_index, weight, x.size(0), x, h, edge, parameters, text)
 
 
 def _build(

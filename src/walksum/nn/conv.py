@@ -24,6 +24,7 @@ from walksum.nn.inputs import (
     join_sides,
     make_activation,
     mean_per_edge,
+    without_autocast,
 )
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
@@ -224,11 +225,11 @@ class GLTConv(MessagePassing):
             if features is not None and self.design.reads_input:
                 source = features
         observed = observed if self.act is None else self.act(observed)
-        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)
+        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1).contiguous()
         asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
-        with torch.autocast(observed.device.type, enabled=False):
+        with without_autocast(observed.device):
             h = _at_least_float32(h)
             source = source.to(h.dtype)
             if torch.compiler.is_compiling() and not asked:
@@ -336,7 +337,7 @@ class GLTConv(MessagePassing):
 
     @assume_constant
     def _recipe(self) -> str:
-        return compiled.recipe(self)
+        return compiled.recipe(self.design, self.solver, self.on_nonconverged)
 
     def _mix_compiled(self, x: Tensor, h: Tensor, edge_index: Any, weight: Any, edge_attr: Any) -> Tensor:
         """The same as one operator, which a compiler leaves whole."""
@@ -345,11 +346,8 @@ class GLTConv(MessagePassing):
             if not isinstance(edge_index, Graph):
                 raise ValueError("edge features in compiled code need a walksum.Graph, with one row per edge of it")
             factor = self._edge_factor(edge_attr, edge_index, None, h.dtype)
-        if isinstance(edge_index, Graph):
-            edge_index.checked(x.size(0), weight)
-            edge_index, weight = edge_index.edges, edge_index.edge_weight
         parameters = list(self._parameters_of_design().values())
-        return torch.ops.walksum.mix(edge_index, weight, x.size(0), x, h, factor, parameters, self._recipe())
+        return compiled.mix_over(edge_index, weight, x, h, factor, parameters, self._recipe())
 
     def _remember(self, solution: Solution) -> None:
         kept = solution if self.keep_values else solution.without_value()

@@ -4,6 +4,7 @@ features."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +18,13 @@ from walksum.graph.cache import Snapshot
 from walksum.graph.edges import read_pairs
 
 Activation = Callable[[Tensor], Tensor]
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """A context without automatic casts; on a small graph entering torch's own takes as long as a solve."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def make_activation(act: str | Activation | None) -> Activation | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -10,10 +9,13 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from walksum._checks import check_choice
-from walksum._torch import needs_grad
+from walksum._torch import assume_constant
 from walksum.designs import Design, scale_for_reach
-from walksum.designs.base import SIGN, check_fraction, degree_sum, ends, reach_of_scale
+from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
+from walksum.nn import compiled
+from walksum.nn.adjacency import Adjacency, adjacency_precision, logit_of, scale_of
+from walksum.nn.inputs import without_autocast
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import HALF, ON_NONCONVERGED, solve
@@ -85,23 +87,20 @@ class Propagate(MessagePassing):
     def reset_parameters(self) -> None:
         super().reset_parameters()
         if self.logit is not None:
-            nn.init.constant_(self.logit, math.log(self.start / (1 - self.start)))
+            nn.init.constant_(self.logit, logit_of(self.start))
         if self.design is not None:
             self.design.reset_parameters()
 
     @property
     def scale(self) -> float | Tensor:
         """s: a number, or the learned tensor; it stays a little below 1, where J would be singular."""
-        return self.start if self.logit is None else self.logit.sigmoid().clamp(1e-6, 1 - 1e-6)
+        return scale_of(self.start, self.logit)
 
     def precision(self, graph: Graph, dtype: torch.dtype, x: Tensor | None = None) -> Precision:
         """J on this graph; one object per graph as long as nothing of it is learned, so that its factor is kept."""
         if self.design is not None:
             return self.design(graph, x, None if x is None else x.unsqueeze(0))
-        scale = self.scale
-        if isinstance(scale, Tensor) or needs_grad(graph.edge_weight):
-            return _build(graph, scale, self.coupling, self.loops, dtype)
-        return graph.derived(_build, scale, self.coupling, self.loops, dtype)
+        return adjacency_precision(graph, self.scale, SIGN[self.coupling], self.loops, dtype)
 
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Mix ``x`` over the graph; ``edge_index`` is anything :meth:`walksum.Graph.from_edge_index` takes."""
@@ -110,12 +109,14 @@ class Propagate(MessagePassing):
             return self._each_sample(x, edge_index, edge_weight)
         if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
             edge_weight = edge_weight.squeeze(1)
-        graph = as_graph(edge_index, x.size(0), edge_weight)
-        with torch.autocast(x.device.type, enabled=False):  # J must be positive definite to the last bits
+        with without_autocast(x.device):  # J must be positive definite to the last bits
             h = x.float() if x.dtype in HALF else x
             h = h.unsqueeze(-1) if x.dim() == 1 else h
-            J = self.precision(graph, h.dtype, h)
-            mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
+            if torch.compiler.is_compiling():
+                mu = self._mix_compiled(h, edge_index, edge_weight)
+            else:
+                J = self.precision(as_graph(edge_index, x.size(0), edge_weight), h.dtype, h)
+                mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
             if self.design is None:
                 mu = (1 - self.scale) * mu
         return mu.view(x.shape).to(x.dtype)
@@ -125,6 +126,19 @@ class Propagate(MessagePassing):
             raise ValueError(f"x has shape {tuple(x.shape)}; with a design of its own Propagate takes [N, F]")
         columns = x.movedim(-2, 0)  # a J that no sample changes has them as columns
         return self(columns.flatten(1), edge_index, edge_weight).view(columns.shape).movedim(0, -2)
+
+    @assume_constant
+    def _recipe(self) -> str:
+        design = self.design or Adjacency(self.start, self.coupling, self.loops, self.logit is not None)
+        return compiled.recipe(design, self.solver, self.on_nonconverged)
+
+    def _mix_compiled(self, h: Tensor, edge_index: Any, weight: Tensor | None) -> Tensor:
+        """The same as one operator, which a compiler leaves whole."""
+        if self.design is None:
+            parameters, x = [] if self.logit is None else [self.logit], h.detach()  # no J of these reads x
+        else:
+            parameters, x = list(self.design.parameters()), h
+        return compiled.mix_over(edge_index, weight, x, h.unsqueeze(0), None, parameters, self._recipe())
 
     def _remember(self, solution: Solution) -> None:
         if solution.direction == "forward":
@@ -148,21 +162,3 @@ def check_nodes(x: Any) -> None:
         raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, F] or [N]{remedy}")
     if x.dim() == 0:
         raise ValueError(f"x has shape {tuple(x.shape)}; expected [N, F], [N] or [B, N, F]")
-
-
-def _build(graph: Graph, scale: float | Tensor, coupling: str, loops: bool, dtype: torch.dtype) -> Precision:
-    """``I -+ s D^-1/2 (A + loops) D^-1/2``; formed in float64, so that rows of it sum to what they should."""
-    weight = graph.edge_weight
-    if weight is None:
-        weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device)
-    elif weight.numel() and float(weight.detach().min()) < 0:
-        raise ValueError(
-            f"edge_weight has the negative value {float(weight.detach().min()):g}; degrees are sums of weights: "
-            "use edge_weight.abs(), or a diagonally dominant design"
-        )
-    strength = weight.double().unsqueeze(0)
-    degree = degree_sum(graph, strength) + float(loops)
-    root_i, root_j = ends(graph, torch.where(degree > 0, degree, 1.0).sqrt())
-    s = SIGN[coupling] * (scale.double() if isinstance(scale, Tensor) else scale)
-    diag = torch.ones_like(degree) + (s / degree if loops else 0 * s)
-    return Precision(graph, diag.to(dtype), (s * strength / root_i / root_j).to(dtype))

@@ -41,6 +41,7 @@ CORE = 0.75  # steps that the core takes for each of the whole graph's
 
 TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
 TRY_LONGER = 2  # times the cost of iterating up to which it is considered, for a J that takes many steps
+EASY = 200  # multiply-adds per node and edge that are tried before anything is compared
 TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial elimination is tried
 
 
@@ -56,13 +57,22 @@ class Cost(NamedTuple):
 def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str, Cost]:
     """The costs of every solver worth considering, by name."""
     share, blocks, filled = 1.0 if learned else KEPT, heads * -(-columns // 32), heads * max(columns, NARROW)
-    costs = {"cg": _iterating(CG(), graph.num_nodes, graph.num_edges, filled, blocks, 0.0, 1.0)}
+    nodes, edges = graph.num_nodes, graph.num_edges
+    costs = {"cg": _iterating(CG(), nodes, edges, filled, blocks, 0.0, 1.0)}
+    # Most graphs of a mini-batch fill in so little that nothing else needs a look. An edge is in the factor of a
+    # partial elimination or in its core, where it costs more; so that takes at least:
+    at_least = 2 * CALL * blocks + 2.0 * (4 * edges + nodes) * filled / HALFWAY
+    easy = symbolic.symbolic(graph, EASY * (nodes + edges)) if edges <= TRY_DIRECT else None
+    if easy is not None:
+        costs["direct"] = Cost(Direct(), _eliminating(easy, graph, heads, columns, share), 0.0)
+        if costs["direct"].once <= at_least:
+            return costs
     if float((graph.degree <= Hybrid().max_degree).float().mean()) >= TRY_HYBRID:
         part = symbolic.partial_symbolic(graph, Hybrid().max_degree)
-        multiply_adds = 2.0 * (2 * part.fill + 2 * graph.num_edges + graph.num_nodes) * filled
+        multiply_adds = 2.0 * (2 * part.fill + 2 * edges + nodes) * filled
         once = share * _by_columns(part.operations + part.fill, heads) + multiply_adds / HALFWAY
         costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, filled, blocks, once, CORE)
-    if graph.num_edges <= TRY_DIRECT:
+    if easy is None and edges <= TRY_DIRECT:
         budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * TRYING / share / heads
         whole = symbolic.symbolic(graph, budget)
         if whole is not None:

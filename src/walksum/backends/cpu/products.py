@@ -78,8 +78,42 @@ def prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> 
 
 def _build_second_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """The edges by their first end: where each node's begin, and their second ends."""
-    first, second = rows(graph).ends
-    return np.searchsorted(first, np.arange(graph.num_nodes + 1)), np.ascontiguousarray(second)
+    first, second = graph.derived(_build_ends)
+    return np.searchsorted(first, np.arange(graph.num_nodes + 1)), second.astype(
+        np.int32 if graph.num_nodes < 2**31 else np.int64
+    )
+
+
+def edge_sum(graph: Graph, values: Tensor) -> Tensor:
+    """The sum over the edges of each node: ``[H, E] -> [H, N]``."""
+    values, out = plain(values), torch.empty(values.size(0), graph.num_nodes, dtype=values.dtype)
+    _edge_sum(*_sizes(graph, values), values.data_ptr(), out.data_ptr())
+    return out
+
+
+def end_sum(graph: Graph, values: Tensor) -> Tensor:
+    """The sum of both ends of each edge: ``[H, N] -> [H, E]``."""
+    values, out = plain(values), torch.empty(values.size(0), graph.num_edges, dtype=values.dtype)
+    _end_sum(*_sizes(graph, values), values.data_ptr(), out.data_ptr())
+    return out
+
+
+def scale_edges(graph: Graph, off: Tensor, factor: Tensor) -> Tensor:
+    """Each edge times the factors of both ends: off ``[H, E]``, factor ``[H, N]`` -> ``[H, E]``."""
+    off, factor = plain(off), plain(factor)
+    out = torch.empty_like(off)
+    _scale_edges(*_sizes(graph, off), off.data_ptr(), factor.data_ptr(), out.data_ptr())
+    return out
+
+
+def _sizes(graph: Graph, values: Tensor) -> tuple:
+    ends = graph.derived(_build_ends)
+    return ZERO[values.dtype], (values.size(0), graph.num_nodes, len(ends[0])), ends
+
+
+def _build_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    first, second = graph.edges.contiguous().numpy()
+    return first, second
 
 
 def norm_inf(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
@@ -113,6 +147,38 @@ def _spmm(lanes, x, y, indptr, indices, edge, off, diag):
                 prefetch(lanes, x, at(indices, e + AHEAD))
             total = fma(at(off, at(edge, e)), load(lanes, x, at(indices, e)), total)
         store(y, i, total)
+
+
+@jit
+def _edge_sum(zero, shape, ends, values, out):
+    (heads, nodes, edges), (first, second) = shape, ends
+    V, S = matrix(values, heads, edges, zero), matrix(out, heads, nodes, zero)
+    S[:] = 0
+    for k in range(heads):
+        v, s = V[k], S[k]
+        for e in range(edges):
+            s[first[e]] += v[e]
+            s[second[e]] += v[e]
+
+
+@jit
+def _end_sum(zero, shape, ends, values, out):
+    (heads, nodes, edges), (first, second) = shape, ends
+    V, S = matrix(values, heads, nodes, zero), matrix(out, heads, edges, zero)
+    for k in range(heads):
+        v, s = V[k], S[k]
+        for e in range(edges):
+            s[e] = at(v, first[e]) + at(v, second[e])
+
+
+@jit
+def _scale_edges(zero, shape, ends, off, factor, out):
+    (heads, nodes, edges), (first, second) = shape, ends
+    V, R, S = matrix(off, heads, edges, zero), matrix(factor, heads, nodes, zero), matrix(out, heads, edges, zero)
+    for k in range(heads):
+        v, r, s = V[k], R[k], S[k]
+        for e in range(edges):
+            s[e] = v[e] * at(r, first[e]) * at(r, second[e])
 
 
 @jit
