@@ -105,6 +105,7 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
         raise ValueError(f"{type(design).__name__} reads {name}; pass {name}=...")
     if value.dim() != len(SHAPES[name]):
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected [{', '.join(SHAPES[name])}]")
+    value = graph.fill(value)
     if value.size(-2) != graph.num_nodes:
         raise ValueError(f"{name} has {value.size(-2)} rows but the graph has {graph.num_nodes} nodes")
     if value.device != graph.device:
@@ -116,7 +117,7 @@ def degree_sum(graph: Graph, strength: Tensor) -> Tensor:
     """Sum of an edge quantity around each node: ``[H, E] -> [H, N]``."""
     graph = graph.structure
     nothing, ones = graph.derived(_constants, strength.size(0), strength.dtype)
-    return spmm(graph, nothing, strength, ones.unsqueeze(-1)).squeeze(-1)
+    return graph.fill(spmm(graph, nothing, strength, ones.unsqueeze(-1))).squeeze(-1)
 
 
 def _constants(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -144,7 +145,7 @@ def relative_weight(graph: Graph, dtype: torch.dtype, edge: Tensor | None = None
     weight = graph.edge_weight
     if weight is None or weight.numel() == 0:
         return edge
-    weight = weight.to(dtype) / weight.detach().abs().max().clamp_min(torch.finfo(weight.dtype).tiny).to(dtype)
+    weight = weight.to(dtype) / graph.largest_weight().clamp_min(torch.finfo(weight.dtype).tiny).to(dtype)
     weight = torch.where(weight.abs() < SMALLEST_WEIGHT, torch.zeros_like(weight), weight)
     return weight if edge is None else weight * edge
 

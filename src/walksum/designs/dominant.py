@@ -97,7 +97,7 @@ class LearnedDiagonallyDominant(Design):
         confidence = confidence.clamp(max=CONFIDENCE[1])
         if graph.edge_weight is not None and graph.num_edges:
             # both over the largest weight, which normalising cancels: sums of huge weights would overflow
-            unit = graph.edge_weight.detach().abs().max().clamp_min(1)
+            unit = graph.largest_weight().clamp_min(1)
             off, confidence = off * (graph.edge_weight / unit).to(off.dtype), confidence / unit.to(off.dtype)
         around = degree_sum(graph, off.abs())
         return normalise(graph, (1 + self.margin) * around + confidence, off)

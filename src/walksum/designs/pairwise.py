@@ -133,7 +133,7 @@ class LearnedPairwiseNormal(Design):
         if weight is not None:
             a, c, off = a * weight.abs(), c * weight.abs(), off * weight
         diag = torch.zeros_like(own).index_add(1, i, a).index_add(1, j, c)
-        return normalise(graph, diag, off)
+        return normalise(graph, graph.fill(diag.unsqueeze(-1)).squeeze(-1), off)
 
 
 def _confidence(logit: Tensor) -> Tensor:

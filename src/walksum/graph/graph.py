@@ -48,6 +48,8 @@ class Graph:
     edges: Tensor
     num_nodes: int
     edge_weight: Tensor | None
+    #: how a graph whose nodes lie in several processes solves J mu = h; None where this process has all of them
+    solve_across: Callable[..., Tensor] | None = None
 
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
         check_num_nodes(num_nodes)
@@ -133,6 +135,15 @@ class Graph:
         graph = object.__new__(Graph)
         graph._set(self.edges, self.num_nodes, edge_weight, self.structure)
         return graph
+
+    def fill(self, values: Tensor) -> Tensor:
+        """``values [..., N, F]`` with right rows for all nodes; a part of a larger graph fetches some of them."""
+        return values
+
+    def largest_weight(self) -> Tensor:
+        """The largest magnitude of a weight; of a part, that of the whole graph."""
+        assert self.edge_weight is not None
+        return self.edge_weight.detach().abs().max()
 
     @property
     def csr(self) -> CSR:
