@@ -1,4 +1,4 @@
-"""What the processes of the tests do: every check runs in each of four, some in a group of two, and leaves its numbers."""
+"""What the processes of the tests do: each check runs in four of them, some in a group of two, and leaves numbers."""
 
 import dataclasses
 import os
@@ -12,6 +12,7 @@ import walksum as ws
 from walksum.data.splits import Split
 from walksum.distributed import GraphPart, PartData, Partition, fit, joined, load_part, partition, product, save_parts
 from walksum.distributed.layout import cut
+from walksum.solvers.base import backward_error, norm_inf, worst
 from walksum.training import Data, Recipe
 
 PROCESSES = 4
@@ -28,7 +29,7 @@ def graph_and_features(nodes=90, edges=260, seed=0, weighted=True):
 
 def whole_data(seed=0):
     graph, x = graph_and_features(seed=seed)
-    y = (x[:, 0] + ws.solve(ws.FixedLaplacian(0.9)(graph, x), x[:, :1])[:, 0] > 0).long()
+    y = (x[:, 0] + ws.solve(ws.FixedLaplacian(0.9)(graph, x), x[:, :1], TIGHT)[:, 0] > 0).long()
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1))
     return Data(x, graph, y, Split(order[:30].sort()[0], order[30:50].sort()[0], order[50:].sort()[0]))
 
@@ -115,12 +116,12 @@ def check_reports(group, processes):
     full = torch.zeros_like(x)
     full[own] = mu.detach()
     dist.all_reduce(full, group=group)
-    error = (x - whole @ full).abs().amax() / (2 * full.abs().amax() + x.abs().amax())
+    error = worst(backward_error(whole, full.unsqueeze(0), x.unsqueeze(0), norm_inf(whole)))
     return {
         "steps": [s.steps for s in seen],
         "status": [s.status.name for s in seen],
         "residual": seen[0].residual,
-        "true": float(error),
+        "true": error,
         "sent": sent,
         "predicted": calls * shares.exchange_bytes(graph, x.size(1), torch.float64)[part.layout.part],
         "exchanges": calls,

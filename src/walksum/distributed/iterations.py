@@ -22,7 +22,6 @@ from walksum.solvers.base import Outcome, default_tol, relative_error, unit_of, 
 from walksum.solvers.cg.solver import RECHECK, PreparedCG, ratio
 from walksum.solvers.gabp.solver import Messages, PreparedGaBP
 
-
 SPREAD = 4.0  # the largest entry of a residual is about so many times its root mean square
 
 
