@@ -48,7 +48,7 @@ def test_what_is_no_graph_is_refused(tmp_path):
     with pytest.raises(ValueError, match="version 99; this is version 1"):
         ws.Graph.load(folder)
     (folder / "graph.json").write_text(json.dumps(about | {"num_edges": 6}))
-    with pytest.raises(ValueError, match="edges has 80 bytes, graph.json tells of 96"):
+    with pytest.raises(ValueError, match=r"edges has 80 bytes, graph\.json tells of 96"):
         ws.Graph.load(folder)
     (folder / "graph.json").write_text(json.dumps(about))
     (folder / "edges").write_bytes(torch.zeros(10, dtype=torch.int64).numpy().tobytes())
