@@ -19,6 +19,7 @@ ORDER += [
     "plot",
     "data",
     "training",
+    "distributed",
     "portfolio",
     "workflow",
     "estimators",

@@ -52,6 +52,8 @@ def solve(
     _check_kinds(J, h)
     if not _plain(J.diag, h):
         J, h = _working_precision(J, h)
+    if J.graph.solve_across is not None:
+        return J.graph.solve_across(J, h, solver, observe, on_nonconverged)
     shape, one_J_for_all = h.shape, False
     if shape[:-1] != J.diag.shape:
         if J.heads == 1 and len(shape) == 3 and shape[1] == J.num_nodes:
@@ -62,7 +64,7 @@ def solve(
         check_h(J, h)
     elif not h.is_cpu or not J.diag.is_cpu or h.dtype is not J.diag.dtype:
         check_h(J, h)
-    chosen, reports = resolve(solver, J, h.size(-1)), _Reports(observe, on_nonconverged)
+    chosen, reports = resolve(solver, J, h.size(-1)), Reports(observe, on_nonconverged)
     if type(chosen) is Unrolled:
         solution = chosen.prepare(J)(h)
         reports.send(replace(solution, value=solution.value.detach()))
@@ -85,7 +87,7 @@ def solve_backward(
     chosen = resolve(solver, J, mu.size(-1))
     if type(chosen) is Unrolled:
         raise ValueError(f"solver={chosen} differentiates its own steps, which no compiler sees; use another solver")
-    call = _Call(_Preparations(J.graph, J.prepared, chosen, False), _Reports(None, on_nonconverged))
+    call = _Call(_Preparations(J.graph, J.prepared, chosen, False), Reports(None, on_nonconverged))
     g, d_diag, d_off = call.run_backward(J.diag, J.off, grad, mu)
     if g.shape != shape:
         g = g.view(shape[1], shape[0], shape[2]).transpose(0, 1)
@@ -132,7 +134,7 @@ class _Call:
 
     __slots__ = ("graph", "preparations", "reports")
 
-    def __init__(self, preparations: _Preparations, reports: _Reports):
+    def __init__(self, preparations: _Preparations, reports: Reports):
         self.graph, self.preparations, self.reports = preparations.graph, preparations, reports
 
     def for_backward(self) -> _Call:
@@ -216,7 +218,7 @@ class _Preparations:
         return self.graph.derived(kept_solver, diag.size(0), columns, diag.dtype) or self.solver
 
 
-class _Reports:
+class Reports:
     """Tells the caller of solve how it ended, as they asked: an observer, a warning, an error."""
 
     __slots__ = ("direction", "observe", "on_nonconverged")
@@ -224,8 +226,8 @@ class _Reports:
     def __init__(self, observe: Observer | None, on_nonconverged: str, direction: str = "forward"):
         self.observe, self.on_nonconverged, self.direction = observe, on_nonconverged, direction
 
-    def for_backward(self) -> _Reports:
-        return _Reports(self.observe, self.on_nonconverged, "backward")
+    def for_backward(self) -> Reports:
+        return Reports(self.observe, self.on_nonconverged, "backward")
 
     def finished(self, prepared: Prepared, outcome: Outcome) -> Tensor:
         """mu of a solve whose end is known; a Solution is only made where someone reads it."""

@@ -40,7 +40,7 @@ def test_a_J_that_stays_is_inverted(monkeypatch):
     J = problems.dominant(problems.sparse(), 1, torch.float32)
     h, used = problems.normal(J, 5), []
     preparations = solving._Preparations(J.graph, J.prepared, ws.CG(), may_replace=True)
-    call = solving._Call(preparations, solving._Reports(lambda solution: used.append(solution.solver), "raise"))
+    call = solving._Call(preparations, solving.Reports(lambda solution: used.append(solution.solver), "raise"))
     for _ in range(auto.OFTEN + 2):
         call.run(J.diag, J.off, h)
     assert used == ["CG"] * auto.OFTEN + ["Inverse"] * 2

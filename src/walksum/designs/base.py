@@ -15,6 +15,7 @@ from walksum._checks import check_choice, check_count
 from walksum._torch import is_functorch_wrapped, needs_grad, unwrapped
 from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.graph import Graph
+from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 SHAPES = {"x": "NF", "h": "HNF"}
@@ -105,11 +106,17 @@ def need(design: Design, name: str, value: Tensor | None, graph: Graph) -> Tenso
         raise ValueError(f"{type(design).__name__} reads {name}; pass {name}=...")
     if value.dim() != len(SHAPES[name]):
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected [{', '.join(SHAPES[name])}]")
+    value = graph.fill(value)
     if value.size(-2) != graph.num_nodes:
         raise ValueError(f"{name} has {value.size(-2)} rows but the graph has {graph.num_nodes} nodes")
     if value.device != graph.device:
         raise ValueError(f"{name} is on {value.device} but the graph on {graph.device}; move one of them")
     return value
+
+
+def degree_sum(graph: Graph, strength: Tensor) -> Tensor:
+    """Sum of an edge quantity around each node: ``[H, E] -> [H, N]``; of a part of a graph, with all its neighbours."""
+    return graph.fill(edge_sum(graph, strength).unsqueeze(-1)).squeeze(-1)
 
 
 def ends(graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,7 +147,7 @@ def relative_weight(graph: Graph, dtype: torch.dtype, edge: Tensor | None = None
     weight = graph.edge_weight
     if weight is None or weight.numel() == 0:
         return edge
-    weight = weight.to(dtype) / weight.detach().abs().max().clamp_min(torch.finfo(weight.dtype).tiny).to(dtype)
+    weight = weight.to(dtype) / graph.largest_weight().clamp_min(torch.finfo(weight.dtype).tiny).to(dtype)
     weight = torch.where(weight.abs() < SMALLEST_WEIGHT, torch.zeros_like(weight), weight)
     return weight if edge is None else weight * edge
 

@@ -8,10 +8,9 @@ from torch.nn.functional import softplus
 
 from walksum._checks import check_count
 from walksum._torch import needs_grad, unwrapped
-from walksum.designs.base import CONFIDENCE, Design, check_width, clipped, linear, need, normalise
+from walksum.designs.base import CONFIDENCE, Design, check_width, clipped, degree_sum, linear, need, normalise
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
-from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 
@@ -38,7 +37,7 @@ def _build_dominant(graph: Graph, sign: float, dtype: torch.dtype) -> Precision:
     weight = graph.edge_weight
     weight = torch.ones(graph.num_edges, device=graph.device) if weight is None else weight
     off = weight.double().unsqueeze(0)
-    degree = edge_sum(graph, off.abs())
+    degree = degree_sum(graph, off.abs())
     # where 1 is lost in rounding beside a huge degree, keep the row dominant all the same
     diag = torch.maximum(1 + degree, degree * (1 + 8 * torch.finfo(dtype).eps)).to(dtype)
     _refuse_overflow(graph, diag)
@@ -98,7 +97,7 @@ class LearnedDiagonallyDominant(Design):
         confidence = confidence.clamp(max=CONFIDENCE[1])
         if graph.edge_weight is not None and graph.num_edges:
             # both over the largest weight, which normalising cancels: sums of huge weights would overflow
-            unit = graph.edge_weight.detach().abs().max().clamp_min(1)
+            unit = graph.largest_weight().clamp_min(1)
             off, confidence = off * (graph.edge_weight / unit).to(off.dtype), confidence / unit.to(off.dtype)
-        around = edge_sum(graph, off.abs())
+        around = degree_sum(graph, off.abs())
         return normalise(graph, (1 + self.margin) * around + confidence, off)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from walksum._checks import check_count, check_positive
-from walksum.designs.base import Design, check_width, ends, linear, need, refuse_negative_weights
+from walksum.designs.base import Design, check_width, degree_sum, ends, linear, need, refuse_negative_weights
 from walksum.designs.two_hop import laplacian, sandwich
 from walksum.graph import Graph
-from walksum.ops import edge_dot, edge_sum
+from walksum.ops import edge_dot
 from walksum.precision import Precision
 
 
@@ -244,7 +244,7 @@ class Squared(FieldDesign):
         s = torch.tanh(self.project(x)).view(-1, self.heads, self.channels).transpose(0, 1).contiguous()
         weight = graph.edge_weight
         weight = torch.ones(graph.num_edges, device=graph.device) if weight is None else weight
-        degree = _at_least_one_edge(edge_sum(graph, weight.abs().to(s.dtype).unsqueeze(0)))
+        degree = _at_least_one_edge(degree_sum(graph, weight.abs().to(s.dtype).unsqueeze(0)))
         root_i, root_j = ends(graph, degree.sqrt())
         off = weight.to(s.dtype) * edge_dot(graph, s, s) / 2 / (root_i * root_j)
         J = sandwich(graph, torch.ones_like(s[..., 0]), off, torch.ones_like(degree))

@@ -15,6 +15,7 @@ from walksum.designs.base import (
     check_fraction,
     check_width,
     clipped,
+    degree_sum,
     linear,
     need,
     normalise,
@@ -23,7 +24,6 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
-from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 
@@ -55,7 +55,7 @@ class FixedLaplacian(Design):
         weight = relative_weight(graph, torch.float64)
         weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device) if weight is None else weight
         strength = weight.unsqueeze(0)
-        J = normalise(graph, edge_sum(graph, strength), self.sign * self.scale * strength)
+        J = normalise(graph, degree_sum(graph, strength), self.sign * self.scale * strength)
         return Precision(graph, J.diag.to(dtype), J.off.to(dtype))
 
 
@@ -125,5 +125,5 @@ class LearnedLaplacian(Design):
         if weight is not None:
             strength = strength * weight
         # dividing by the roots of degrees and then by those of the diagonal is one division by the roots of products
-        diag = edge_sum(graph, strength) * (1 + self.bound * torch.sigmoid(self.confidence(x)).t())
+        diag = degree_sum(graph, strength) * (1 + self.bound * torch.sigmoid(self.confidence(x)).t())
         return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * strength)

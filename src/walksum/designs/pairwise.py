@@ -16,6 +16,7 @@ from walksum.designs.base import (
     Design,
     check_fraction,
     clipped,
+    degree_sum,
     ends,
     need,
     normalise,
@@ -23,7 +24,6 @@ from walksum.designs.base import (
 )
 from walksum.designs.similarity import Function, Similarity, make_similarity
 from walksum.graph import Graph
-from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 
@@ -72,7 +72,7 @@ class FixedPairwiseNormal(Design):
         s = self.similarity.unit(graph, x.unsqueeze(0))
         weight = relative_weight(graph, x.dtype)
         weight = torch.ones_like(s) if weight is None else weight.unsqueeze(0)
-        return normalise(graph, edge_sum(graph, weight.abs()), self.sign * self.epsilon * s * weight)
+        return normalise(graph, degree_sum(graph, weight.abs()), self.sign * self.epsilon * s * weight)
 
 
 def _by_features(graph: Graph, *key: object) -> WeakIdKeyDictionary:
@@ -133,7 +133,7 @@ class LearnedPairwiseNormal(Design):
         if weight is not None:
             a, c, off = a * weight.abs(), c * weight.abs(), off * weight
         diag = torch.zeros_like(own).index_add(1, i, a).index_add(1, j, c)
-        return normalise(graph, diag, off)
+        return normalise(graph, graph.fill(diag.unsqueeze(-1)).squeeze(-1), off)
 
 
 def _confidence(logit: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.designs.base import degree_sum
 from walksum.graph import Graph
-from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 MOST_PATHS = 200_000_000  # pairs of neighbours of one node, over all nodes; a hub of degree d has d^2 / 2
@@ -85,4 +85,4 @@ def sandwich(graph: Graph, diag: Tensor, off: Tensor, middle: Tensor) -> Precisi
 def laplacian(graph: Graph, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Degrees ``[1, N]`` and couplings ``[1, E]`` of D - A."""
     strength = weight.unsqueeze(0)
-    return edge_sum(graph, strength), -strength
+    return degree_sum(graph, strength), -strength

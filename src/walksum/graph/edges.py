@@ -14,6 +14,7 @@ from walksum._torch import unwrapped
 if TYPE_CHECKING:
     from walksum.graph.graph import Graph
 
+PIECE = 2**22  # entries that are turned into keys at once
 INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
@@ -167,6 +168,8 @@ class Entries:
 
 def coalesce(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Entries | None]:
     """The edges ``[2, E]`` with ``i < j``, sorted, and where weights ask for them the entries of each."""
+    if not weighted and pairs.is_cpu:
+        return _from_keys(_distinct_keys(pairs, num_nodes), num_nodes), None
     low, high = torch.minimum(*pairs), torch.maximum(*pairs)  # amin over rows of two takes ten times as long
     keep = low != high
     keys = low[keep] * num_nodes + high[keep]
@@ -175,4 +178,24 @@ def coalesce(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Ent
         entries = Entries(keep, edge, torch.bincount(edge, minlength=key.numel()).double())
     else:
         key, entries = torch.unique(keys), None
-    return torch.stack([key // max(num_nodes, 1), key % max(num_nodes, 1)]), entries
+    return _from_keys(key, num_nodes), entries
+
+
+def _distinct_keys(pairs: Tensor, num_nodes: int) -> Tensor:
+    """``i N + j`` of every edge, ascending; beside the pairs, one array of their length is all that is held."""
+    keys = torch.empty(pairs.size(1), dtype=torch.int64)
+    for start in range(0, keys.numel(), PIECE):
+        a, b = pairs[:, start : start + PIECE]
+        key = torch.minimum(a, b).mul_(num_nodes).add_(torch.maximum(a, b))
+        keys[start : start + PIECE] = key.masked_fill_(a == b, -1)  # a loop: sorted to the front
+    keys.numpy().sort()  # in place, where torch.sort would also make the order
+    first = torch.ones(keys.numel(), dtype=torch.bool)
+    torch.ne(keys[1:], keys[:-1], out=first[1:])
+    return keys[first.logical_and_(keys >= 0)]
+
+
+def _from_keys(keys: Tensor, num_nodes: int) -> Tensor:
+    edges = keys.new_empty(2, keys.numel())
+    torch.div(keys, max(num_nodes, 1), rounding_mode="floor", out=edges[0])
+    torch.remainder(keys, max(num_nodes, 1), out=edges[1])
+    return edges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -14,12 +15,14 @@ from torch import Tensor
 from walksum._torch import needs_grad, outside_transforms
 from walksum.graph.csr import CSR, build_csr
 from walksum.graph.edges import EdgeInput, check_num_nodes, check_weight, coalesce, one_weight, read_pairs
+from walksum.graph.files import read_arrays, write_arrays
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 T = TypeVar("T")
 _MISSING: Any = object()
+CHECKED = 2**25  # edges that are checked at once
 
 
 class Graph:
@@ -48,6 +51,8 @@ class Graph:
     edges: Tensor
     num_nodes: int
     edge_weight: Tensor | None
+    #: how a graph whose nodes lie in several processes solves J mu = h; None where this process has all of them
+    solve_across: Callable[..., Tensor] | None = None
 
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
         check_num_nodes(num_nodes)
@@ -125,6 +130,16 @@ class Graph:
         weights = [graph.edge_weight for graph in graphs if graph.edge_weight is not None]
         return cls(edges, first[-1], torch.cat(weights) if weights else None)
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write edges and weights into a new folder; :meth:`load` reads it."""
+        write_arrays(folder, self.num_nodes, self.edges, self.edge_weight)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Graph:
+        """The graph that :meth:`save` wrote, its arrays mapped from the files instead of read into memory."""
+        edges, num_nodes, weight = read_arrays(folder)
+        return cls(edges, num_nodes, weight)
+
     @property
     def num_edges(self) -> int:
         return self.edges.size(1)
@@ -147,6 +162,15 @@ class Graph:
         graph = object.__new__(Graph)
         graph._set(self.edges, self.num_nodes, edge_weight, self.structure)
         return graph
+
+    def fill(self, values: Tensor) -> Tensor:
+        """``values [..., N, F]`` with right rows for all nodes; a part of a larger graph fetches some of them."""
+        return values
+
+    def largest_weight(self) -> Tensor:
+        """The largest magnitude of a weight; of a part, that of the whole graph."""
+        assert self.edge_weight is not None
+        return self.edge_weight.detach().abs().max()
 
     @property
     def csr(self) -> CSR:
@@ -255,10 +279,11 @@ def _check_canonical(edges: Tensor, num_nodes: int) -> None:
         raise ValueError(f"edges has shape {tuple(edges.shape)} and dtype {edges.dtype}; expected int64 [2, E]")
     if edges.is_meta or edges.size(1) == 0:
         return
-    i, j = edges
-    key = i * num_nodes + j
-    if not bool((i < j).all() & (i >= 0).all() & (j < num_nodes).all() & (key[1:] > key[:-1]).all()):
-        raise ValueError("edges must be i < j, sorted and without duplicates; use Graph.from_edge_index")
+    for start in range(0, edges.size(1), CHECKED):  # in pieces, which overlap by one: what is compared takes memory
+        i, j = edges[:, start : start + CHECKED + 1]
+        key = i * num_nodes + j
+        if not bool((i < j).all() & (i >= 0).all() & (j < num_nodes).all() & (key[1:] > key[:-1]).all()):
+            raise ValueError("edges must be i < j, sorted and without duplicates; use Graph.from_edge_index")
 
 
 def _csr(graph: Graph) -> CSR:

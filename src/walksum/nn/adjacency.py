@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from walksum._torch import needs_grad, unwrapped
 from walksum.designs import Design
-from walksum.designs.base import ends
+from walksum.designs.base import degree_sum, ends
 from walksum.graph import Graph
-from walksum.ops import edge_sum
 from walksum.precision import Precision
 
 
@@ -59,7 +58,7 @@ def _build(graph: Graph, scale: float | Tensor, sign: float, loops: bool, dtype:
     else:
         _refuse_negative(weight)
     strength = weight.double().unsqueeze(0)
-    degree = edge_sum(graph, strength) + float(loops)
+    degree = degree_sum(graph, strength) + float(loops)
     root_i, root_j = ends(graph, torch.where(degree > 0, degree, 1.0).sqrt())
     s = sign * (scale.double() if isinstance(scale, Tensor) else scale)
     diag = torch.ones_like(degree) + (s / degree if loops else 0 * s)

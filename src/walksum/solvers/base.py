@@ -214,6 +214,11 @@ def backward_error(J: Precision, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tenso
     return backends.backend(mu).backward_error(J.graph, J.diag, J.off, mu, h, J_norm)
 
 
+def relative_error(residual: Tensor, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:
+    """The backward error ``[H, F]`` of columns whose residual, mu and h have these largest magnitudes."""
+    return torch.where(residual == 0, residual, residual / (J_norm.unsqueeze(1) * mu + h))
+
+
 def unit_of(h: Tensor) -> Tensor:
     """The power of two just below the largest of each column, ``[H, 1, F]``: to scale by it and back costs no bit."""
     size = h.abs().amax(1, keepdim=True)

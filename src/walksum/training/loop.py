@@ -62,7 +62,7 @@ class Batch:
     def epochs(self) -> Iterator[list[Outcome]]:
         """Train; after each look at what was measured, the runs that have just ended."""
         clock, measured = time.perf_counter(), []
-        for number in range(1, self.recipe.max_epochs + 1):
+        for number in range(len(self.solves) + 1, self.recipe.max_epochs + 1):  # after those of a checkpoint
             losses = self.step()
             self.solves.append(last_solves(self.layers))
             measured.append(self._measure(losses))

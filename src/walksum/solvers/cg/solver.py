@@ -19,6 +19,7 @@ from walksum.solvers.base import (
     backward_error,
     default_tol,
     norm_inf,
+    relative_error,
     status_of,
     unit_of,
     worst,
@@ -95,26 +96,27 @@ class PreparedCG(Prepared):
 
     def _plain(self, h: Tensor) -> Outcome:
         # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
-        scale = unit_of(h)
+        scale = self._unit(h)
         mu, outcome, steps = self._iterate(h / scale)
         mu = mu * scale
-        residual = worst(backward_error(self.J, mu, h, self.J_norm))
+        residual = self._error(mu, h)
         return Outcome(mu, status_of(residual, self.tol, outcome), steps, residual)
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf
-        r, z = h, self._precondition(h)
-        p, rho = z, (h * z).sum(1, keepdim=True)
+        r, p = h.clone(), self._precondition(h)
+        rho = (r * p).sum(1, keepdim=True)
         for step in range(1, self.solver.max_steps + 1):
             q = self._apply(p)
             curvature = (p * q).sum(1, keepdim=True)
             if bool((curvature < 0).any()):
                 return mu, Status.not_positive_definite, step
-            mu = mu + _ratio(rho, curvature) * p
-            r = r - _ratio(rho, curvature) * q
+            length = ratio(rho, curvature)
+            mu.addcmul_(length, p)
+            r.addcmul_(length, q, value=-1)
             if step % RECHECK == 0 or self._near(r, mu, h):
                 r = h - self._apply(mu)
-                error = worst(backward_error(self.J, mu, h, self.J_norm))
+                error = worst(self._relative(r, mu, h))
                 if error <= self.tol:
                     return mu, Status.converged, step
                 if step % (5 * RECHECK) == 0:
@@ -122,9 +124,17 @@ class PreparedCG(Prepared):
                         return mu, Status.stalled, step
                     best = min(best, error)
             z = self._precondition(r)
-            rho_new = (r * z).sum(1, keepdim=True)
-            p, rho = z + _ratio(rho_new, rho) * p, rho_new
+            rho, before = (r * z).sum(1, keepdim=True), rho
+            p.mul_(ratio(rho, before)).add_(z)
         return mu, Status.max_steps_reached, self.solver.max_steps
+
+    # what spans several processes is another maximum and another product: walksum.distributed
+
+    def _unit(self, h: Tensor) -> Tensor:
+        return unit_of(h)
+
+    def _error(self, mu: Tensor, h: Tensor) -> float:
+        return worst(backward_error(self.J, mu, h, self.J_norm))
 
     def _apply(self, x: Tensor) -> Tensor:
         return backends.backend(x).spmm(self.J.graph, self.J.diag, self.J.off, x)
@@ -132,11 +142,14 @@ class PreparedCG(Prepared):
     def _precondition(self, r: Tensor) -> Tensor:
         return self.inverse * r
 
+    def _relative(self, r: Tensor, mu: Tensor, h: Tensor) -> Tensor:
+        """The backward error of every column for a residual r, ``[H, F]``."""
+        return relative_error(*(t.abs().amax(1) for t in (r, mu, h)), self.J_norm)
+
     def _near(self, r: Tensor, mu: Tensor, h: Tensor) -> bool:
-        scale = self.J_norm.unsqueeze(1) * mu.abs().amax(1) + h.abs().amax(1)
-        return bool((r.abs().amax(1) <= self.tol * scale).all())
+        return bool((self._relative(r, mu, h) <= self.tol).all())
 
 
-def _ratio(a: Tensor, b: Tensor) -> Tensor:
+def ratio(a: Tensor, b: Tensor) -> Tensor:
     """a / b, and 0 where a column has already converged to b = 0."""
     return torch.where(b > 0, a / b, torch.zeros_like(a))

@@ -180,7 +180,10 @@ class PreparedGaBP(Prepared):
     def _precisions(self) -> tuple[Tensor, bool]:
         """pi_i of every node, and whether the messages converged."""
         messages = Messages(self.J, torch.zeros_like(self.J.diag).unsqueeze(-1))
-        met = self._messages_rule(messages, 4 * torch.finfo(self.J.dtype).eps * _size(self.J.diag))[0] is Status.stalled
+        met = (
+            self._messages_rule(messages, 4 * torch.finfo(self.J.dtype).eps * self._size(self.J.diag))[0]
+            is Status.stalled
+        )
         return messages.beliefs()[0], met and bool((messages.pi <= 0).all())  # as from positive cavities
 
     def run(self, h: Tensor) -> Outcome:
@@ -191,25 +194,40 @@ class PreparedGaBP(Prepared):
         if self.solver.stop == "messages":
             mu, outcome, steps = self._by_messages(h)
         else:
-            scale = unit_of(h)  # the rule is relative: unit columns cannot overflow
+            scale = self._unit(h)  # the rule is relative: unit columns cannot overflow
             mu, outcome, steps = self._by_residual(h / scale)
             mu = mu * scale
-        residual = worst(backward_error(self.J, mu, h, self.J_norm))
+        residual = self._error(mu, h)
         rule_unmet = self.solver.stop == "messages" and outcome is Status.max_steps_reached and math.isfinite(residual)
         if outcome is not Status.diverged and not rule_unmet:
             outcome = status_of(residual, self.solver.tol, outcome)
         return Outcome(mu, outcome, steps, residual)
 
+    # what spans several processes is another maximum and other beliefs: walksum.distributed
+
+    def _messages(self, h: Tensor) -> Messages:
+        return Messages(self.J, h)
+
+    def _size(self, values: Tensor) -> float:
+        """The largest absolute value; NaN if any is NaN."""
+        return float(values.abs().max()) if values.numel() else 0.0
+
+    def _unit(self, h: Tensor) -> Tensor:
+        return unit_of(h)
+
+    def _error(self, mu: Tensor, h: Tensor) -> float:
+        return worst(backward_error(self.J, mu, h, self.J_norm))
+
     def _by_messages(self, h: Tensor) -> tuple[Tensor, Status, int]:
-        messages = Messages(self.J, h)
+        messages = self._messages(h)
         outcome, steps = self._messages_rule(messages, self.solver.tol)
         return messages.mean(), outcome, steps
 
     def _messages_rule(self, messages: Any, tol: float) -> tuple[Status, int]:
         """The paper's rule; ``stalled`` until the residual shows that the result is good."""
-        damping, limit = Damping(self.solver.damping), BLOW_UP * max(1.0, _size(messages.h))
+        damping, limit = Damping(self.solver.damping), BLOW_UP * max(1.0, self._size(messages.h))
         for step in range(1, self.solver.max_steps + 1):
-            change_pi, change_eta = map(_size, messages.step(damping.weight))
+            change_pi, change_eta = map(self._size, messages.step(damping.weight))
             if not change_pi + change_eta < limit:
                 return Status.diverged, step
             if change_pi <= tol and change_eta <= tol:
@@ -218,14 +236,14 @@ class PreparedGaBP(Prepared):
         return Status.max_steps_reached, self.solver.max_steps
 
     def _by_residual(self, h: Tensor) -> tuple[Tensor, Status, int]:
-        knobs, messages, damping = self.solver, Messages(self.J, h), Damping(self.solver.damping)
+        knobs, messages, damping = self.solver, self._messages(h), Damping(self.solver.damping)
         for step in range(1, knobs.max_steps + 1):
-            change_pi, change_eta = map(_size, messages.step(damping.weight))
+            change_pi, change_eta = map(self._size, messages.step(damping.weight))
             if not change_pi + change_eta < BLOW_UP:
                 return messages.mean(), Status.diverged, step
             # the residual is measured only once the precisions have settled: before, it means nothing
-            settled = change_pi <= knobs.tol * _size(self.J.diag)
-            if settled and worst(backward_error(self.J, messages.mean(), h, self.J_norm)) <= knobs.tol:
+            settled = change_pi <= knobs.tol * self._size(self.J.diag)
+            if settled and self._error(messages.mean(), h) <= knobs.tol:
                 return messages.mean(), Status.converged, step
             damping.watch(change_pi + change_eta, math.inf)
         return messages.mean(), Status.max_steps_reached, knobs.max_steps
@@ -240,8 +258,3 @@ def check_precisions(alpha: Tensor, converged: bool) -> Tensor:
         "walk-summable (see J.walk_summability()). If J is positive definite, Direct().prepare(J).marginal_variance is "
         "exact; if it is walk-summable, raise max_steps"
     )
-
-
-def _size(values: Tensor) -> float:
-    """The largest absolute value; NaN if any is NaN."""
-    return float(values.abs().max()) if values.numel() else 0.0

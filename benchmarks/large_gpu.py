@@ -1,0 +1,231 @@
+"""The largest graphs on one GPU, each task in a process of its own: ``python -m benchmarks.large_gpu``.
+
+products      2.4M nodes, 124M directed edges: seconds per training step and peak memory of a two-layer GLT
+ten-million   10M nodes, 500M directed edges: the same
+papers        111M nodes, 3.2G directed edges, 16 columns: the fixed Laplacian solved to 1e-4
+
+The library keeps four numbers per directed edge, 128 GB for the last of these in 64 bits. So that task holds the
+neighbour lists alone (4 bytes per directed edge) and forms the values of J from the degrees inside the product.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import walksum as ws
+from benchmarks import graphs
+
+GIB = 2**30
+SIZES = {  # nodes, pairs drawn, columns; of --small, to try it anywhere
+    "products": ((2_400_000, 62_600_000, 64), (2_000, 20_000, 8)),
+    "ten-million": ((10_000_000, 252_000_000, 64), (3_000, 40_000, 8)),
+    "papers": ((111_000_000, 1_610_000_000, 16), (5_000, 60_000, 4)),
+}
+LIMIT = {"products": 150, "ten-million": 200, "papers": 300}  # seconds
+DRAWN = 2**26  # pairs drawn at once
+SLOTS = 2**25  # neighbours gathered at once
+BUCKETS = 64  # ranges of rows that are sorted one after another
+
+
+def training(name: str, device: str, small: bool) -> Iterator[dict[str, Any]]:
+    """Seconds and memory of a training step, for a fixed and a learned design."""
+    nodes, pairs, width = SIZES[name][small]
+    began = time.perf_counter()
+    graph = graphs.lognormal_on(device, nodes, pairs)
+    _wait(device)
+    yield {
+        "nodes": nodes,
+        "directed_edges": 2 * graph.num_edges,
+        "build_s": time.perf_counter() - began,
+        **_memory(device),
+    }
+    x = torch.randn(nodes, width, device=device)
+    y = torch.randint(10, (nodes,), device=device)
+    for design, learned in (("diagonally-dominant", False), ("laplacian", True)):
+        model = ws.GLT(width, width, 2, 10, heads=1, design=design, learned=learned, dropout=0.0).to(device)
+        optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+        step = ws.TrainingStep(lambda m=model: torch.nn.functional.cross_entropy(m(x, graph), y), optimiser)
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        times = [_timed(step, device) for _ in range(4)]
+        yield {"design": design, "learned": learned, "first_s": times[0], "step_s": min(times[1:]), **_memory(device)}
+
+
+class Adjacency:
+    """The neighbour lists of a graph, in row order: 32-bit neighbours, 64-bit starts.
+
+    Args:
+        pairs: int32 ``[2, M]``, with loops and duplicates.
+        num_nodes: number of nodes.
+    """
+
+    def __init__(self, pairs: Tensor, num_nodes: int):
+        self.num_nodes, lists, counts = num_nodes, [], []
+        edge = -(-num_nodes // BUCKETS)
+        for low in range(0, num_nodes, edge):
+            high = min(low + edge, num_nodes)
+            keys = [self._keys(a, b, low, high) for a, b in ((pairs[0], pairs[1]), (pairs[1], pairs[0]))]
+            key = torch.unique(torch.cat(keys))
+            del keys
+            row = key // num_nodes
+            counts.append(torch.bincount(row, minlength=high - low))
+            lists.append((key - row * num_nodes).int())
+        self.degree = torch.cat(counts)
+        self.start = torch.cat([self.degree.new_zeros(1), self.degree.cumsum(0)])
+        self.lists = lists  # one per bucket: joined they would take the memory twice for a moment
+        self.first = list(range(0, num_nodes, edge))
+
+    def _keys(self, a: Tensor, b: Tensor, low: int, high: int) -> Tensor:
+        found = []
+        for at in range(0, a.numel(), DRAWN):
+            rows, others = a[at : at + DRAWN], b[at : at + DRAWN]
+            chosen = (rows >= low) & (rows < high) & (rows != others)
+            found.append((rows[chosen].long() - low) * self.num_nodes + others[chosen])
+        return torch.cat(found)
+
+    @property
+    def num_directed(self) -> int:
+        return int(self.start[-1])
+
+    def sum(self, x: Tensor, out: Tensor) -> Tensor:
+        """The sum over the neighbours of each node: ``[N, F] -> [N, F]``."""
+        for bucket, (low, neighbours) in enumerate(zip(self.first, self.lists, strict=True)):
+            high = self.first[bucket + 1] if bucket + 1 < len(self.first) else self.num_nodes
+            start = self.start[low : high + 1] - self.start[low]
+            for a, b in _pieces(start, neighbours.numel()):
+                inside = start[a : b + 1] - start[a]
+                gathered = x.index_select(0, neighbours[int(start[a]) : int(start[b])])
+                out[low + a : low + b] = torch.segment_reduce(gathered, "sum", offsets=inside, axis=0, unsafe=True)
+        return out
+
+
+def _pieces(start: Tensor, slots: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows with about SLOTS neighbours each; a row is never split."""
+    rows = start.numel() - 1
+    ends = torch.arange(SLOTS, slots + SLOTS, SLOTS, device=start.device)
+    borders = [0, *torch.searchsorted(start, ends).clamp_(max=rows).unique().tolist()]
+    borders = sorted({*borders, rows})
+    return itertools.pairwise(borders)
+
+
+def papers(device: str, small: bool) -> Iterator[dict[str, Any]]:
+    """Draw, build and solve (I - s D^-1/2 A D^-1/2) mu = h by conjugate gradients."""
+    nodes, count, columns = SIZES["papers"][small]
+    began = time.perf_counter()
+    generator = torch.Generator(device=device).manual_seed(1)
+    weight = torch.exp(1.16 * torch.randn(nodes, device=device, generator=generator))
+    pairs = torch.empty(2, count, dtype=torch.int32, device=device)
+    for at in range(0, count, DRAWN):
+        drawn = graphs.weighted_pairs(weight, min(DRAWN, count - at), generator)
+        pairs[:, at : at + drawn.size(1)] = drawn
+    del weight, drawn
+    _wait(device)
+    yield {"drawn_s": time.perf_counter() - began, **_memory(device)}
+    A = Adjacency(pairs, nodes)
+    del pairs
+    _wait(device)
+    yield {"nodes": nodes, "directed_edges": A.num_directed, "build_s": time.perf_counter() - began, **_memory(device)}
+    h = torch.randn(nodes, columns, device=device, generator=generator)
+    began = time.perf_counter()
+    _, steps, error = solve(A, h, 0.99, tol=1e-4)
+    _wait(device)
+    yield {"steps": steps, "backward_error": error, "solve_s": time.perf_counter() - began, **_memory(device)}
+
+
+def solve(A: Adjacency, h: Tensor, scale: float, tol: float, max_steps: int = 300) -> tuple[Tensor, int, float]:
+    """Conjugate gradients in five vectors; the true residual decides."""
+    root = A.degree.clamp_min(1).to(h.dtype).rsqrt().unsqueeze(1)
+    q, mu, r = torch.empty_like(h), torch.zeros_like(h), h.clone()
+
+    def multiply(x: Tensor) -> Tensor:
+        A.sum(x.mul_(root), q)  # x is scaled in place and back: a copy of it would be a sixth vector
+        x.div_(root)
+        return q.mul_(-scale * root).add_(x)
+
+    p, rho = r.clone(), _dot(r, r)
+    for step in range(1, max_steps + 1):
+        multiply(p)
+        length = rho / _dot(p, q)
+        mu.addcmul_(length, p)
+        r.addcmul_(length, q, value=-1)
+        if step % 10 == 0:
+            torch.sub(h, multiply(mu), out=r)
+            norm = 1 + scale  # of J, at most
+            error = float((r.abs().amax(0) / (norm * mu.abs().amax(0) + h.abs().amax(0))).max())
+            if error <= tol:
+                return mu, step, error
+        rho, before = _dot(r, r), rho
+        p.mul_(rho / before).add_(r)
+    return mu, max_steps, error
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return torch.stack([torch.dot(x, y) for x, y in zip(a.t(), b.t(), strict=True)])  # no product of their size
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _timed(call: Callable[[], Any], device: str) -> float:
+    _wait(device)
+    began = time.perf_counter()
+    call()
+    _wait(device)
+    return time.perf_counter() - began
+
+
+def _memory(device: str) -> dict[str, float]:
+    return {"peak_gib": torch.cuda.max_memory_allocated() / GIB} if device == "cuda" else {}
+
+
+def _tell(task: str, told: dict[str, Any]) -> None:
+    rounded = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in told.items()}
+    print(json.dumps({"task": task, **rounded}), flush=True)
+
+
+def run(task: str, device: str, small: bool) -> None:
+    results = papers(device, small) if task == "papers" else training(task, device, small)
+    try:
+        for told in results:
+            _tell(task, told)
+    except torch.cuda.OutOfMemoryError as error:
+        total, held = (torch.cuda.mem_get_info()[1] / GIB, torch.cuda.memory_allocated() / GIB)
+        remedy = "use fewer columns or hidden units, or share the graph out over processes (walksum.distributed)"
+        _tell(
+            task,
+            {"out_of_memory": str(error).split("(")[0].strip(), "held_gib": held, "total_gib": total, "remedy": remedy},
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--small", action="store_true", help="graphs of a few thousand nodes, to try the script")
+    parser.add_argument("--here", action="store_true", help="in this process, without a time limit")
+    options = parser.parse_args()
+    for task in options.tasks:
+        if options.here:
+            run(task, options.device, options.small)
+            continue
+        command = [sys.executable, "-m", "benchmarks.large_gpu", "--tasks", task, "--device", options.device, "--here"]
+        try:
+            subprocess.run(command + ["--small"] * options.small, timeout=LIMIT[task], check=False)
+        except subprocess.TimeoutExpired:
+            _tell(task, {"stopped_after_s": LIMIT[task]})
+
+
+if __name__ == "__main__":
+    main()
