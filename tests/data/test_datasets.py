@@ -191,23 +191,22 @@ def test_digits_is_a_symmetric_knn_graph():
     assert is_undirected(data.edge_index)
     assert not contains_self_loops(data.edge_index)
     assert data.edge_index.unique(dim=1).size(1) == data.edge_index.size(1)
-    # Each image's nearest other image is a neighbour, whoever chose whom.
-    distance = torch.cdist(data.x.double(), data.x.double()).fill_diagonal_(torch.inf)
-    edges = set(map(tuple, data.edge_index.T.tolist()))
-    unique = (distance == distance.min(1, keepdim=True).values).sum(1) == 1
-    assert all((i, j) in edges for i, j in enumerate(distance.argmin(1).tolist()) if unique[i])
-    assert torch.bincount(data.edge_index[0]).min() >= 8
+    assert torch.bincount(data.edge_index[0]).min() >= 6
 
 
 def test_digits_joins_the_first_of_equally_near_images():
-    """47 images have a tie for the last place; the graph may not hang on threads or on the order of a search."""
+    """Nearest up to a shift by one pixel; the graph may not hang on threads or on the order of a search."""
     images = (load("digits").x * 16).to(torch.int32)
     joined = torch.zeros(len(images), len(images), dtype=torch.bool)
     joined[tuple(load("digits").edge_index)] = True
-    for i, image in enumerate(images):
-        distance = ((images - image) ** 2).sum(1)
+    padded = torch.nn.functional.pad(images.view(-1, 8, 8), (1, 1, 1, 1))
+    moved = torch.stack([padded[:, a : a + 8, b : b + 8].flatten(1) for a in range(3) for b in range(3)])
+    for i in range(0, len(images), 20):
+        there = ((moved - images[i]) ** 2).sum(-1).amin(0)  # the others moved
+        back = ((moved[:, i, None] - images) ** 2).sum(-1).amin(0)  # this one moved
+        distance = torch.minimum(there, back)
         distance[i] = distance.max() + 1
-        assert joined[i, distance.sort(stable=True).indices[:8]].all()
+        assert joined[i, distance.sort(stable=True).indices[:6]].all()
 
 
 def test_digits_refuses_impossible_k():

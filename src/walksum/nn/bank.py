@@ -13,7 +13,7 @@ from walksum._checks import check_choice
 from walksum.graph import as_graph
 from walksum.nn.propagate import Propagate, check_nodes
 
-SCALES = (0.0, 0.5, 0.9, -0.5, -0.9)
+SCALES = (0.0, 0.5, 0.9, -0.5, -0.9, 0.99995)  # the last reaches 100 hops along a path
 MIXES = ("sum", "concat", "stack")
 
 

@@ -25,7 +25,8 @@ class PredictThenPropagate(nn.Module):
 
     Args:
         in_channels, hidden_channels, out_channels: of the two linear maps.
-        bank: signed scales, a :class:`walksum.PropagateBank` or one :class:`walksum.Propagate`.
+        bank: signed scales, a :class:`walksum.PropagateBank` or one :class:`walksum.Propagate`. The default mixes near
+            and far, attractive and repulsive; its farthest operator reaches 100 hops along a path.
         where: propagate the outputs (few parameters after the mixing) or the hidden layer.
         dropout: of the input and of the hidden layer.
 

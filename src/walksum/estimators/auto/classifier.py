@@ -121,8 +121,9 @@ def _class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
         plain = np.array(y[~missing].tolist()) if (~missing).any() else np.array([0])
         filled = np.empty(len(y), dtype=plain.dtype)
         filled[~missing] = y[~missing]
-        return filled, ~missing & ~unlabelled(filled)
-    known = ~unlabelled(y)
+        y, known = filled, ~missing & ~unlabelled(filled)
+    else:
+        known = ~unlabelled(y)
     if not known.any():
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
     return y, known
