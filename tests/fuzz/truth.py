@@ -27,6 +27,8 @@ class Twin:
         diag, off = wide(J.diag[head]), wide(J.off[head])
         self.n, self.diag, self.finite = n, diag, bool(np.isfinite(diag).all() and np.isfinite(off).all())
         self.small = n <= SMALL
+        # what measuring itself may miss, in machine epsilons and in units of the smallest number: sums of so many terms
+        self.terms = 2 + int(np.bincount(np.concatenate([i, j]), minlength=1).max(initial=0))
         if self.small:
             self.A = np.zeros((n, n), WIDE)
             self.A[i, j] = off
@@ -38,10 +40,15 @@ class Twin:
             self.A = sp.csr_matrix((np.concatenate([off, off, diag]), (rows, cols)), shape=(n, n))
             self.norm = np.bincount(rows, np.abs(np.concatenate([off, off, diag])).astype(float), n).max(initial=0)
 
-    def backward_error(self, mu: np.ndarray, h: np.ndarray) -> float:
-        """The largest over columns of |h - J mu| / (|J| |mu| + |h|), in norms of the largest entry."""
+    def backward_error(self, mu: np.ndarray, h: np.ndarray, quantum: float) -> float:
+        """The largest over columns of |h - J mu| / (|J| |mu| + |h|), in norms of the largest entry.
+
+        ``quantum`` is the smallest number of the dtype: half of it is lost in every operation near underflow, in which
+        no better mu may exist.
+        """
         with np.errstate(all="ignore"):
             r = np.abs(h - self.A @ mu).max(0)
+            r = np.maximum(r - (self.terms + 0.5 * self.norm) * quantum, 0)
             scale = self.norm * np.abs(mu).max(0) + np.abs(h).max(0)
             return float(np.where(r == 0, 0, r / scale).max(initial=0))
 
