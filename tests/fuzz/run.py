@@ -37,7 +37,22 @@ def work(first: int, count: int, folder: str) -> dict:
 
 
 def _empty(seed: int) -> dict:
-    return {"first seed": seed, "done": [], "seconds": 0.0, "systems": {}, "checks": {}, "outcomes": {}, "violations": []}
+    counts: dict = {"systems": {}, "checks": {}, "outcomes": {}}
+    return {"first seed": seed, "done": [], "seconds": 0.0, **counts, "violations": [], "mended": []}
+
+
+def _try_again(record: dict) -> None:
+    """Violations of an earlier run that hold no more are listed as mended."""
+    before, record["violations"] = record["violations"], []
+    for violation in before:
+        seeds = violation["seed"] if isinstance(violation["seed"], list) else [violation["seed"]]
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            try:
+                found = [v for seed in seeds for v in pool.submit(work, seed, 1, ".").result()["violations"]]
+            except BrokenProcessPool:
+                found = [violation]
+        record["violations" if found else "mended"] += found[:1] or [violation]
 
 
 def _add(record: dict, first: int, ledger: dict, seconds: float) -> None:
@@ -63,6 +78,7 @@ def run(seed: int, systems: int, seconds: float, processes: int, out: Path) -> d
     """Try systems until all are done or the time is over; returns the record."""
     record = json.loads(out.read_text()) if out.exists() else _empty(seed)
     record["versions"] = _versions()
+    _try_again(record)
     todo = [f for f in range(seed, seed + systems, CHUNK) if f not in record["done"]]
     counts = {first: min(CHUNK, seed + systems - first) for first in todo}
     start, folder = time.monotonic(), str(out.parent)

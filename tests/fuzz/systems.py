@@ -41,21 +41,21 @@ SOLVERS: dict[str, object] = {
     "direct": ws.Direct(),
     "direct refined": ws.Direct(refine=1),
     "cg": ws.CG(),
-    "cg jacobi": ws.CG(preconditioner="jacobi"),
-    "cg plain": ws.CG(preconditioner="none", max_steps=200),
+    "cg jacobi": ws.CG(preconditioner="jacobi", max_steps=150),
+    "cg plain": ws.CG(preconditioner="none", max_steps=60),
     "dense": ws.Dense(),
     "inverse": ws.Inverse(),
     "inverse half": ws.Inverse("half"),
     "hybrid": ws.Hybrid(),
     "hybrid 1": ws.Hybrid(max_degree=1),
-    "chebyshev": ws.Chebyshev(max_steps=300),
-    "gabp": ws.GaBP(max_steps=300),
-    "gabp adaptive": ws.GaBP(damping="adaptive", max_steps=200),
-    "gabp messages": ws.GaBP(stop="messages", max_steps=200),
+    "chebyshev": ws.Chebyshev(max_steps=100),
+    "gabp": ws.GaBP(max_steps=150),
+    "gabp adaptive": ws.GaBP(damping="adaptive", max_steps=60),
+    "gabp messages": ws.GaBP(stop="messages", max_steps=60),
     "gabp sequential": ws.GaBP(schedule="sequential", max_steps=300),
-    "gabp loaded": ws.GaBP(loading="auto", max_steps=300),
-    "unrolled": ws.Unrolled(steps=30),
-    "multigrid": ws.Multigrid(max_steps=50),
+    "gabp loaded": ws.GaBP(loading="auto", max_steps=100),
+    "unrolled": ws.Unrolled(steps=20),
+    "multigrid": ws.Multigrid(max_steps=20),
 }
 RARE = {"multigrid": 0.15, "unrolled": 0.3, "gabp loaded": 0.2, "gabp adaptive": 0.3, "cg plain": 0.5}
 LARGE_ONLY = ("auto", "direct", "cg", "hybrid", "gabp sequential", "gabp", "chebyshev")
@@ -75,19 +75,19 @@ class System:
 def make(seed: int) -> System:
     """The system of this number, the same on every machine with this numpy."""
     rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes milliseconds
     what: dict[str, str] = {}
     graph = _graph(rng, what)
     J = _moved(_precision(rng, graph, what), rng, what)
     h = _laid_out(rng, _side(rng, J, what), what)
     names = [n for n in SOLVERS if J.num_nodes <= 400 or n in LARGE_ONLY]
-    chosen = [str(n) for n in rng.choice(names, 3, replace=False) if rng.random() < RARE.get(str(n), 1.0)]
+    chosen = [str(n) for n in rng.choice(names, 2, replace=False) if rng.random() < RARE.get(str(n), 1.0)]
     return System(seed, J, h, chosen or ["auto"], what)
 
 
 def _graph(rng: np.random.Generator, what: dict[str, str]) -> ws.Graph:
     size = rng.random()
-    n = int(rng.integers(1, 5001) if size < 0.001 else rng.integers(40, 400) if size < 0.03 else rng.integers(1, 24))
+    n = int(rng.integers(1, 5001) if size < 0.001 else rng.integers(40, 400) if size < 0.02 else rng.integers(1, 24))
     kind = what["graph"] = str(rng.choice(GRAPHS))
     what["size"] = "1" if n == 1 else "2 to 39" if n < 40 else "40 to 399" if n < 400 else "400 to 5000"
     edges = _edges(kind, n if kind != "complete" else min(n, 60), rng)
@@ -214,7 +214,8 @@ def _moved(J: ws.Precision, rng: np.random.Generator, what: dict[str, str]) -> w
     elif way == "changed":
         J.diag.mul_(1.5)
     elif way == "moved" and J.dtype in (torch.float32, torch.float64):  # past autograd's version counter
-        J.diag.detach().numpy()[...] *= 2
+        with np.errstate(all="ignore"):
+            J.diag.detach().numpy()[...] *= 2
     return J
 
 
