@@ -153,8 +153,11 @@ def finish(name: str, folder: Path, out: Path, found: str) -> None:
         assert check_store(out) == f"{len(SWEPT)} of {len(SWEPT)}"
 
 
-def run(moments: int, seed: int, folder: Path) -> dict:
-    """The record: what was found after each kill, per command; raises where something is lost, doubled or torn."""
+def run(moments: int, seed: int, folder: Path, out: Path | None) -> dict:
+    """The record: what was found after each kill, per command; raises where something is lost, doubled or torn.
+
+    It is written to ``out`` after every moment, so that a run that was stopped still tells what it found.
+    """
     torch.set_num_threads(1)
     draw, found = random.Random(seed), {name: Counter() for name in ACTIONS}
     make_inputs(folder)
@@ -172,6 +175,13 @@ def run(moments: int, seed: int, folder: Path) -> dict:
         if moment % 20 < 4:
             finish(name, folder, out, after)
         print(f"\r{moment + 1} of {moments} moments", end="", file=sys.stderr, flush=True)
+        record = _record(moment + 1, seed, seconds, found, folder)
+        if out is not None:
+            out.write_text(json.dumps(record, indent=1) + "\n")
+    return record
+
+
+def _record(moments: int, seed: int, seconds: dict, found: dict, folder: Path) -> dict:
     scratch = sum(1 for path in folder.iterdir() if path.name.startswith("."))
     return {
         "moments": moments,
@@ -190,14 +200,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     out = None if chosen.out is None else chosen.out.absolute()
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        record = run(chosen.moments, chosen.seed, Path(folder))
-    text = json.dumps(record, indent=1)
-    if out is None:
-        print(text)
-    else:
+    if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        record = run(chosen.moments, chosen.seed, Path(folder), out)
+    if out is None:
+        print(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":
