@@ -169,11 +169,11 @@ def run(moments: int, seed: int, folder: Path, out: Path | None) -> dict:
         whole[name] = path.read_text() if path.is_file() else ""
     for moment in range(moments):
         name = list(ACTIONS)[moment % len(ACTIONS)]
-        out = folder / f"{name}-{moment}"
-        after = one_moment(name, folder, out, whole[name], draw.uniform(0, 1.1 * seconds[name]))
+        place = folder / f"{name}-{moment}"
+        after = one_moment(name, folder, place, whole[name], draw.uniform(0, 1.1 * seconds[name]))
         found[name][after] += 1
         if moment % 20 < 4:
-            finish(name, folder, out, after)
+            finish(name, folder, place, after)
         print(f"\r{moment + 1} of {moments} moments", end="", file=sys.stderr, flush=True)
         record = _record(moment + 1, seed, seconds, found, folder)
         if out is not None:

@@ -152,7 +152,9 @@ def test_nothing_in_the_package_unpickles():
     for file in Path(ws.__file__).parent.rglob("*.py"):
         text = file.read_text()
         for word in ("pickle.load", "joblib.load", "read_pickle", "allow_pickle=True", "weights_only=False", "eval("):
-            found = [line for line in text.splitlines() if word in line and "." + word not in line.replace("model.", ".")]
+            found = [
+                line for line in text.splitlines() if word in line and "." + word not in line.replace("model.", ".")
+            ]
             assert not found, (file, found)
         for line in text.splitlines():
             if "torch.load(" in line:

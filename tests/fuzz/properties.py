@@ -170,13 +170,17 @@ def _check_mu(
         error = twin.backward_error(x, b, quantum)
         worst = max(worst, error)
         if not error <= tol + blur:
-            raise Wrong(f"converged with a backward error of {error:.3g}; promised {tol:.3g}, said {report.residual:.3g}")
+            raise Wrong(
+                f"converged with a backward error of {error:.3g}; promised {tol:.3g}, said {report.residual:.3g}"
+            )
         if twin.small and twin.factor is not None and x.size:
             exact = twin.inverse @ b
             size = np.abs(twin.inverse).sum(1).max()
             bound = size * (tol + blur) * (twin.norm * np.abs(x).max(0) + np.abs(b).max(0))
             bound = bound + size * (twin.terms + twin.norm) * quantum
-            if not (np.abs(x - exact).max(0) <= bound * (1 + 1e-6) + size * twin.norm * 1e-17 * np.abs(exact).max(0)).all():
+            if not (
+                np.abs(x - exact).max(0) <= bound * (1 + 1e-6) + size * twin.norm * 1e-17 * np.abs(exact).max(0)
+            ).all():
                 raise Wrong("converged, but farther from the twin's mu than its condition number allows")
     if h.numel() and report.residual < 0.95 * worst - blur:
         raise Wrong(f"said a residual of {report.residual:.3g}; it is {worst:.3g}")
@@ -304,7 +308,13 @@ def _compare_sample(J: ws.Precision, twins: list[Twin], relative: float, rng: np
         for k in range(2):
             v, square = wide(x[k, head]), (z[head, :, k] ** 2).sum()
             rounding = 8 * torch.finfo(J.dtype).eps * float(np.abs(v) @ np.abs(twin.A) @ np.abs(v))
-            _close("sample", torch.tensor(float(v @ twin.A @ v), dtype=torch.float64), square, relative * square + rounding, J.dtype)
+            _close(
+                "sample",
+                torch.tensor(float(v @ twin.A @ v), dtype=torch.float64),
+                square,
+                relative * square + rounding,
+                J.dtype,
+            )
 
 
 def _compare_condition(exactly: bool) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
 
-CHUNK = 250
+CHUNK = 50
 SCRATCH = ".walksum-fuzz-{}"  # the system a worker is at, one file per process
 
 
@@ -88,7 +88,9 @@ def run(seed: int, systems: int, seconds: float, processes: int, out: Path) -> d
     return record
 
 
-def _in_pool(record: dict, todo: list, counts: dict, start: float, seconds: float, processes: int, out: Path, folder: str):
+def _in_pool(
+    record: dict, todo: list, counts: dict, start: float, seconds: float, processes: int, out: Path, folder: str
+):
     context, left = multiprocessing.get_context("spawn"), list(todo)
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         running: dict = {}

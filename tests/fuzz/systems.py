@@ -133,7 +133,9 @@ def _edges(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _dtype(rng: np.random.Generator, what: dict[str, str]) -> torch.dtype:
-    dtype = (torch.float32, torch.float64, torch.float16, torch.bfloat16)[int(rng.choice(4, p=[0.48, 0.46, 0.03, 0.03]))]
+    dtype = (torch.float32, torch.float64, torch.float16, torch.bfloat16)[
+        int(rng.choice(4, p=[0.48, 0.46, 0.03, 0.03]))
+    ]
     what["dtype"] = str(dtype)[6:]
     return dtype
 

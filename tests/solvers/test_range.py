@@ -9,7 +9,12 @@ import walksum as ws
 from walksum.backends import reference
 from walksum.solvers.base import backward_error, norm_inf
 
-HASTY = (ws.GaBP(max_steps=2), ws.GaBP(max_steps=2, schedule="sequential"), ws.CG(max_steps=2), ws.Chebyshev(max_steps=2))
+HASTY = (
+    ws.GaBP(max_steps=2),
+    ws.GaBP(max_steps=2, schedule="sequential"),
+    ws.CG(max_steps=2),
+    ws.Chebyshev(max_steps=2),
+)
 HASTY += (ws.CG(max_steps=2, preconditioner="jacobi"), ws.Hybrid(max_degree=1, inner=ws.CG(max_steps=2)))
 
 

@@ -116,9 +116,7 @@ def read_predictions(path: Path, regression: bool, nodes: int) -> pd.DataFrame:
     empty = {"truth": [""]} if regression else {}
     try:
         content = path.read_bytes()
-        table = pd.read_csv(
-            io.BytesIO(content), dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty
-        )
+        table = pd.read_csv(io.BytesIO(content), dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty)
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
         raise ValueError(f"{path} cannot be read: {error}") from error
     if len(table) != nodes or not content.endswith(b"\n"):
