@@ -4,7 +4,7 @@ BIN := .venv/bin
 # small operations in many processes: one thread each, or they wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-all lint types docs bench clean
+.PHONY: help demo test test-all lint types docs bench fuzz faults audit clean
 
 demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, run folder, picture
 	$(BIN)/walksum train
@@ -27,6 +27,17 @@ docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
 
 bench: .venv/.installed-dev  ## CPU benchmark against the paper's algorithm and peers
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.cpu
+
+fuzz: .venv/.installed-dev  ## 100,000 random systems and 1,000 gradients; goes on where it was stopped
+	$(ONE_THREAD) $(BIN)/python tests/fuzz/run.py
+	$(ONE_THREAD) $(BIN)/python tests/fuzz/gradients.py
+
+faults: .venv/.installed-dev  ## 200 kills at random moments of train, predict, report and a sweep
+	$(ONE_THREAD) $(BIN)/python tests/faults/kills.py --out results/trust/faults.json
+
+audit: .venv/.installed-dev  ## known vulnerabilities of the installed packages, from PyPI's own list
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile

@@ -195,3 +195,19 @@ def test_on_a_gpu(method):
     assert sample(there, (3,), method).is_cuda
     if method != "estimated":
         close(marginals(there, method).cpu(), marginals(J), tol)
+
+
+BEYOND = {
+    "marginals": lambda J: ws.marginals(J),
+    "selected_inverse": lambda J: ws.selected_inverse(J).diag,
+    "variance": lambda J: ws.GaussianField(J).variance,
+    "mean": lambda J: ws.GaussianField(J, h=torch.ones(3, dtype=J.dtype)).mean,
+}
+
+
+@pytest.mark.parametrize("ask", BEYOND)
+def test_what_float32_cannot_hold_is_refused(ask):
+    J = ws.Precision(path(3), torch.full((3,), 2e-39), torch.full((2,), -1e-39))  # variances of 7e38
+    with pytest.raises(ValueError, match=r"beyond the largest number of torch.float32, 3.4e\+38; use J.to"):
+        BEYOND[ask](J)
+    assert float(BEYOND[ask](J.to(torch.float64)).max()) > 3.5e38

@@ -41,5 +41,9 @@ def norm_inf(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
 def backward_error(graph: Graph, diag: Tensor, off: Tensor, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:
     """``|h - J mu|_inf / (|J|_inf |mu|_inf + |h|_inf)`` of every column, ``[H, F]``."""
     error = (h - spmm(graph, diag, off, mu)).abs().amax(1)
-    scale = J_norm.unsqueeze(1) * mu.abs().amax(1) + h.abs().amax(1)
-    return torch.where(error == 0, error, error / scale)
+    J_norm, size_mu, size_h = J_norm.unsqueeze(1), mu.abs().amax(1), h.abs().amax(1)
+    scale = J_norm * size_mu + size_h
+    # a sum that overflows would make a quotient of 0 of any residual
+    size = torch.maximum(size_mu, size_h)
+    apart = error / size / (J_norm * (size_mu / size) + size_h / size)
+    return torch.where(error == 0, error, torch.where(scale < torch.inf, error / scale, apart))

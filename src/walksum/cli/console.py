@@ -19,7 +19,7 @@ import typer
 from rich.console import Console as RichConsole
 from rich.table import Table
 
-UNEXPECTED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+UNEXPECTED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 EVERY = 5.0  # seconds between progress lines where there is no terminal
 WIDE = 160  # columns of a table where there is no terminal to ask
 
@@ -123,12 +123,18 @@ class Console:
         self.result({"error": message, "exit_code": code})
 
 
+def _terminate(*_: Any) -> None:
+    """End as an exception does, so that half-written files and folders are taken away."""
+    raise SystemExit(TERMINATED)
+
+
 def run_command(console: Console, action: Callable[[], None]) -> None:
     """Run a command and turn what it raises into a message and an exit code; a stack trace only with --debug."""
     if not console.debug:
         warnings.simplefilter("ignore")  # numerical trouble is reported by status, not by warnings of libraries
     # a shell may start background jobs with Ctrl-C ignored; whoever sends it here means it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _terminate)
     code = 0
     try:
         action()

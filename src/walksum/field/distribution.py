@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from walksum.field import conditioning
 from walksum.field.estimate import check_values
-from walksum.field.factors import SOLVERS, choose_method, factorise, in_working_precision, working_copy
+from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, in_working_precision, working_copy
 from walksum.field.heads import to_columns, to_rows
 from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
@@ -138,7 +138,8 @@ class GaussianField(Distribution):
             return h
         way = choose_method(J, self._asked)
         J = working_copy(J, way)
-        return self._back(solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise"), h.shape)
+        mu = solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise")
+        return self._back(in_range(mu, self._like), h.shape)
 
     def _quadratic(self, x: Tensor, J: Precision | None = None) -> Tensor:
         """``x^T J x`` of every row."""
@@ -189,7 +190,7 @@ class GaussianField(Distribution):
     @property
     def variance(self) -> Tensor:
         """The marginal variances; zero where a node was observed exactly."""
-        found = marginals(self.J, self._asked).to(self._like)
+        found = in_range(marginals(self.J, self._asked), self._like)
         return self._put(found).expand(*self.batch_shape, *self.event_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -198,7 +199,7 @@ class GaussianField(Distribution):
         n = self.J.num_nodes
         columns = math.prod(shape[:-1]) // self.J.heads
         x = centred_columns(self.J, columns, self.method)
-        return self.loc + self._put(self._back(x, [*shape[:-1], n]))
+        return self.loc + self._put(self._back(in_range(x, self._like), [*shape[:-1], n]))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log-density at ``[..., H, N]``; with exact observations, with respect to the other nodes."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from walksum._checks import check_choice
+from walksum._torch import unwrapped
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
@@ -93,6 +94,18 @@ def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], met
     if factor.failure is not None:
         refuse(factor.failure)
     return factor
+
+
+def in_range(values: Tensor, like: Tensor) -> Tensor:
+    """Values in the dtype and on the device of ``like``; a ValueError where they do not fit into it."""
+    found = values.to(device=like.device, dtype=like.dtype)
+    plain = unwrapped(found)
+    if plain is not None and not bool(torch.isfinite(plain).all()):
+        raise ValueError(
+            f"a result lies beyond the largest number of {found.dtype}, {torch.finfo(found.dtype).max:.1e}; "
+            "use J.to(torch.float64), or scale J up"
+        )
+    return found
 
 
 def refuse(status: Status) -> None:

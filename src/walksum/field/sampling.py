@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from walksum.field.factors import SOLVERS, choose_method, factorise, working_copy
+from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, working_copy
 from walksum.field.report import Observer, Report, Stopwatch
 from walksum.field.root import dominant_root
 from walksum.precision import Precision
@@ -62,7 +62,7 @@ def centred_columns(J: Precision, columns: int, way: str, seed: int | None = Non
     else:
         detached = work.diag.detach(), work.off.detach()
         x = factorise(work.graph, *detached, work.prepared, way).half_solve(noise(J.num_nodes))
-    return follow(work, x, way).to(device=J.device, dtype=J.dtype)
+    return in_range(follow(work, x, way), J.diag)
 
 
 def follow(J: Precision, x: Tensor, way: str) -> Tensor:

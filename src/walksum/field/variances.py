@@ -9,7 +9,7 @@ from torch import Tensor
 
 from walksum._checks import check_choice
 from walksum.field.estimate import DEFAULT, Estimate, estimate_marginals
-from walksum.field.factors import METHODS, choose_method, working_copy
+from walksum.field.factors import METHODS, choose_method, in_range, working_copy
 from walksum.field.log_determinant import warn_of_estimate
 from walksum.field.report import Observer, Report, Stopwatch
 from walksum.field.selected import pattern_inverse
@@ -51,7 +51,7 @@ def selected_inverse(J: Precision, method: str = "auto", observe: Observer | Non
     S = pattern_inverse(work.diag, work.off, work.graph, work.prepared, way)
     if observe is not None:
         observe(Report("selected_inverse", way, Status.converged, None, watch.seconds))
-    return SelectedInverse(*(t.to(device=J.device, dtype=J.dtype) for t in S))
+    return SelectedInverse(*(in_range(t, J.diag) for t in S))
 
 
 def marginals(
@@ -87,7 +87,7 @@ def marginals(
         warn_of_estimate(J)
     if observe is not None:
         observe(Report("marginals", "estimated", status, error, watch.seconds, steps))
-    return value.to(J.dtype)
+    return in_range(value, J.diag)
 
 
 def _renamed(observe: Observer | None) -> Observer | None:

@@ -96,12 +96,12 @@ def load_model(folder: Path) -> nn.Module | Portfolio:
         return load_portfolio(folder)
     if not file.is_file() or FORMAT not in file.read_text():
         return load(folder)
-    config = json.loads(file.read_text())
-    config.pop("format")
     try:
+        config = json.loads(file.read_text())
+        config.pop("format")
         model = _compared(**config)
         model.load_state_dict(load_file(folder / WEIGHTS))
-    except (TypeError, KeyError, RuntimeError, OSError, SafetensorError) as error:
+    except (ValueError, TypeError, KeyError, RuntimeError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder} does not hold a complete walksum model: {error}") from error
     return model.eval()
 

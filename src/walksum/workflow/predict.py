@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,8 +110,15 @@ def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> 
     table.assign(**texts).to_csv(path, index=False)
 
 
-def read_predictions(path: Path, regression: bool) -> pd.DataFrame:
-    """What :func:`write_predictions` wrote; ids and classes as text, also a class called NA."""
+def read_predictions(path: Path, regression: bool, nodes: int) -> pd.DataFrame:
+    """What :func:`write_predictions` wrote of so many nodes; ids and classes as text, also a class called NA."""
     text = ["id", "split"] if regression else ["id", "split", "truth", "prediction"]
     empty = {"truth": [""]} if regression else {}
-    return pd.read_csv(path, dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty)
+    try:
+        content = path.read_bytes()
+        table = pd.read_csv(io.BytesIO(content), dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty)
+    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if len(table) != nodes or not content.endswith(b"\n"):
+        raise ValueError(f"{path} is damaged: it holds {len(table)} whole rows for {nodes} nodes; train again")
+    return table

@@ -92,7 +92,8 @@ class Run:
     def predictions(self) -> pd.DataFrame:
         """One row per node of its own graph: id, split, truth, prediction and its interval, or probabilities."""
         if self.result is None:
-            return read_predictions(self._home / PREDICTIONS, self.config["task"] == REGRESSION)
+            nodes = self.metrics["data"]["nodes"]
+            return read_predictions(self._home / PREDICTIONS, self.config["task"] == REGRESSION, nodes)
         result = self.result
         return prediction_table(result.problem, result.output, result.margin, result.prepared.split)
 
@@ -166,7 +167,10 @@ class Run:
             file = self._home / REPORT
             if not file.is_file():
                 raise ValueError(f"{self._home} holds no {REPORT}; it was written without one")
-            return file.read_text(encoding="utf-8")
+            page = file.read_text(encoding="utf-8")
+            if not page.rstrip().endswith("</html>"):
+                raise ValueError(f"{file} is damaged: it ends in the middle; train again")
+            return page
         from walksum.workflow.page import write_page
 
         with tempfile.TemporaryDirectory() as scratch:
@@ -231,8 +235,12 @@ def open_run(path: str | PathLike[str]) -> Run:
             read.append(json.loads(file.read_text()))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{file} is damaged: {error}") from error
-    if not isinstance(read[0], dict) or read[0].get("format") != FORMAT:
-        raise ValueError(f"{folder} is not a run of this version ({FORMAT}); train again")
+    found = read[0].get("format") if isinstance(read[0], dict) else None
+    if found != FORMAT:
+        raise ValueError(
+            f"{folder} is of format {found!r}, not {FORMAT}: a newer walksum wrote it, or something else; "
+            "use that version, or train again"
+        )
     return Run(folder, *read)
 
 

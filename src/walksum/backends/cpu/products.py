@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+from walksum.backends.cpu.backward_error import ratio
 from walksum.backends.cpu.chebyshev import chebyshev as chebyshev
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see backends.find
@@ -237,9 +238,10 @@ def _backward_error(lanes, x, h, indptr, indices, edge, off, diag, norm, errors)
 @jit
 def relative(residual, size_x, size_h, norm, errors):
     """``residual / (norm size_x + size_h)`` of every lane, where 0 / 0 is 0."""
-    scale = np.empty_like(errors)
+    sizes = np.empty((2, errors.shape[1]))
     store(errors, 0, residual)
-    store(scale, 0, norm * size_x + size_h)
+    store(sizes, 0, size_x)
+    store(sizes, 1, size_h)
     for c in range(errors.shape[1]):
         if errors[0, c] != 0:
-            errors[0, c] /= scale[0, c]
+            errors[0, c] = ratio(errors[0, c], norm, sizes[0, c], sizes[1, c])

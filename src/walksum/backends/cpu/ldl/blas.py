@@ -14,10 +14,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.numba_api import TypingError, cgutils, get_cython_function_address, intrinsic, types
+from walksum.backends.cpu.numba_api import TypingError, cgutils, get_cython_function_address, intrinsic, ir, types
 
 LOWER, NO, YES, LEFT, RIGHT = (np.uint8(ord(c)) for c in "LNTLR")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from walksum.backends.cpu.backward_error import ratio
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.numeric import opened
 from walksum.backends.cpu.pointers import matrix
@@ -201,5 +202,5 @@ def _ratio(tops, W, norm, columns):
     worst = 0.0
     for f in range(columns):
         if tops[2 * W + f] != 0:  # 0 / 0 counts as 0
-            worst = worse(worst, tops[2 * W + f] / (norm * tops[W + f] + tops[f]))
+            worst = worse(worst, ratio(tops[2 * W + f], norm, tops[W + f], tops[f]))
     return worst

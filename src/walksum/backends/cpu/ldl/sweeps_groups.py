@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from walksum.backends.cpu.backward_error import ratio
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.head_lanes import COLUMNS, HEADS, L8, L64, each, gather, scatter
 from walksum.backends.cpu.ldl.numeric import opened
@@ -94,5 +95,5 @@ def _measured(x, h, begin, step, columns, J_diag, J_off, norms, plan):
     worst = 0.0
     for f in range(WIDTH):
         if tops[2 * WIDTH + f] != 0:  # 0 / 0 counts as 0
-            worst = worse(worst, tops[2 * WIDTH + f] / (norms[f // COLUMNS] * tops[WIDTH + f] + tops[f]))
+            worst = worse(worst, ratio(tops[2 * WIDTH + f], norms[f // COLUMNS], tops[WIDTH + f], tops[f]))
     return worst

@@ -180,8 +180,12 @@ def finish_residual(control, partial, J_norm, cols, F, count, tol, BLOCK: tl.con
     live = cols < F
     rho, r_max, mu_max = totals(partial, cols, F, count, 0, count, BLOCK, MODE == VERIFY, True)
     size = tl.load(field(control, SIZE, F) + cols, mask=live, other=0.0)
-    scale = tl.load(J_norm + tl.program_id(2)) * mu_max + size
-    error = tl.where(r_max == 0, 0.0, r_max / tl.where(scale == 0, 1.0, scale))
+    norm, top = tl.load(J_norm + tl.program_id(2)), tl.maximum(mu_max, size)
+    scale, top = norm * mu_max + size, tl.where(top == 0, 1.0, top)
+    # a sum that overflows would make a quotient of 0 of any residual
+    apart = r_max / top / (norm * (mu_max / top) + size / top)
+    quotient = tl.where(scale < float("inf"), r_max / tl.where(scale == 0, 1.0, scale), apart)
+    error = tl.where(r_max == 0, 0.0, quotient)
     tl.store(field(control, ERROR, F) + cols, error, mask=live)
     if MODE == VERIFY:
         judge_claims(control, rho, error, cols, F, tol)

@@ -1,0 +1,147 @@
+"""Random systems against the promise that no wrong answer is silent: ``python tests/fuzz/run.py --systems 100000``.
+
+The record is written after every chunk, and a run that was stopped goes on where it was. A worker that crashes leaves the
+number of its system in the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from pathlib import Path
+
+CHUNK = 50
+SCRATCH = ".walksum-fuzz-{}"  # the system a worker is at, one file per process
+
+
+def work(first: int, count: int, folder: str) -> dict:
+    """The ledger of ``count`` systems from number ``first`` on."""
+    import properties
+
+    ledger = properties.Ledger()
+    at = Path(folder) / SCRATCH.format(os.getpid())
+    for seed in range(first, first + count):
+        at.write_text(str(seed))
+        properties.try_system(seed, ledger)
+    at.unlink()
+    return asdict(ledger)
+
+
+def _empty(seed: int) -> dict:
+    counts: dict = {"systems": {}, "checks": {}, "outcomes": {}}
+    return {"first seed": seed, "done": [], "seconds": 0.0, **counts, "violations": [], "mended": []}
+
+
+def _try_again(record: dict) -> None:
+    """Violations of an earlier run that hold no more are listed as mended."""
+    before, record["violations"] = record["violations"], []
+    for violation in before:
+        seeds = violation["seed"] if isinstance(violation["seed"], list) else [violation["seed"]]
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            try:
+                found = [v for seed in seeds for v in pool.submit(work, seed, 1, ".").result()["violations"]]
+            except BrokenProcessPool:
+                found = [violation]
+        record["violations" if found else "mended"] += found[:1] or [violation]
+
+
+def _add(record: dict, first: int, ledger: dict, seconds: float) -> None:
+    for part in ("systems", "checks", "outcomes"):
+        record[part] = dict(sorted((Counter(record[part]) + Counter(ledger[part])).items()))
+    record["violations"] += ledger["violations"]
+    record["done"] = sorted({*record["done"], first})
+    record["seconds"] = round(record["seconds"] + seconds, 1)
+
+
+def _versions() -> dict[str, str]:
+    import numba
+    import numpy
+    import torch
+
+    import walksum
+
+    found = {m.__name__: str(m.__version__) for m in (walksum, torch, numpy, numba)}
+    return {**found, "python": platform.python_version(), "machine": platform.machine(), "chunk": str(CHUNK)}
+
+
+def run(seed: int, systems: int, seconds: float, processes: int, out: Path) -> dict:
+    """Try systems until all are done or the time is over; returns the record."""
+    record = json.loads(out.read_text()) if out.exists() else _empty(seed)
+    record["versions"] = _versions()
+    _try_again(record)
+    todo = [f for f in range(seed, seed + systems, CHUNK) if f not in record["done"]]
+    counts = {first: min(CHUNK, seed + systems - first) for first in todo}
+    start, folder = time.monotonic(), str(out.parent)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    while todo and time.monotonic() - start < seconds:
+        todo = _in_pool(record, todo, counts, start, seconds, processes, out, folder)
+    return record
+
+
+def _in_pool(
+    record: dict, todo: list, counts: dict, start: float, seconds: float, processes: int, out: Path, folder: str
+):
+    context, left = multiprocessing.get_context("spawn"), list(todo)
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        running: dict = {}
+        try:
+            while (left or running) and (running or time.monotonic() - start < seconds):
+                while left and len(running) < processes and time.monotonic() - start < seconds:
+                    first = left.pop(0)
+                    running[pool.submit(work, first, counts[first], folder)] = (first, time.monotonic())
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    first, begun = running.pop(future)
+                    _add(record, first, future.result(), time.monotonic() - begun)
+                    _write(record, out)
+                    _say(record, start)
+        except BrokenProcessPool:
+            crashed = [int(f.read_text()) for f in Path(folder).glob(SCRATCH.format("*"))]
+            for f in Path(folder).glob(SCRATCH.format("*")):
+                f.unlink()
+            record["violations"].append({"seed": crashed, "where": "worker", "why": "the process died"})
+            lost = {seed for seed in crashed}
+            for first in [f for f, _ in running.values()] + [first]:
+                if first not in record["done"] and any(first <= s < first + counts[first] for s in lost):
+                    record["done"] = sorted({*record["done"], first})
+            _write(record, out)
+            return [f for f in todo if f not in record["done"]]
+    return left
+
+
+def _write(record: dict, out: Path) -> None:
+    scratch = out.with_suffix(".part")
+    scratch.write_text(json.dumps(record, indent=1))
+    os.replace(scratch, out)
+
+
+def _say(record: dict, start: float) -> None:
+    count, passed = record["systems"].get("all", 0), time.monotonic() - start
+    print(f"{count:,} systems, {len(record['violations'])} violations, {passed:.0f} s", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--systems", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first system")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no chunk after so many")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=Path("results/trust/fuzz.json"))
+    chosen = parser.parse_args()
+    record = run(chosen.seed, chosen.systems, chosen.seconds, chosen.processes, chosen.out)
+    for violation in record["violations"][:20]:
+        print(violation)
+    return 1 if record["violations"] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,50 @@
+"""A few seconds of ``make fuzz``: the numbers that once failed, and a fixed set of new ones."""
+
+import json
+from pathlib import Path
+
+import properties
+import pytest
+import run
+
+CORPUS = [int(seed) for seed in json.loads((Path(__file__).parent / "corpus.json").read_text())["seeds"]]
+
+
+@pytest.mark.parametrize("seeds", [CORPUS, range(40)], ids=["corpus", "first forty"])
+def test_no_answer_is_wrong_in_silence(seeds):
+    ledger = properties.Ledger()
+    for seed in seeds:
+        properties.try_system(seed, ledger)
+    assert ledger.violations == []
+    assert ledger.systems["all"] == len(seeds)
+    assert sum(count for name, count in ledger.outcomes.items() if name.endswith("converged")) > len(seeds) / 4
+
+
+def test_a_wrong_answer_would_be_found(monkeypatch):
+    """The properties are able to fail: a solver that is off by one part in a million."""
+    solve = properties.ws.solve
+    monkeypatch.setattr(properties.ws, "solve", lambda *a, **k: solve(*a, **k) * (1 + 1e-6))
+    ledger = properties.Ledger()
+    for seed in range(20):
+        properties.try_system(seed, ledger)
+    assert any("converged with a backward error" in violation["why"] for violation in ledger.violations)
+
+
+def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "CHUNK", 2)
+    done = []
+
+    def one(first, count, folder):
+        done.append(first)
+        return {"systems": {"all": count}, "checks": {}, "outcomes": {}, "violations": []}
+
+    def inline(record, todo, counts, start, seconds, processes, out, folder):
+        run._add(record, todo[0], one(todo[0], counts[todo[0]], folder), 1.0)
+        run._write(record, out)
+        return todo[1:]
+
+    monkeypatch.setattr(run, "_in_pool", inline)
+    run.run(0, 4, float("inf"), 1, tmp_path / "fuzz.json")
+    record = run.run(0, 7, float("inf"), 1, tmp_path / "fuzz.json")
+    assert done == [0, 2, 4, 6]
+    assert record["systems"]["all"] == 7
