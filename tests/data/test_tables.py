@@ -189,7 +189,7 @@ def test_decimal_commas_are_noted(tmp_path):
 
 
 def test_what_was_left_out_is_said_where_nothing_is_left(tmp_path):
-    from walksum.workflow.fit import fit_encoding
+    from walksum.workflow.prepare import fit_encoding
 
     found = own(tmp_path, "id,a,y\n" + "".join(f"{k},word{k},{k % 2}\n" for k in range(60)))
     with pytest.raises(ValueError, match=r"no column is left to learn from.*column 'a' is left out: nearly every row"):

@@ -76,6 +76,21 @@ def train(
     lr: Annotated[float | None, typer.Option(help="Learning rate; default: the paper's for the model.")] = None,
     patience: Annotated[int | None, typer.Option(help="Epochs without improvement to wait.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs at most; default: 2000.", min=1)] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="What chooses epochs, members and settings, and sorts the comparison: accuracy (default), "
+            "balanced_accuracy, macro_f1, roc_auc, average_precision, log_loss; r2 (default), rmse, mae.",
+            autocompletion=completion.of_metrics,
+        ),
+    ] = None,
+    class_weight: Annotated[
+        str, typer.Option(help="none, or balanced: rare classes are predicted in relation to their share.")
+    ] = "none",
+    transform: Annotated[
+        str,
+        typer.Option(help="Of a number to learn: none, log, quantile; auto: validation chooses if it is skewed."),
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Decides the split and the initial weights.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on: gives mean and spread.", min=1)] = 1,
     search: Annotated[int, typer.Option(help="Trials of a search, compared on validation nodes only.", min=0)] = 0,
@@ -105,7 +120,7 @@ def train(
         from walksum.cli.progress import reading
         from walksum.data.edges import EdgeColumns
         from walksum.data.user_files import Columns
-        from walksum.workflow.fit import default_width
+        from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
         from walksum.workflow.problem import Source, split_names_a_column
         from walksum.workflow.tables import make_job, read_problem
@@ -134,6 +149,9 @@ def train(
             "patience": patience,
             "max_epochs": epochs,
             "split": None if by_column else split,
+            "metric": metric,
+            "class_weight": class_weight,
+            "transform": transform,
         }
         given = {name: value for name, value in asked.items() if value is not None}
         job = make_job(search, seed=seed, device=device, budget=budget, **given)
@@ -159,6 +177,7 @@ def _train(
     from walksum._files import whole_folder
     from walksum.cli.progress import Epochs, say_data
     from walksum.cli.tensorboard import watched
+    from walksum.training.scoring import metric_for
     from walksum.workflow.run import free_folder
     from walksum.workflow.tables import fit_problem
 
@@ -168,10 +187,13 @@ def _train(
     for note in problem.notes:
         console.note(note)
     with whole_folder(folder) as scratch:
-        epochs = Epochs(console, "R^2" if problem.regression else "accuracy")
+        by = metric_for(job.metric, problem.task)
+        epochs = Epochs(console, by.title, by.sign)
 
         def on_trial(number: int, trial: Any) -> None:
-            console.say(f"trial {number}: validation {epochs.score} {trial.val_score:.3f}, {trial.job.settings}")
+            console.say(
+                f"trial {number}: validation {epochs.score} {epochs.sign * trial.val_score:.3f}, {trial.job.settings}"
+            )
 
         with watched(epochs, scratch / "tensorboard" if tensorboard else None) as on_epoch:
             run = fit_problem(

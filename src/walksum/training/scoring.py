@@ -149,10 +149,10 @@ def reliability(shares: np.ndarray, y: np.ndarray, bins: int = 15) -> list[tuple
     ]
 
 
-def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> np.ndarray:
+def bootstrap(statistic: Callable[[np.ndarray], float], count: int, most: int = RESAMPLES) -> np.ndarray:
     """The statistic of rows drawn with replacement; draws where it does not exist, as of one class, are left out."""
     random = np.random.default_rng(0)
-    draws = int(np.clip(WORK / max(1, count), 100, RESAMPLES))
+    draws = min(most, int(np.clip(WORK / max(1, count), 100, RESAMPLES)))
     found = np.array([statistic(random.integers(0, count, count)) for _ in range(draws)])
     return found[np.isfinite(found)]
 

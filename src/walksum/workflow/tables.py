@@ -16,7 +16,8 @@ from walksum.data.problem import Problem
 from walksum.data.problem_split import check_labels
 from walksum.data.user_files import Columns
 from walksum.training import TASKS
-from walksum.workflow.fit import NETWORK_SETTINGS, Job, OnEpoch, OnMember, Result, fit_once
+from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
+from walksum.workflow.job import NETWORK_SETTINGS, Job
 from walksum.workflow.models import AUTO_NAME, GLT_NAME
 from walksum.workflow.problem import Source, check_column_names, split_names_a_column
 from walksum.workflow.run import Run, run_of
@@ -141,7 +142,9 @@ def fit_problem(
         for seed in range(job.seed, job.seed + seeds):
             stage(f"seed {seed}" if seeds > 1 else "")
             fitted = best.fitted if best is not None and seed == job.seed else None
-            results.append(fit_once(replace(job, seed=seed), problem, on_epoch, fitted, on_member))
+            trials = () if best is None else best.trials
+            searched = len(trials), sum(trial.seconds for trial in trials)
+            results.append(fit_once(replace(job, seed=seed), problem, on_epoch, fitted, on_member, searched))
             if results[-1].interrupted:
                 # a seed that was cut short says little about the spread; alone it is better than nothing
                 results = results[:-1] or results
