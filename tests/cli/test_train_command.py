@@ -133,7 +133,7 @@ def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
 
 def test_the_default_is_a_portfolio_that_predicts_other_tables(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv")
-    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "4", "--out", "run",
+    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "8", "--out", "run",
                    cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "trainings done" in done.stderr

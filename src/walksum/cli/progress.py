@@ -115,7 +115,7 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
         console.say(graph_text(metrics), always=True)
     _say_classes(console, metrics)
     if metrics["importance"]:
-        rows = metrics["importance"]["columns"][:MOST_COLUMNS]
+        rows = metrics["importance"][:MOST_COLUMNS]
         told = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
         console.say(f"columns that matter most, by the fall of {metrics['score']} when permuted: {told}")
     intervals = metrics.get("intervals")

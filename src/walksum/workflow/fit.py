@@ -79,6 +79,11 @@ class Result:
         return {method: test[method][name] if method in test else each.value for method, each in self.scores.items()}
 
     @property
+    def margin(self) -> Tensor | None:
+        """Half the width of each number's interval ``[N]``."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
     def coverage(self) -> float | None:
         """The share of test nodes whose number lies in its interval."""
         if self.low is None or self.high is None:

@@ -120,8 +120,8 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
         table.append({"column": name, "importance": value, "standard_error": error, "permutations": len(found)})
     table.sort(key=lambda row: -row["importance"])
     left = [name for name in names if name not in permuted]
-    return {"metric": judge.metric.name, "on": by, "nodes": len(y), "columns": table, "not_measured": left,
-            "seconds": time.monotonic() - start}  # fmt: skip
+    how = {"on": by, "nodes": len(y), "not_measured": left, "seconds": time.monotonic() - start}
+    return {"columns": table, "how": how}
 
 
 def _block(prepared: PreparedData, name: str) -> list[int]:

@@ -116,9 +116,8 @@ class Run:
         The most important first, each with the standard error over those nodes. Empty where it was not measured: of
         tables of more than 200 columns, and of trainings that were interrupted.
         """
-        record = self.metrics.get("importance") or {"columns": []}
         names = ["column", "importance", "standard_error", "permutations"]
-        return pd.DataFrame(record["columns"], columns=names)
+        return pd.DataFrame(self.metrics["importance"] or [], columns=names)
 
     def predict(
         self,
