@@ -51,8 +51,8 @@ class Numerals:
     def notes(self) -> list[str]:
         """What was read, with an example per kind."""
         told = []
-        for column, mark in self.marks.items():
-            text = self.examples[column]
+        for column, text in self.examples.items():
+            mark = self.marks[column]
             as_number = self.plain(column, pd.Series([text], dtype=object)).iloc[0]
             doubt = f"; pass decimal={OTHER[mark]!r} if it means {_other(text, mark)}" if column in self.unsure else ""
             told.append(f"{column!r} is written like {text!r} and read as numbers: {as_number}{doubt}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +14,14 @@ from torch import Tensor
 from walksum.data.dates import date_columns, date_format, parse_dates
 from walksum.data.edges import EdgeColumns, Edges, end_names, first, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
-from walksum.data.numerals import Numerals, find_numerals
+from walksum.data.node_table import SPLIT_WORDS, Columns, check_one_use_each, read_nodes
 from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import FrameTable, OnRead, Table, as_table, check_columns, check_file, is_missing, numbers
 
-ID_NAMES = ("id", "node", "node_id", "name")
-SURE_IDS = ID_NAMES[:3]  # a name may be for people, and the ids another column
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
-SPLIT_WORDS = dict.fromkeys(("train", "training"), "train") | dict.fromkeys(("test", "testing"), "test")
-SPLIT_WORDS |= dict.fromkeys(("val", "valid", "validation", "validate", "dev", "development"), "val")
-SPLIT_NAMES = ("split", "set", "subset", "part", "partition", "fold")
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
 DEGREE = "degree"  # the one feature of nodes that have none
-COVERED = 0.5  # share of the ends of edges that a guessed id column must hold
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which column holds what; None: found by its usual name, or not there.
-
-    Attributes:
-        name: shown beside the id, never learned from.
-        time, group: what a split goes by.
-        coordinates, knn: columns that say where a node lies; ``neighbours`` as in :class:`walksum.data.places.Places`.
-        decimal, thousands: how numbers are written; None: as the cells show.
-        add_unknown: nodes that only edges name are added, with empty cells.
-        numeric, text, dates, places, numerals: what training found, for later tables.
-    """
-
-    target: str | None = None
-    id: str | None = None
-    edges: EdgeColumns = field(default_factory=EdgeColumns)
-    features: tuple[str, ...] | None = None
-    split: str | None = None
-    task: str | None = None
-    drop_unknown: bool = False
-    add_unknown: bool = False
-    name: str | None = None
-    time: str | None = None
-    group: str | None = None
-    coordinates: tuple[str, ...] = ()
-    knn: tuple[str, ...] = ()
-    neighbours: int | str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    numeric: frozenset[str] = field(default_factory=frozenset)
-    text: frozenset[str] = field(default_factory=frozenset)
-    dates: dict[str, str] | None = None
-    places: Places | None = None
-    numerals: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def place_columns(self) -> tuple[str, ...]:
-        return self.places.columns if self.places is not None else self.coordinates or self.knn
 
 
 def read_tables(
@@ -87,7 +41,7 @@ def read_tables(
         assert links is not None
         nodes, columns = pd.DataFrame({"id": end_names(links, columns.edges)}, dtype=object), replace(columns, id="id")
     table = as_table(nodes, "nodes", encoding, on_read)
-    frame, columns, notes = _read_nodes(table, columns, links)
+    frame, columns, notes = read_nodes(table, columns, links)
     ids, frame = _take_ids(table, frame, columns.id)
     if links is None:
         found = Edges(torch.zeros(2, 0, dtype=torch.long), None, EdgeColumns(), [])
@@ -111,125 +65,20 @@ def read_graph(path: Path, columns: Columns) -> Problem:
     table = FrameTable(frame, path.name)
     ids, frame = _take_ids(table, frame, "id")
     check_columns(path.name, list(frame.columns), [*texts, *(columns.features or ())])
-    _one_use_each(columns)
+    check_one_use_each(columns)
     found = _graphml_edges(path, ends, ids, columns.edges)
     return _problem(table, frame, ids, found, replace(columns, id="id"), found.notes)
-
-
-def _read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.DataFrame, Columns, list[str]]:
-    present, places = table.columns(), columns.place_columns
-    roles = (columns.target, columns.id, columns.split, columns.name, columns.time, columns.group)
-    named = [name for name in roles if name is not None]
-    check_columns(table.name, present, [*named, *places, *(columns.features or ())])
-    identity, notes = columns.id, list[str]()
-    if identity is None:
-        identity, notes = _find_id(table, present, columns, links)
-    columns = replace(columns, id=identity)
-    _one_use_each(columns)
-    apart = [columns.id, columns.target, columns.split, columns.name, columns.group]
-    kept = [name for name in apart if name is not None]  # none of them is learned from, unless a feature names it
-    features = columns.features if columns.features is not None else [name for name in present if name not in kept]
-    extra = [name for name in (columns.time, *places) if name is not None]
-    wanted = list(dict.fromkeys([*kept, *extra, *features]))
-    numerals = _numerals(table, wanted, columns)
-    frame = table.frame(wanted, text=[*kept, *columns.text], verbatim=identity, numerals=numerals)
-    if not len(frame):
-        raise ValueError(f"{table.name} has a header but no rows; expected one row per node")
-    for name in columns.numeric & set(frame.columns):
-        if frame[name].dtype != np.float64:
-            frame[name] = numbers(table, frame[name], name)  # says which row is not a number
-    _refuse_infinity(table, frame)
-    if columns.features is None:
-        features, more = _without_split_words(frame, list(features), columns)
-        notes += more
-    return frame, replace(columns, features=tuple(features), numerals=numerals.marks), notes + numerals.notes()
-
-
-def _find_id(table: Table, present: list[str], columns: Columns, links: Table | None) -> tuple[str | None, list[str]]:
-    """The id column by its usual name, or the first of unique values that the edges name; None: rows are numbered."""
-    taken = {columns.target, columns.split, columns.name, columns.time, columns.group, *columns.place_columns}
-    free = [name for name in present if name not in taken | set(columns.features or ())]
-    usual = next((name for name in free if name.lower() in ID_NAMES), None)
-    if links is None or (usual is not None and usual.lower() in SURE_IDS):
-        return usual, []
-    named = end_names(links, columns.edges, some=True)
-    covered = {name: _covered(table, name, named) for name in ([usual] if usual else []) + free}
-    covered = {name: share for name, share in covered.items() if share >= COVERED}
-    best = max(covered, key=lambda name: covered[name], default=None)  # of equals the first
-    rows = len(next(iter(table.pieces(present[:1])), ()))
-    numbered = np.mean([word.isdigit() and str(int(word)) == word and int(word) < rows for word in named] or [0])
-    if best is None or (best != free[0] and best != usual and numbered >= covered[best]):
-        if usual is None:
-            return None, [f"{table.name} has no id column ({', '.join(ID_NAMES)}); nodes are numbered from 0"]
-        return usual, []
-    if best == usual:
-        return usual, []
-    return best, [f"{best!r} is taken as the id column: {links.name} names its values; pass id= to choose another"]
-
-
-def _covered(table: Table, name: str, wanted: set[str]) -> float:
-    """The share of ``wanted`` that the column holds; 0 where its values repeat or are missing."""
-    sample = table.sample([name])[name]
-    if not wanted or not sample.is_unique or bool(sample.isna().any()):
-        return 0.0
-    values = pd.concat([piece[name] for piece in table.pieces([name])], ignore_index=True)
-    texts = set(values.map(str))
-    return len(wanted & texts) / len(wanted) if len(texts) == len(values) else 0.0
-
-
-def _numerals(table: Table, wanted: list[str], columns: Columns) -> Numerals:
-    """How numbers of the columns are written: as in training where that is known, else as the first rows show."""
-    apart = {columns.id, columns.split, columns.name, *columns.text}
-    open_ = [name for name in wanted if name not in apart]
-    sample = table.sample(open_) if open_ else pd.DataFrame()
-    cells = {name: sample[name][~is_missing(sample[name])] for name in open_ if name not in columns.numerals}
-    cells = {name: values for name, values in cells.items() if columns.target != name or columns.task != CLASSIFICATION}
-    found = find_numerals(cells, columns.decimal, columns.thousands, table.semicolons)
-    before = {name: mark for name, mark in columns.numerals.items() if name in open_}
-    return replace(found, marks=found.marks | before, examples=found.examples)
-
-
-def _without_split_words(frame: pd.DataFrame, features: list[str], columns: Columns) -> tuple[list[str], list[str]]:
-    """Features without a column that says train, val or test of each row, which the user has not named."""
-    for name in features:
-        words = set() if frame[name].dtype == np.float64 else set(frame[name].dropna().str.strip().str.lower())
-        if name.lower() in SPLIT_NAMES and words and words <= set(SPLIT_WORDS):
-            note = f"column {name!r} says train and test: it is not learned from; pass split={name!r} to split by it"
-            return [each for each in features if each != name], [note]
-    return features, []
 
 
 def _with_unknown(
     ids: np.ndarray, frame: pd.DataFrame, links: Table, columns: EdgeColumns
 ) -> tuple[np.ndarray, pd.DataFrame, list[str]]:
-    new = end_names(links, columns)
-    new = [name for name in new if name not in set(ids)]
+    known = set(ids)
+    new = [name for name in end_names(links, columns) if name not in known]
     if not new:
         return ids, frame, []
     note = f"{len(new)} nodes are named by {links.name} alone ({first(new)}): added, with empty cells"
     return np.array([*ids, *new], dtype=object), frame.reindex(range(len(ids) + len(new))), [note]
-
-
-def _one_use_each(columns: Columns) -> None:
-    """Refuse a column in two uses: a target among the features would be given away."""
-    given = [("target=", columns.target), ("id=", columns.id), ("split=", columns.split)]
-    given += [("name_column=", columns.name)]
-    given += [("features=", name) for name in columns.features or ()]
-    seen: dict[str, str] = {}
-    for argument, name in given:
-        if name is None:
-            continue
-        if name in seen:
-            raise ValueError(f"{seen[name]} and {argument} both name the column {name!r}; use a column for one thing")
-        seen[name] = argument
-
-
-def _refuse_infinity(table: Table, frame: pd.DataFrame) -> None:
-    values = frame.select_dtypes(np.float64)
-    bad = np.isinf(values.to_numpy())
-    if bad.any():
-        row, column = map(int, np.argwhere(bad)[0])
-        raise ValueError(f"{table.row(row)}: {values.columns[column]} is infinite; expected a finite number")
 
 
 def _take_ids(table: Table, frame: pd.DataFrame, name: str | None) -> tuple[np.ndarray, pd.DataFrame]:
