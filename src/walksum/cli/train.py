@@ -24,11 +24,13 @@ def train(
         str | None,
         typer.Option(help="A dataset by name, see 'walksum datasets'.", autocompletion=completion.of_datasets),
     ] = None,
-    nodes: Annotated[Path | None, typer.Option(help="Your nodes: CSV, TSV, Parquet, or gzip of a text one.")] = None,
+    nodes: Annotated[
+        Path | None, typer.Option(help="Your nodes: CSV, TSV, Parquet, Feather, JSON lines or Excel.")
+    ] = None,
     edges: Annotated[Path | None, typer.Option(help="Your edges: one row per edge, both ends by id.")] = None,
     graph: Annotated[Path | None, typer.Option(help="Your graph as one file: GraphML, or a PyG Data as .pt.")] = None,
     target: Annotated[str | None, typer.Option(help="Column to predict; empty cells are the ones to predict.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column of node ids; default: id, node, node_id or name.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of node ids; default: by name, or as edges name them.")] = None,
     source: Annotated[str | None, typer.Option(help="Column with one end of an edge; default: source.")] = None,
     destination: Annotated[str | None, typer.Option(help="Column with the other end; default: target.")] = None,
     weight: Annotated[str | None, typer.Option(help="Column of edge weights; default: none.")] = None,
@@ -41,8 +43,28 @@ def train(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Counts 87,59,37, fractions 0.6,0.2,0.2, a column saying train/val/test, or a protocol."),
+        typer.Option(
+            help="Counts 87,59,37, fractions 0.6,0.2,0.2, a column saying train/val/test, 'spatial' for parts of the "
+            "graph, the folder of a run, or a protocol."
+        ),
     ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Train on the past of this column, test on the latest.")
+    ] = None,
+    group_column: Annotated[str | None, typer.Option(help="Nodes equal in this column stay in one part.")] = None,
+    name_column: Annotated[str | None, typer.Option(help="Column to show beside the id, not learned from.")] = None,
+    coordinates: Annotated[
+        str | None, typer.Option(help="Where a node lies: lon,lat on the globe or x,y on a plane; joins near nodes.")
+    ] = None,
+    knn: Annotated[str | None, typer.Option(help="Columns a,b,c in whose space near nodes are joined.")] = None,
+    neighbours: Annotated[
+        str | None, typer.Option(help="Nearest nodes to join, or delaunay; default: chosen on validation nodes.")
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal mark of numbers; default: as cells show.")] = None,
+    thousands: Annotated[str | None, typer.Option(help="Separator of thousands; default: as cells show.")] = None,
+    add_unknown: Annotated[
+        bool, typer.Option("--add-unknown", help="Add nodes that only edges name, with empty cells.")
+    ] = False,
     drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
     keep_rare: Annotated[bool, typer.Option("--keep-rare", help="Go on with classes of a single node.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
@@ -99,6 +121,7 @@ def train(
     ] = "auto",
     root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write; default: runs/NAME.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the run that is in that folder.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -122,19 +145,28 @@ def train(
         from walksum.data.user_files import Columns
         from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
-        from walksum.workflow.problem import Source, split_names_a_column
-        from walksum.workflow.tables import make_job, read_problem
+        from walksum.workflow.problem import Source, read_split
+        from walksum.workflow.tables import make_job, names_in, read_problem
 
         data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
-        by_column = data.has_columns and split_names_a_column(split)
+        cut = read_split(split, data)
         columns = Columns(
             target=target,
             id=id,
             edges=EdgeColumns(source, destination, weight),
             features=None if features is None else tuple(name.strip() for name in features.split(",")),
-            split=split if by_column else None,
+            split=cut.column,
             task=task,
             drop_unknown=drop_unknown,
+            add_unknown=add_unknown,
+            name=name_column,
+            time=time_column,
+            group=group_column,
+            coordinates=names_in(coordinates),
+            knn=names_in(knn),
+            neighbours=int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours,
+            decimal=decimal,
+            thousands=thousands,
         )
         asked = {
             "model": model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None),
@@ -148,7 +180,7 @@ def train(
             "lr": lr,
             "patience": patience,
             "max_epochs": epochs,
-            "split": None if by_column else split,
+            "split": cut.how,
             "metric": metric,
             "class_weight": class_weight,
             "transform": transform,
@@ -157,10 +189,10 @@ def train(
         job = make_job(search, seed=seed, device=device, budget=budget, **given)
         if tensorboard:
             _check_tensorboard()
-        problem = read_problem(data, columns, keep_rare)
+        problem = read_problem(data, columns, keep_rare, cut)
         if job.model != AUTO_NAME:
             job = replace(job, hidden=hidden or default_width(problem))
-        _train(console, job, problem, seeds, search, out, tensorboard)
+        _train(console, job, problem, seeds, search, out, tensorboard, force)
 
     run_command(console, action)
 
@@ -172,21 +204,31 @@ def _check_tensorboard() -> None:
 
 
 def _train(
-    console: Console, job: Job, problem: Problem, seeds: int, search: int, out: Path | None, tensorboard: bool
+    console: Console,
+    job: Job,
+    problem: Problem,
+    seeds: int,
+    search: int,
+    out: Path | None,
+    tensorboard: bool,
+    force: bool,
 ) -> None:
     from walksum._files import whole_folder
     from walksum.cli.progress import Epochs, say_data
     from walksum.cli.tensorboard import watched
     from walksum.training.scoring import metric_for
+    from walksum.workflow.neighbours import with_neighbours
     from walksum.workflow.run import free_folder
     from walksum.workflow.tables import fit_problem
 
-    folder = free_folder(out, problem.name)
+    folder = free_folder(out, problem.name, force)
+    if seeds == 1:  # several choose for themselves
+        problem = with_neighbours(problem, job)
     new = missing_folders(folder) if out is not None else None
     say_data(console, problem.summary())
     for note in problem.notes:
         console.note(note)
-    with whole_folder(folder) as scratch:
+    with whole_folder(folder, overwrite=force) as scratch:
         by = metric_for(job.metric, problem.task)
         epochs = Epochs(console, by.title, by.sign)
 

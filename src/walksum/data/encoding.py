@@ -152,6 +152,9 @@ def _fit_text(rows: pd.DataFrame) -> tuple[dict[str, list[str]], list[str]]:
     categories, notes = {}, []
     for name in rows.columns:
         counts = rows[name].value_counts()
+        if len(counts) == 1 and counts.iloc[0] == len(rows):
+            notes.append(f"left out: {name!r} says {counts.index[0]!r} of every training node")
+            continue
         if len(counts) > NAMELIKE and len(counts) > len(rows) / 2:
             notes.append(f"column {name!r} is left out: nearly every row has its own value ({counts.index[0]!r}, ...)")
             continue

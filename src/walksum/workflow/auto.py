@@ -84,15 +84,18 @@ def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProble
     y = prepared.y.double().numpy().copy()
     y[np.setdiff1d(np.arange(len(y)), both)] = np.nan  # test targets are not even there
     # published splits say how many labels may be learned from; one's own table wants the best use of all
-    turns = problem.data is None and len(both) <= MOST_TURNS and prepared.x.size(1) <= WIDE
+    # and nodes that follow each other in time cannot take turns
+    turns = problem.data is None and not split.ordered and len(both) <= MOST_TURNS and prepared.x.size(1) <= WIDE
     if turns:
-        folds = cross_validation(y, both, classes, FOLDS, job.seed)
+        folds = cross_validation(y, both, classes, FOLDS, job.seed, split.groups)
         notes.append("training and validation nodes took turns in learning and judging, for all rows but MLP and GLT")
     else:
         folds = given_validation(both, val)
     X = as_table(prepared.x)
     arcs = directed(problem.edge_index.numpy())
-    made = PortfolioProblem(X, problem.graph, y, classes, folds, job.seed, available_device(job.device), arcs)
+    made = PortfolioProblem(
+        X, problem.graph, y, classes, folds, job.seed, available_device(job.device), arcs, position=problem.position
+    )
     return made, torch.from_numpy(both) if turns else split.train, notes
 
 
@@ -140,4 +143,5 @@ def ask(
     else:
         y[y < 0] = np.nan
     arcs = directed(problem.edge_index.numpy())
-    return portfolio.ask(portfolio.problem.other(as_table(x), problem.graph, y, arcs, device), residuals)
+    other = portfolio.problem.other(as_table(x), problem.graph, y, arcs, device, problem.position)
+    return portfolio.ask(other, residuals)

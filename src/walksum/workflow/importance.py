@@ -58,7 +58,7 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
     def ask(x: Tensor) -> np.ndarray:
         from walksum.workflow.auto import as_table
 
-        asked = problem.other(as_table(x), problem.graph, known, problem.arcs, problem.device)
+        asked = problem.other(as_table(x), problem.graph, known, problem.arcs, problem.device, problem.position)
         asked.kept |= same
         found = {}
         for key, model in models.items():

@@ -73,6 +73,8 @@ def prediction_table(
 ) -> pd.DataFrame:
     """One row per node: id, split and truth of a training, prediction, then low and high or a probability per class."""
     columns = {"id": pd.Series(problem.ids, dtype=str)}
+    if problem.names is not None:
+        columns["name"] = pd.Series(problem.names, dtype=str)
     if split is not None:
         part = np.full(problem.num_nodes, "", dtype=object)
         for name, nodes in (("train", split.train), ("val", split.val), ("test", split.test)):
@@ -141,7 +143,7 @@ def _plain(cell: Any) -> Any:
 
 def read_predictions(path: Path, regression: bool) -> pd.DataFrame:
     """What :func:`write_predictions` wrote; ids and classes as text, also a class called NA."""
-    text = ["id", "split"] if regression else ["id", "split", "truth", "prediction"]
+    text = ["id", "name", "split"] + ([] if regression else ["truth", "prediction"])
     empty = {"truth": [""]} if regression else {}
     table = pd.read_csv(path, dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty)
     return table.assign(**{name: table[name].map(_plain) for name in text if name in table})

@@ -157,10 +157,10 @@ class Run:
             write_file(path, page)
         return page
 
-    def save(self, path: str | PathLike[str]) -> Run:
-        """Write the run folder, as a whole or not at all; ``path`` must be free. Returns the run itself."""
-        folder = free_folder(Path(path), "")
-        with whole_folder(folder) as scratch:
+    def save(self, path: str | PathLike[str], force: bool = False) -> Run:
+        """Write the run folder, as a whole or not at all; ``force`` overwrites a run there. Returns the run itself."""
+        folder = free_folder(Path(path), "", force)
+        with whole_folder(folder, overwrite=force) as scratch:
             if self.result is None:
                 shutil.copytree(self._home, scratch, dirs_exist_ok=True)
             else:
@@ -269,11 +269,16 @@ def run_of(results: list[Result], search: SearchResult | None = None) -> Run:
     return Run(None, config, finite_or_none(metrics_of(results, search)), result)
 
 
-def free_folder(out: Path | None, name: str) -> Path:
-    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; nothing is overwritten."""
+def free_folder(out: Path | None, name: str, force: bool = False) -> Path:
+    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; ``force``: a run may be overwritten."""
+    if force:
+        out = Path("runs", name) if out is None else out
+        if out.exists() and not (out / CONFIG).is_file():
+            raise ValueError(f"out={out} is no run of 'walksum train', so force=True does not overwrite it")
+        return out
     if out is not None:
         if out.exists():
-            raise ValueError(f"out={out} already exists; name a new folder, nothing is overwritten")
+            raise ValueError(f"out={out} already exists; name a new folder, or pass force=True to overwrite the run")
         return out
     folder, number = Path("runs", name), 1
     while folder.exists():
