@@ -29,7 +29,10 @@ def train(
     ] = None,
     edges: Annotated[Path | None, typer.Option(help="Your edges: one row per edge, both ends by id.")] = None,
     graph: Annotated[Path | None, typer.Option(help="Your graph as one file: GraphML, or a PyG Data as .pt.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column to predict; empty cells are the ones to predict.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to predict; empty cells are the ones to predict. Several: a,b or --target twice."),
+    ] = None,
     id: Annotated[str | None, typer.Option(help="Column of node ids; default: by name, or as edges name them.")] = None,
     source: Annotated[str | None, typer.Option(help="Column with one end of an edge; default: source.")] = None,
     destination: Annotated[str | None, typer.Option(help="Column with the other end; default: target.")] = None,
@@ -146,12 +149,13 @@ def train(
         from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
         from walksum.workflow.problem import Source, read_split
+        from walksum.workflow.several import read_each, target_names
         from walksum.workflow.tables import make_job, names_in, read_problem
 
         data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
         cut = read_split(split, data)
         columns = Columns(
-            target=target,
+            target=None,
             id=id,
             edges=EdgeColumns(source, destination, weight),
             features=None if features is None else tuple(name.strip() for name in features.split(",")),
@@ -189,10 +193,13 @@ def train(
         job = make_job(search, seed=seed, device=device, budget=budget, **given)
         if tensorboard:
             _check_tensorboard()
-        problem = read_problem(data, columns, keep_rare, cut)
+        problems = read_each(
+            target_names(target or None, data),
+            lambda name: read_problem(data, replace(columns, target=name), keep_rare, cut),
+        )
         if job.model != AUTO_NAME:
-            job = replace(job, hidden=hidden or default_width(problem))
-        _train(console, job, problem, seeds, search, out, tensorboard, force)
+            job = replace(job, hidden=hidden or default_width(next(iter(problems.values()))))
+        _train(console, job, problems, seeds, search, out, tensorboard, force)
 
     run_command(console, action)
 
@@ -206,7 +213,7 @@ def _check_tensorboard() -> None:
 def _train(
     console: Console,
     job: Job,
-    problem: Problem,
+    problems: dict[str, Problem],
     seeds: int,
     search: int,
     out: Path | None,
@@ -214,49 +221,74 @@ def _train(
     force: bool,
 ) -> None:
     from walksum._files import whole_folder
+    from walksum.workflow.run import free_folder
+    from walksum.workflow.several import Runs, place_of
+
+    names, runs = list(problems), Runs()
+    folder = free_folder(out, problems[names[0]].name, force)
+    new = missing_folders(folder) if out is not None else None
+    with whole_folder(folder, overwrite=force) as scratch:
+        for name, problem in problems.items():
+            place = scratch if len(names) == 1 else place_of(scratch, name, names)
+            runs[name] = _train_one(console, job, problem, seeds, search, place, tensorboard)
+            if runs[name].interrupted:
+                break
+        if len(names) > 1:
+            runs.write_index(scratch)
+        written = sorted(path.name + ("/" if path.is_dir() else "") for path in scratch.iterdir())
+    if new:
+        console.say(f"made the folder {new}")
+    for name, run in runs.items():
+        if len(names) > 1:
+            console.say(f"target {name}:", always=True)
+        _say_result(console, run)
+    console.say(f"written to {folder}/: {', '.join(written)}", always=True)
+    shown = {name: {k: v for k, v in run.metrics.items() if k != "history"} for name, run in runs.items()}
+    console.result({"run": str(folder), **(shown[names[0]] if len(names) == 1 else {"targets": shown})})
+    if any(run.interrupted for run in runs.values()):
+        console.err.print("interrupted: these are the best weights so far; what was not finished was left out")
+        raise Interrupted
+
+
+def _train_one(
+    console: Console, job: Job, problem: Problem, seeds: int, search: int, folder: Path, tensorboard: bool
+) -> Run:
+    """Train for one target and fill the folder of its run."""
     from walksum.cli.progress import Epochs, say_data
     from walksum.cli.tensorboard import watched
     from walksum.training.scoring import metric_for
     from walksum.workflow.neighbours import with_neighbours
-    from walksum.workflow.run import free_folder
     from walksum.workflow.tables import fit_problem
 
-    folder = free_folder(out, problem.name, force)
     if seeds == 1:  # several choose for themselves
         problem = with_neighbours(problem, job)
-    new = missing_folders(folder) if out is not None else None
     say_data(console, problem.summary())
     for note in problem.notes:
         console.note(note)
-    with whole_folder(folder, overwrite=force) as scratch:
-        by = metric_for(job.metric, problem.task)
-        epochs = Epochs(console, by.title, by.sign)
+    by = metric_for(job.metric, problem.task)
+    epochs = Epochs(console, by.title, by.sign)
 
-        def on_trial(number: int, trial: Any) -> None:
-            console.say(
-                f"trial {number}: validation {epochs.score} {epochs.sign * trial.val_score:.3f}, {trial.job.settings}"
-            )
+    def on_trial(number: int, trial: Any) -> None:
+        value = epochs.sign * trial.val_score
+        console.say(f"trial {number}: validation {epochs.score} {value:.3f}, {trial.job.settings}")
 
-        with watched(epochs, scratch / "tensorboard" if tensorboard else None) as on_epoch:
-            run = fit_problem(
-                problem,
-                job,
-                seeds=seeds,
-                search=search,
-                on_epoch=on_epoch,
-                on_trial=on_trial,
-                on_stage=epochs.stage,
-                on_member=epochs.member,
-            )
-        epochs.done()
-        run.write(scratch)
-        written = sorted(path.name + ("/" if path.is_dir() else "") for path in scratch.iterdir())
-    if new:
-        console.say(f"made the folder {new}")
-    _say_result(console, run, folder, written)
+    with watched(epochs, folder / "tensorboard" if tensorboard else None) as on_epoch:
+        run = fit_problem(
+            problem,
+            job,
+            seeds=seeds,
+            search=search,
+            on_epoch=on_epoch,
+            on_trial=on_trial,
+            on_stage=epochs.stage,
+            on_member=epochs.member,
+        )
+    epochs.done()
+    run.write(folder)
+    return run
 
 
-def _say_result(console: Console, run: Run, folder: Path, written: list[str]) -> None:
+def _say_result(console: Console, run: Run) -> None:
     from walksum.cli.progress import outcome_table, say_end
 
     metrics = run.metrics
@@ -268,8 +300,3 @@ def _say_result(console: Console, run: Run, folder: Path, written: list[str]) ->
         )
     console.table(outcome_table(metrics), always=True)
     say_end(console, metrics)
-    console.say(f"written to {folder}/: {', '.join(written)}", always=True)
-    console.result({"run": str(folder), **{name: value for name, value in metrics.items() if name != "history"}})
-    if run.interrupted:
-        console.err.print("interrupted: these are the best weights so far; what was not finished was left out")
-        raise Interrupted

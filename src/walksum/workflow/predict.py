@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum.data.cells import escaped, plain
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
@@ -108,14 +109,11 @@ def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> 
             raise ValueError("a Parquet file needs pyarrow: pip install 'walksum[parquet]'") from error
         return
     texts = {
-        name: table[name].map(DIGITS.get(name, "{:.6f}").format).where(table[name].notna(), "")
+        name: table[name].map(DIGITS.get(name.rpartition(".")[2], "{:.6f}").format).where(table[name].notna(), "")
         for name in table.columns
         if table[name].dtype == np.float64
     }
     write_table(path, table.assign(**texts))
-
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a cell begins that a spreadsheet may execute, and our escape
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
@@ -123,22 +121,8 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
     Numbers stay as they are, also negative ones. :func:`read_predictions` takes the apostrophe away again.
     """
-    texts = {name: table[name].map(_escaped) for name in table.columns if table[name].dtype != np.float64}
+    texts = {name: table[name].map(escaped) for name in table.columns if table[name].dtype != np.float64}
     table.assign(**texts).to_csv(path, index=False)
-
-
-def _escaped(cell: Any) -> Any:
-    if not isinstance(cell, str) or not cell.startswith(FORMULA):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
-
-
-def _plain(cell: Any) -> Any:
-    return cell[1:] if isinstance(cell, str) and cell.startswith("'") else cell
 
 
 def read_predictions(path: Path, regression: bool) -> pd.DataFrame:
@@ -146,4 +130,4 @@ def read_predictions(path: Path, regression: bool) -> pd.DataFrame:
     text = ["id", "name", "split"] + ([] if regression else ["truth", "prediction"])
     empty = {"truth": [""]} if regression else {}
     table = pd.read_csv(path, dtype=dict.fromkeys(text, str), keep_default_na=False, na_values=empty)
-    return table.assign(**{name: table[name].map(_plain) for name in text if name in table})
+    return table.assign(**{name: table[name].map(plain) for name in text if name in table})

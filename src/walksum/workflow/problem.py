@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum.data.cells import plain
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
 from walksum.data.edges import EdgeColumns, first
@@ -141,7 +142,7 @@ def with_split_of(problem: Problem, run: Path) -> Problem:
     before = pd.read_csv(run / "predictions.csv", dtype=str, keep_default_na=False)
     if "split" not in before:
         raise ValueError(f"split={str(run)!r} holds no split; name a run that was trained")
-    part = dict(zip(before["id"], before["split"], strict=True))
+    part = dict(zip(before["id"].map(plain), before["split"], strict=True))
     found = np.array([part.get(str(name)) or None for name in problem.ids], dtype=object)
     if not any(found):
         raise ValueError(f"split={str(run)!r} knows none of these nodes; its ids are {first(before['id'][:3])}")

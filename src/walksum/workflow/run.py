@@ -25,7 +25,7 @@ from walksum.workflow.problem import Source, problem_of_run
 from walksum.workflow.record import chosen, graph_text, metrics_of, ranked
 from walksum.workflow.search import SearchResult
 
-FORMAT = "walksum.run/1"
+FORMAT, SEVERAL = "walksum.run/1", "walksum.runs/1"
 CONFIG, METRICS, PREDICTIONS, MODEL, REPORT = "config.json", "metrics.json", "predictions.csv", "model", "report.html"
 IMPORTANCE = "importance.csv"
 
@@ -238,18 +238,25 @@ def _score_text(name: str, record: dict[str, Any]) -> str:
 
 def open_run(path: str | PathLike[str]) -> Run:
     """The run in a folder that :meth:`Run.save` or ``walksum train`` wrote."""
-    folder, read = Path(path), []
-    for name in (CONFIG, METRICS):
-        file = folder / name
-        if not file.is_file():
-            raise ValueError(f"{folder} is not a run of 'walksum train': it holds no {name}")
-        try:
-            read.append(json.loads(file.read_text()))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file} is damaged: {error}") from error
-    if not isinstance(read[0], dict) or read[0].get("format") != FORMAT:
+    folder = Path(path)
+    config = _read(folder, CONFIG)
+    if isinstance(config, dict) and config.get("format") == SEVERAL:
+        inside = ", ".join(str(folder / place) for place in config["targets"].values())
+        raise ValueError(f"{folder} holds the runs of several targets; open one of {inside}")
+    metrics = _read(folder, METRICS)
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ValueError(f"{folder} is not a run of this version ({FORMAT}); train again")
-    return Run(folder, *read)
+    return Run(folder, config, metrics)
+
+
+def _read(folder: Path, name: str) -> Any:
+    file = folder / name
+    if not file.is_file():
+        raise ValueError(f"{folder} is not a run of 'walksum train': it holds no {name}")
+    try:
+        return json.loads(file.read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
 
 
 def run_of(results: list[Result], search: SearchResult | None = None) -> Run:

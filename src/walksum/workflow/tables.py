@@ -27,6 +27,7 @@ from walksum.workflow.problem import Source, SplitOption, check_column_names, re
 from walksum.workflow.run import Run, run_of
 from walksum.workflow.search import OnTrial, SearchResult
 from walksum.workflow.search import search as run_search
+from walksum.workflow.several import Runs, read_each, target_names
 
 AS_USUAL = SplitOption()
 SMALL = 2e7  # numbers in the features below which a second thread costs more than it saves
@@ -35,7 +36,7 @@ SMALL = 2e7  # numbers in the features below which a second thread costs more th
 def fit_tables(
     nodes: Any,
     edges: Any = None,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     *,
     id: str | None = None,
     source: str | None = None,
@@ -62,13 +63,14 @@ def fit_tables(
     on_trial: OnTrial | None = None,
     on_member: OnMember | None = None,
     **settings: Any,
-) -> Run:
+) -> Run | Runs:
     """Learn a column of a table of nodes, with the help of a table of edges.
 
     Args:
         nodes: one row per node: a DataFrame, or the path of a CSV, TSV, Parquet, Feather, JSON lines or Excel file.
         edges: one row per edge, both ends by id; None: ``coordinates`` or ``knn`` make the edges.
-        target: column to predict; rows where it is empty are predicted.
+        target: column to predict; rows where it is empty are predicted. Several ("a,b" or a list) give one run each,
+            in a :class:`walksum.workflow.several.Runs`; none of them is learned from to predict another.
         id: column of node ids; None: id, node, node_id or name, else a column whose values the edges name, else the
             row number.
         source, destination: columns with the ends of an edge; None: by their usual names, else the first two.
@@ -95,13 +97,14 @@ def fit_tables(
             early with the best so far.
         **settings: fields of :class:`walksum.workflow.fit.Job`. model: "auto", a portfolio blended by validation
             within budget=60 seconds, unless a setting of networks (design, learned, hidden, layers, dropout, lr,
-            patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device.
+            patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device, metric, class_weight
+            and transform.
     """
     tables = Source(nodes=nodes, edges=edges, encoding=encoding)
     cut = read_split(split, tables)
     job = make_job(search, split=cut.how, **settings)
     columns = Columns(
-        target=target,
+        target=None,
         id=id,
         edges=EdgeColumns(source, destination, weight),
         features=None if features is None else tuple(features),
@@ -118,9 +121,11 @@ def fit_tables(
         decimal=decimal,
         thousands=thousands,
     )
-    problem = read_problem(tables, columns, keep_rare, cut)
+    names = target_names(target, tables)
+    problems = read_each(names, lambda name: read_problem(tables, replace(columns, target=name), keep_rare, cut))
     told: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
-    return fit_problem(problem, job, seeds=seeds, search=search, **told)
+    runs = Runs({name: fit_problem(each, job, seeds=seeds, search=search, **told) for name, each in problems.items()})
+    return runs if len(names) > 1 else next(iter(runs.values()))
 
 
 def make_job(search: int = 0, **settings: Any) -> Job:
