@@ -302,8 +302,8 @@ def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.any():
         raise ValueError(
-            f"sample_weight of shape {weight.shape} for {num_rows} rows; expected one finite number of at least 0 per "
-            "row, not all of them 0"
+            f"sample_weight of shape {weight.shape} for {num_rows} rows; expected one finite number of at least zero "
+            "per row, not all of them zero"
         )
     return weight
 
