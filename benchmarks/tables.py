@@ -26,7 +26,7 @@ from walksum.data.cache import data_root
 from walksum.data.datasets import load
 
 COUNTIES = ("median_income", "bachelor_rate", "unemployment_rate", "election_margin")
-GRAPHS = ("minesweeper", "chameleon-filtered", "squirrel-filtered")
+GRAPHS = ("minesweeper", "chameleon", "squirrel")
 OPTIONS = {"minesweeper": ("--metric", "roc_auc")}  # accuracy says little where 80 % are of one class
 SKLEARN = ("logistic regression", "ridge regression", "gradient boosting", "boosting on neighbour means",
            "boosting on neighbour means and targets")  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from walksum.portfolio.deep import DeepBanks
-from walksum.portfolio.fit import ELSEWHERE, Portfolio
+from walksum.portfolio.fit import ELSEWHERE, HERE, Portfolio
 from walksum.portfolio.members import LabelPropagation, Model, StackedNetworks
 from walksum.portfolio.tabular import Tabular
 from walksum.training.scoring import bootstrap
@@ -53,6 +53,8 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
     known[train] = problem.y[train]
     used = np.nonzero(blend.weights)[0]
     models = {id(m.model): _first_fold(m.model) for m in (portfolio.members[k] for k in used) if m.model is not None}
+    if all(isinstance(model, LabelPropagation) for model in models.values()):
+        return None  # no member that can be asked reads a column
     same: dict[Any, Any] = {}  # what no column changes: the known targets near a node
 
     def ask(x: Tensor) -> np.ndarray:
@@ -77,6 +79,8 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
         return value if problem.classes else encoding.in_units(value[:, 0])
 
     by = "validation nodes" if len(problem.folds) == 1 else f"one of {len(problem.folds)} folds, which did not learn it"
+    carried = float(portfolio.blends[HERE].weights[[m.model is not None for m in portfolio.members]].sum())
+    by += f", by the members that can be asked again; they carry {100 * carried:.0f} % of the weight"
     return _importance(job, prepared, ask, torch.from_numpy(judged), by)
 
 
