@@ -47,8 +47,10 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | Callable[[Pa
 
 
 @contextmanager
-def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def whole_folder(folder: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
     """A scratch folder beside ``folder`` that takes its place when the block ends well, and goes away if not.
+
+    ``overwrite``: what is at the place stays until then, and goes away after.
 
     It is made before the block runs, so a place that cannot be written to is known before any work is done.
     """
@@ -62,7 +64,13 @@ def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield scratch
         scratch.chmod(0o755)
-        os.rename(scratch, folder)
+        if overwrite and folder.exists():
+            before = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            os.rename(folder, before / "old")
+            os.rename(scratch, folder)
+            shutil.rmtree(before, ignore_errors=True)
+        else:
+            os.rename(scratch, folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         with suppress(OSError):  # another process may have written there meanwhile

@@ -18,6 +18,7 @@ from walksum.data.problem import from_data
 from walksum.data.problem_split import split_problem
 
 WHOLE = ["config.json", "metrics.json", "model", "picture.png", "predictions.csv", "report.html"]
+OF_TABLES = sorted([*WHOLE, "importance.csv"])
 TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
 
 
@@ -49,7 +50,8 @@ def _learned_from_ten_labels_a_class(run, done):
 
 def _saved_model_gives_the_written_score_and_predictions(run):
     problem = from_data("digits", load("digits"))
-    probability = ws.load(run / "model")(problem.features, problem.edge_index).softmax(-1)
+    temperature = json.loads((run / "config.json").read_text())["encoding"]["temperature"]
+    probability = (ws.load(run / "model")(problem.features, problem.edge_index) / temperature).softmax(-1)
     split = split_problem(problem, None, 0)
     hit = (probability.argmax(1) == problem.y)[split.test].double().mean()
     metrics = json.loads((run / "metrics.json").read_text())
@@ -81,7 +83,7 @@ def _info_says_it_again(run, done):
 
 def test_a_table_of_strings_and_holes(colour_run):
     run, done = colour_run
-    assert sorted(p.name for p in run.iterdir()) == WHOLE
+    assert sorted(p.name for p in run.iterdir()) == OF_TABLES
     assert "note: 6 missing numbers in 'income': training medians were put in" in done.stdout
     assert "2 classes: blue 36, red 28" in done.stdout
     assert "8 are to be predicted" in done.stdout
@@ -131,14 +133,14 @@ def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
 
 def test_the_default_is_a_portfolio_that_predicts_other_tables(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv")
-    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "4", "--out", "run",
+    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "8", "--out", "run",
                    cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "trainings done" in done.stderr
     for words in ("members; most weight: ", "the graph ", "95 % intervals cover ", "boosting on neighbour means",
                   "ridge regression", "label propagation", "gradient boosting", "MLP"):  # fmt: skip
         assert words in done.stdout, words
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == WHOLE
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == OF_TABLES
     page = (tmp_path / "run" / "report.html").read_text()
     assert "these carry the weight" in page
     assert "he graph " in page

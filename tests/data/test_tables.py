@@ -130,7 +130,7 @@ def test_every_class_is_trained_and_tested(tmp_path):
         assert sum(split.counts) == 40
     assert split_problem(problem, "10,10,20", 0).counts == (10, 10, 20)
     assert split_problem(problem, "0.5,0.25,0.25", 0).counts == (20, 10, 10)
-    with pytest.raises(ValueError, match="do not fit 40 nodes"):
+    with pytest.raises(ValueError, match="split='30,10,10'; 50 nodes are asked for and 40 have a target"):
         split_problem(problem, "30,10,10", 0)
 
 
@@ -182,14 +182,15 @@ def test_a_target_too_large_for_its_square_is_refused(tmp_path):
         own(tmp_path, "id,y\n1,1.5\n2,-1e60\n")
 
 
-def test_decimal_commas_are_noted(tmp_path):
+def test_decimal_commas_are_read_and_said(tmp_path):
     found = own(tmp_path, "id;a;b;y\n1;1,5;x;red\n2;-2,25;3,5;blue\n", "source;target\n1;2\n")
-    (note,) = found.notes
-    assert note.startswith("'a': numbers with a decimal comma are read as text")
+    assert found.features["a"].tolist() == [1.5, -2.25]
+    assert found.features["b"].tolist() == ["x", "3,5"]
+    assert found.notes == ["'a' is written like '1,5' and read as numbers: 1.5"]
 
 
 def test_what_was_left_out_is_said_where_nothing_is_left(tmp_path):
-    from walksum.workflow.fit import fit_encoding
+    from walksum.workflow.prepare import fit_encoding
 
     found = own(tmp_path, "id,a,y\n" + "".join(f"{k},word{k},{k % 2}\n" for k in range(60)))
     with pytest.raises(ValueError, match=r"no column is left to learn from.*column 'a' is left out: nearly every row"):
@@ -198,7 +199,7 @@ def test_what_was_left_out_is_said_where_nothing_is_left(tmp_path):
 
 def test_unknown_nodes_are_told_beside_known_ones(tmp_path):
     with pytest.raises(ValueError, match=r"unknown nodes: 'a', 'b'.*ids are '0', '1', ..."):
-        own(tmp_path, "id ,y\na,1\nb,0\nc,1\n", "source,target\na,b\n")
+        own(tmp_path, "what,y\na,1\na,0\nc,1\n", "source,target\na,b\n")
 
 
 def test_utf16_is_recognised(tmp_path):

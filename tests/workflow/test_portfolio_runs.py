@@ -10,13 +10,13 @@ import torch
 from walksum.data.cache import data_root
 from walksum.data.edges import EdgeColumns
 from walksum.data.user_files import Columns, read_tables
-from walksum.portfolio.blend import r_squared
-from walksum.portfolio.fit import WITHOUT_EDGES, fit_portfolio
+from walksum.portfolio.fit import HERE, WITHOUT_EDGES, fit_portfolio
 from walksum.portfolio.folds import given_validation
 from walksum.workflow import fit_tables, open_run
-from walksum.workflow.auto import graph_gain, portfolio_problem
-from walksum.workflow.comparisons import label_propagation
+from walksum.workflow.auto import output_of, portfolio_problem
+from walksum.workflow.comparisons import Comparison
 from walksum.workflow.fit import Job, prepare_data
+from walksum.workflow.rows import boosting, label_propagation
 from walksum.workflow.tables import make_job
 
 FEW = ("boosting x", "boosting surroundings", "linear")
@@ -41,11 +41,18 @@ def run(tables):
 
 def test_the_default_is_a_portfolio_with_its_reasons(run, tables, tmp_path):
     assert run.config["job"]["model"] == "auto"
-    assert run.scores.index[0] == "auto"
+    assert run.scores.loc["auto", "R^2"] > run.scores.loc["gradient boosting", "R^2"]
     rows = {"ridge regression", "gradient boosting", "boosting on neighbour means", "label propagation", "MLP", "mean"}
-    assert rows < set(run.scores.index)
+    rows |= {"boosting on neighbour means and targets", "GLT"}
+    assert rows | {"auto", "auto without edges"} == set(run.scores.index)
+    assert run.scores["R^2"].is_monotonic_decreasing
     assert set(run.metrics["method_seconds"]) == {"auto", *rows}
-    assert run.metrics["portfolio"]["graph"]["verdict"] == "helped"
+    graph = run.metrics["graph"]
+    assert graph["verdict"] == "helped"
+    alone = [name for name in run.scores.index if name in ("auto without edges", "gradient boosting", "MLP")]
+    assert graph["against"] == alone[0]  # the best that reads no edge, not any of them
+    assert graph["gain"] == pytest.approx(run.scores.loc["auto", "R^2"] - run.scores.loc[alone[0], "R^2"])
+    assert graph["low"] < graph["gain"] < graph["high"]
     assert "the graph helped: +" in repr(run)
     frame = run.predictions
     assert frame.columns.tolist() == ["id", "split", "truth", "prediction", "low", "high"]
@@ -93,7 +100,7 @@ def test_an_interrupt_keeps_the_members_so_far(tables):
     run = fit_tables(*tables, "rent", on_member=stop)
     assert run.interrupted
     assert run.metrics["portfolio"]["count"] == 3
-    assert set(run.metrics["test"]) == {"auto"}
+    assert set(run.metrics["test"]) <= {"auto", "auto without edges"}
 
 
 def test_label_propagation_reads_weights(tables):
@@ -106,8 +113,10 @@ def test_label_propagation_reads_weights(tables):
     assert not torch.allclose(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_shuffled_edges_are_not_said_to_help():
+    """In 19 of 20 draws; the real borders of the counties help."""
     folder = data_root(None) / "counties"
     real = read_tables(folder / "nodes.csv", folder / "edges.csv", Columns("unemployment_rate", id="fips"))
     random = np.random.default_rng(0)
@@ -118,12 +127,16 @@ def test_shuffled_edges_are_not_said_to_help():
         asked, _, _ = portfolio_problem(job, prepared)
         rows = np.concatenate([prepared.split.train, prepared.split.val])
         asked = replace(asked, folds=given_validation(np.sort(rows), prepared.split.val.numpy()))
-        found = fit_portfolio(asked, r_squared, 60, FEW)
-        return graph_gain(found.here(), found.here(WITHOUT_EDGES), prepared, r_squared)["verdict"]
+        found = fit_portfolio(asked, prepared.judge, 60, FEW)
+        outputs = [output_of(found.here(which), prepared.encoding, True).output for which in (HERE, WITHOUT_EDGES)]
+        compared = Comparison.of(job, prepared, outputs[0])
+        compared.add("auto without edges", outputs[1], True)
+        compared.add("gradient boosting", boosting(prepared, torch.from_numpy(np.sort(rows))), True)
+        return compared.graph()["verdict"]
 
     assert verdict(real, 0) == "helped"
     said = []
-    for seed in range(3):
+    for seed in range(20):
         place = torch.from_numpy(random.permutation(real.num_nodes))
         said.append(verdict(replace(real, edge_index=place[real.edge_index]), seed))
-    assert said.count("helped") == 0, said
+    assert said.count("helped") <= 1, said

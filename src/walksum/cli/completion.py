@@ -48,5 +48,11 @@ def of_tasks(incomplete: str) -> list[str]:
     return _starting(incomplete, ("classification", "regression"))
 
 
+def of_metrics(incomplete: str) -> list[str]:
+    from walksum.training.scoring import METRICS
+
+    return _starting(incomplete, METRICS)
+
+
 def _starting(incomplete: str, names: object) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]  # type: ignore[attr-defined]

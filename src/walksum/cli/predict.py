@@ -38,18 +38,22 @@ def predict(
         from walksum.cli.progress import reading
         from walksum.workflow.predict import predict_nodes, write_predictions
         from walksum.workflow.problem import Source, problem_of_run
-        from walksum.workflow.run import open_run
+        from walksum.workflow.several import joined, open_runs
 
         source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
-        trained = open_run(run)
-        problem = problem_of_run(trained, source, drop_unknown, labels=trained.job.model == "auto")
-        found = predict_nodes(trained, problem, device)
-        for note in found.notes:
+        runs, tables, notes = open_runs(run), {}, []
+        for target, trained in runs.items():
+            problem = problem_of_run(trained, source, drop_unknown, labels=trained.job.model == "auto")
+            found = predict_nodes(trained, problem, device)
+            tables[target] = found.table
+            notes += [note for note in found.notes if note not in notes]
+        for note in notes:
             console.note(note)
+        table = joined(tables) if len(tables) > 1 else found.table
         new = missing_folders(out)
-        write_file(out, lambda path: write_predictions(path, found.table, out.suffix))
+        write_file(out, lambda path: write_predictions(path, table, out.suffix))
         made = f" (made the folder {new})" if new else ""
-        console.say(f"{len(found.table)} predictions of {problem.target} written to {out}{made}", always=True)
-        console.result({"predictions": str(out), "nodes": len(found.table), "notes": found.notes})
+        console.say(f"{len(table)} predictions of {', '.join(tables)} written to {out}{made}", always=True)
+        console.result({"predictions": str(out), "nodes": len(table), "notes": notes})
 
     run_command(console, action)

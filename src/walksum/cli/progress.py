@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 12
 MOST_MEMBERS = 4
+MOST_COLUMNS = 5
+RARE = 0.25  # share of the labelled nodes below which the rarest class gets a line of its own
 
 
 def say_data(console: Console, data: dict[str, Any]) -> None:
@@ -38,8 +40,8 @@ def say_data(console: Console, data: dict[str, Any]) -> None:
 class Epochs:
     """The progress line of one or more trainings."""
 
-    def __init__(self, console: Console, score: str):
-        self.console, self.score = console, score
+    def __init__(self, console: Console, score: str, sign: int = 1):
+        self.console, self.score, self.sign = console, score, sign
         self.prefix = ""
         self.started: dict[str, float] = {}
 
@@ -55,7 +57,7 @@ class Epochs:
     def _line(self, name: str, epoch: Epoch, best: Epoch, recipe: Recipe) -> str:
         line = (
             f"epoch {epoch.number}: loss {epoch.train_loss:.3f}, validation loss {epoch.val_loss:.3f}, best "
-            f"{self.score} {best.val_score:.3f} (epoch {best.number})"
+            f"{self.score} {self.sign * best.val_score:.3f} (epoch {best.number})"
         )
         if epoch.number == 1:  # how long an epoch takes is not known yet
             return line
@@ -85,7 +87,8 @@ def reading(console: Console) -> Any:
 
 
 def outcome_table(metrics: dict[str, Any]) -> Table:
-    from walksum.workflow.page import ranked, score_text, seconds_text
+    from walksum.workflow.page import score_text, seconds_text
+    from walksum.workflow.record import ranked
 
     split = metrics["split"]
     title = f"test {metrics['score']}: {split['train']} training and {split['test']} test nodes"
@@ -102,13 +105,19 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
 
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
     """What a portfolio is made of and whether the graph helped, how intervals cover, what the solver did."""
-    if metrics.get("portfolio"):
-        from walksum.workflow.run import graph_text
+    from walksum.workflow.record import graph_text
 
+    if metrics.get("portfolio"):
         shown = [row for row in metrics["portfolio"]["members"] if row["weight"] > 0][:MOST_MEMBERS]
         told = ", ".join(f"{row['member']} {row['weight']:.2f}" for row in shown)
         console.say(f"{metrics['portfolio']['count']} members; most weight: {told}")
+    if metrics["graph"] is not None or metrics["portfolio"]:
         console.say(graph_text(metrics), always=True)
+    _say_classes(console, metrics)
+    if metrics["importance"]:
+        rows = metrics["importance"][:MOST_COLUMNS]
+        told = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
+        console.say(f"columns that matter most, by the fall of {metrics['score']} when permuted: {told}")
     intervals = metrics.get("intervals")
     if intervals:
         console.say(
@@ -119,3 +128,24 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
     if solver is not None:
         residual = "NaN" if solver["residual"] is None else f"{solver['residual']:.0e}"
         console.say(f"solver: {solver['name']}, {solver['steps']} steps, residual {residual}, {solver['status']}")
+
+
+def _say_classes(console: Console, metrics: dict[str, Any]) -> None:
+    """How far probabilities can be believed, and how the rarest class fares where it is rare."""
+    record = metrics["calibration"]
+    if record is None:
+        return
+    error, share = (
+        record["error"],
+        metrics["data"]["classes"][metrics["rare_class"]] / metrics["data"]["labelled_nodes"],
+    )
+    console.say(
+        f"probabilities: expected calibration error {error['after']:.3f} on the test nodes "
+        f"({error['before']:.3f} before the temperature {record['temperature']:.2f})"
+    )
+    own = metrics["parts"]["test"].get(metrics["model"], {})
+    if own and share < RARE:
+        recall, precision = (own[name] for name in ("rare_recall", "rare_precision"))
+        told = "never predicted" if precision is None else f"precision {100 * precision:.1f} %"
+        found = "no test node has it" if recall is None else f"recall {100 * recall:.1f} %"
+        console.say(f"the rarest class, {metrics['rare_class']} ({100 * share:.1f} %): {found}, {told}")

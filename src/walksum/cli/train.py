@@ -24,11 +24,16 @@ def train(
         str | None,
         typer.Option(help="A dataset by name, see 'walksum datasets'.", autocompletion=completion.of_datasets),
     ] = None,
-    nodes: Annotated[Path | None, typer.Option(help="Your nodes: CSV, TSV, Parquet, or gzip of a text one.")] = None,
+    nodes: Annotated[
+        Path | None, typer.Option(help="Your nodes: CSV, TSV, Parquet, Feather, JSON lines or Excel.")
+    ] = None,
     edges: Annotated[Path | None, typer.Option(help="Your edges: one row per edge, both ends by id.")] = None,
     graph: Annotated[Path | None, typer.Option(help="Your graph as one file: GraphML, or a PyG Data as .pt.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column to predict; empty cells are the ones to predict.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column of node ids; default: id, node, node_id or name.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to predict; empty cells are the ones to predict. Several: a,b or --target twice."),
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="Column of node ids; default: by name, or as edges name them.")] = None,
     source: Annotated[str | None, typer.Option(help="Column with one end of an edge; default: source.")] = None,
     destination: Annotated[str | None, typer.Option(help="Column with the other end; default: target.")] = None,
     weight: Annotated[str | None, typer.Option(help="Column of edge weights; default: none.")] = None,
@@ -41,8 +46,28 @@ def train(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Counts 87,59,37, fractions 0.6,0.2,0.2, a column saying train/val/test, or a protocol."),
+        typer.Option(
+            help="Counts 87,59,37, fractions 0.6,0.2,0.2, a column saying train/val/test, 'spatial' for parts of the "
+            "graph, the folder of a run, or a protocol."
+        ),
     ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Train on the past of this column, test on the latest.")
+    ] = None,
+    group_column: Annotated[str | None, typer.Option(help="Nodes equal in this column stay in one part.")] = None,
+    name_column: Annotated[str | None, typer.Option(help="Column to show beside the id, not learned from.")] = None,
+    coordinates: Annotated[
+        str | None, typer.Option(help="Where a node lies: lon,lat on the globe or x,y on a plane; joins near nodes.")
+    ] = None,
+    knn: Annotated[str | None, typer.Option(help="Columns a,b,c in whose space near nodes are joined.")] = None,
+    neighbours: Annotated[
+        str | None, typer.Option(help="Nearest nodes to join, or delaunay; default: chosen on validation nodes.")
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal mark of numbers; default: as cells show.")] = None,
+    thousands: Annotated[str | None, typer.Option(help="Separator of thousands; default: as cells show.")] = None,
+    add_unknown: Annotated[
+        bool, typer.Option("--add-unknown", help="Add nodes that only edges name, with empty cells.")
+    ] = False,
     drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
     keep_rare: Annotated[bool, typer.Option("--keep-rare", help="Go on with classes of a single node.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
@@ -76,6 +101,21 @@ def train(
     lr: Annotated[float | None, typer.Option(help="Learning rate; default: the paper's for the model.")] = None,
     patience: Annotated[int | None, typer.Option(help="Epochs without improvement to wait.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs at most; default: 2000.", min=1)] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="What chooses epochs, members and settings, and sorts the comparison: accuracy (default), "
+            "balanced_accuracy, macro_f1, roc_auc, average_precision, log_loss; r2 (default), rmse, mae.",
+            autocompletion=completion.of_metrics,
+        ),
+    ] = None,
+    class_weight: Annotated[
+        str, typer.Option(help="none, or balanced: rare classes are predicted in relation to their share.")
+    ] = "none",
+    transform: Annotated[
+        str,
+        typer.Option(help="Of a number to learn: none, log, quantile; auto: validation chooses if it is skewed."),
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Decides the split and the initial weights.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on: gives mean and spread.", min=1)] = 1,
     search: Annotated[int, typer.Option(help="Trials of a search, compared on validation nodes only.", min=0)] = 0,
@@ -84,6 +124,7 @@ def train(
     ] = "auto",
     root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write; default: runs/NAME.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the run that is in that folder.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -105,21 +146,31 @@ def train(
         from walksum.cli.progress import reading
         from walksum.data.edges import EdgeColumns
         from walksum.data.user_files import Columns
-        from walksum.workflow.fit import default_width
+        from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
-        from walksum.workflow.problem import Source, split_names_a_column
-        from walksum.workflow.tables import make_job, read_problem
+        from walksum.workflow.problem import Source, read_split
+        from walksum.workflow.several import read_each, target_names
+        from walksum.workflow.tables import make_job, names_in, read_problem
 
         data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
-        by_column = data.has_columns and split_names_a_column(split)
+        cut = read_split(split, data)
         columns = Columns(
-            target=target,
+            target=None,
             id=id,
             edges=EdgeColumns(source, destination, weight),
             features=None if features is None else tuple(name.strip() for name in features.split(",")),
-            split=split if by_column else None,
+            split=cut.column,
             task=task,
             drop_unknown=drop_unknown,
+            add_unknown=add_unknown,
+            name=name_column,
+            time=time_column,
+            group=group_column,
+            coordinates=names_in(coordinates),
+            knn=names_in(knn),
+            neighbours=int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours,
+            decimal=decimal,
+            thousands=thousands,
         )
         asked = {
             "model": model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None),
@@ -133,16 +184,22 @@ def train(
             "lr": lr,
             "patience": patience,
             "max_epochs": epochs,
-            "split": None if by_column else split,
+            "split": cut.how,
+            "metric": metric,
+            "class_weight": class_weight,
+            "transform": transform,
         }
         given = {name: value for name, value in asked.items() if value is not None}
         job = make_job(search, seed=seed, device=device, budget=budget, **given)
         if tensorboard:
             _check_tensorboard()
-        problem = read_problem(data, columns, keep_rare)
+        problems = read_each(
+            target_names(target or None, data),
+            lambda name: read_problem(data, replace(columns, target=name), keep_rare, cut),
+        )
         if job.model != AUTO_NAME:
-            job = replace(job, hidden=hidden or default_width(problem))
-        _train(console, job, problem, seeds, search, out, tensorboard)
+            job = replace(job, hidden=hidden or default_width(next(iter(problems.values()))))
+        _train(console, job, problems, seeds, search, out, tensorboard, force)
 
     run_command(console, action)
 
@@ -154,45 +211,84 @@ def _check_tensorboard() -> None:
 
 
 def _train(
-    console: Console, job: Job, problem: Problem, seeds: int, search: int, out: Path | None, tensorboard: bool
+    console: Console,
+    job: Job,
+    problems: dict[str, Problem],
+    seeds: int,
+    search: int,
+    out: Path | None,
+    tensorboard: bool,
+    force: bool,
 ) -> None:
     from walksum._files import whole_folder
-    from walksum.cli.progress import Epochs, say_data
-    from walksum.cli.tensorboard import watched
     from walksum.workflow.run import free_folder
-    from walksum.workflow.tables import fit_problem
+    from walksum.workflow.several import Runs, place_of
 
-    folder = free_folder(out, problem.name)
+    names, runs = list(problems), Runs()
+    folder = free_folder(out, problems[names[0]].name, force)
     new = missing_folders(folder) if out is not None else None
-    say_data(console, problem.summary())
-    for note in problem.notes:
-        console.note(note)
-    with whole_folder(folder) as scratch:
-        epochs = Epochs(console, "R^2" if problem.regression else "accuracy")
-
-        def on_trial(number: int, trial: Any) -> None:
-            console.say(f"trial {number}: validation {epochs.score} {trial.val_score:.3f}, {trial.job.settings}")
-
-        with watched(epochs, scratch / "tensorboard" if tensorboard else None) as on_epoch:
-            run = fit_problem(
-                problem,
-                job,
-                seeds=seeds,
-                search=search,
-                on_epoch=on_epoch,
-                on_trial=on_trial,
-                on_stage=epochs.stage,
-                on_member=epochs.member,
-            )
-        epochs.done()
-        run.write(scratch)
+    with whole_folder(folder, overwrite=force) as scratch:
+        for name, problem in problems.items():
+            place = scratch if len(names) == 1 else place_of(scratch, name, names)
+            runs[name] = _train_one(console, job, problem, seeds, search, place, tensorboard)
+            if runs[name].interrupted:
+                break
+        if len(names) > 1:
+            runs.write_index(scratch)
         written = sorted(path.name + ("/" if path.is_dir() else "") for path in scratch.iterdir())
     if new:
         console.say(f"made the folder {new}")
-    _say_result(console, run, folder, written)
+    for name, run in runs.items():
+        if len(names) > 1:
+            console.say(f"target {name}:", always=True)
+        _say_result(console, run)
+    console.say(f"written to {folder}/: {', '.join(written)}", always=True)
+    shown = {name: {k: v for k, v in run.metrics.items() if k != "history"} for name, run in runs.items()}
+    console.result({"run": str(folder), **(shown[names[0]] if len(names) == 1 else {"targets": shown})})
+    if any(run.interrupted for run in runs.values()):
+        console.err.print("interrupted: these are the best weights so far; what was not finished was left out")
+        raise Interrupted
 
 
-def _say_result(console: Console, run: Run, folder: Path, written: list[str]) -> None:
+def _train_one(
+    console: Console, job: Job, problem: Problem, seeds: int, search: int, folder: Path, tensorboard: bool
+) -> Run:
+    """Train for one target and fill the folder of its run."""
+    from walksum.cli.progress import Epochs, say_data
+    from walksum.cli.tensorboard import watched
+    from walksum.training.scoring import metric_for
+    from walksum.workflow.neighbours import with_neighbours
+    from walksum.workflow.tables import fit_problem
+
+    if seeds == 1:  # several choose for themselves
+        problem = with_neighbours(problem, job)
+    say_data(console, problem.summary())
+    for note in problem.notes:
+        console.note(note)
+    by = metric_for(job.metric, problem.task)
+    epochs = Epochs(console, by.title, by.sign)
+
+    def on_trial(number: int, trial: Any) -> None:
+        value = epochs.sign * trial.val_score
+        console.say(f"trial {number}: validation {epochs.score} {value:.3f}, {trial.job.settings}")
+
+    with watched(epochs, folder / "tensorboard" if tensorboard else None) as on_epoch:
+        run = fit_problem(
+            problem,
+            job,
+            seeds=seeds,
+            search=search,
+            on_epoch=on_epoch,
+            on_trial=on_trial,
+            on_stage=epochs.stage,
+            on_member=epochs.member,
+        )
+    epochs.done()
+    run.write(folder)
+    return run
+
+
+def _say_result(console: Console, run: Run) -> None:
     from walksum.cli.progress import outcome_table, say_end
 
     metrics = run.metrics
@@ -204,8 +300,3 @@ def _say_result(console: Console, run: Run, folder: Path, written: list[str]) ->
         )
     console.table(outcome_table(metrics), always=True)
     say_end(console, metrics)
-    console.say(f"written to {folder}/: {', '.join(written)}", always=True)
-    console.result({"run": str(folder), **{name: value for name, value in metrics.items() if name != "history"}})
-    if run.interrupted:
-        console.err.print("interrupted: these are the best weights so far; what was not finished was left out")
-        raise Interrupted

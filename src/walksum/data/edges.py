@@ -53,6 +53,17 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
     return Edges(collected.edge_index(), weight, columns, notes)
 
 
+def end_names(table: Table, columns: EdgeColumns, some: bool = False) -> Any:
+    """The names of the nodes that edges join, in the order they come; ``some``: those of the first rows, as a set."""
+    columns = _with_ends(table.name, table.columns(), columns)
+    ends = [str(columns.source), str(columns.destination)]
+    found: dict[str, None] = {}
+    for piece in [table.sample(ends)] if some else table.pieces(ends):
+        cells = pd.unique(piece[ends].to_numpy(dtype=object).reshape(-1))
+        found |= dict.fromkeys(str(name) for name in cells if name is not None and name == name and name != "")
+    return set(found) if some else list(found)
+
+
 def weight_notes(table: str, column: str, weight: Tensor) -> list[str]:
     """What negative weights and zeros mean; weights that are all zero are refused, for no edge would carry anything."""
     count = weight.numel()
@@ -92,10 +103,24 @@ def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[s
     message = f"{collected.unknown} of {collected.rows} rows of {table} name unknown nodes: {first(collected.examples)}"
     if not drop_unknown:
         raise ValueError(
-            f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out; the nodes' ids are "
-            f"{first(collected.ids[:3], 2)}"
+            f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out, or "
+            f"add_unknown=True to add empty rows; the nodes' ids are {first(collected.ids[:3], 2)}"
+            f"{_likely_cause(collected)}"
         )
     return [f"{message}; those edges were left out"]
+
+
+def _likely_cause(collected: _Collected) -> str:
+    """Spreadsheets take leading zeros from ids and may write 5 as 5.0."""
+    plain = {_plain(str(name)): str(name) for name in collected.ids}
+    for name in collected.examples:
+        if (twin := plain.get(_plain(name))) is not None:
+            return f"; {name!r} and {twin!r} differ in zeros alone: write ids as text in both tables"
+    return ""
+
+
+def _plain(name: str) -> str:
+    return name.strip().removesuffix(".0").lstrip("0")
 
 
 class _Collected:

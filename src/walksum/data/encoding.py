@@ -16,6 +16,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum.data.target import NONE, in_target_units, transformed
+
 FARTHEST = 10.0  # standard deviations
 MOST_CATEGORIES = 256  # a column; rarer ones become zeros
 NAMELIKE = 20  # distinct values from which a column where most differ is a name, not a category
@@ -23,7 +25,11 @@ NAMELIKE = 20  # distinct values from which a column where most differ is a name
 
 @dataclass(frozen=True)
 class Encoding:
-    """What was learned from the training nodes about the columns. ``width``: features as given, none encoded."""
+    """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
+
+    Of the target: a number's transform (:mod:`walksum.data.target`), then its mean and scale; of classes the
+    temperature that calibrates probabilities and the weights with which they are compared; empty: all alike.
+    """
 
     numeric: list[str] = field(default_factory=list)
     fill: list[float] = field(default_factory=list)
@@ -33,6 +39,10 @@ class Encoding:
     width: int | None = None
     target_mean: float = 0.0
     target_scale: float = 1.0
+    target_transform: str = NONE
+    target_knots: list[float] = field(default_factory=list)
+    temperature: float = 1.0
+    class_weight: list[float] = field(default_factory=list)
 
     @property
     def columns(self) -> list[str]:
@@ -56,6 +66,21 @@ class Encoding:
         blocks = [np.clip((values - np.asarray(self.mean)) / np.asarray(self.scale), -FARTHEST, FARTHEST)]
         blocks += [_one_hot(features[name], known) for name, known in self.categories.items()]
         return _tensor(np.concatenate(blocks, 1))
+
+    def standardise(self, y: Any) -> np.ndarray:
+        """Numbers of the target as a model learns them."""
+        return (transformed(self.target_transform, self.target_knots, y) - self.target_mean) / self.target_scale
+
+    def in_units(self, value: Any) -> np.ndarray:
+        """A model's numbers in the target's units."""
+        value = np.asarray(value, dtype=np.float64) * self.target_scale + self.target_mean
+        return in_target_units(self.target_transform, self.target_knots, value)
+
+    def weighed(self, shares: Any) -> Any:
+        """Probabilities ``[N, C]`` times the weights of the classes: the largest is predicted."""
+        if not self.class_weight:
+            return shares
+        return shares * (torch.tensor(self.class_weight) if isinstance(shares, Tensor) else np.array(self.class_weight))
 
     def notes(self, features: Any) -> list[str]:
         """What a reader should know about encoding these rows: missing values, unknown categories."""
@@ -127,6 +152,9 @@ def _fit_text(rows: pd.DataFrame) -> tuple[dict[str, list[str]], list[str]]:
     categories, notes = {}, []
     for name in rows.columns:
         counts = rows[name].value_counts()
+        if len(counts) == 1 and counts.iloc[0] == len(rows):
+            notes.append(f"left out: {name!r} says {counts.index[0]!r} of every training node")
+            continue
         if len(counts) > NAMELIKE and len(counts) > len(rows) / 2:
             notes.append(f"column {name!r} is left out: nearly every row has its own value ({counts.index[0]!r}, ...)")
             continue

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from walksum.data.places import Places
 from walksum.graph import Graph
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
@@ -32,6 +33,9 @@ class Problem:
         target: the name of the predicted column.
         columns: which columns of the tables held what, for predictions later.
         given_split: the user's own split, one of "train", "val", "test" or None per node.
+        names: for people to read, one per node; never learned from.
+        time, groups: what a split goes by: a number per node, the number of its group.
+        places, position: where nodes lie, and how that was read.
         data: the published dataset this is, with its masks.
         notes: what was noticed while reading.
     """
@@ -47,6 +51,11 @@ class Problem:
     edge_weight: Tensor | None = None
     columns: dict[str, Any] = field(default_factory=dict)
     given_split: np.ndarray | None = None
+    names: np.ndarray | None = None
+    time: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    places: Places | None = None
+    position: np.ndarray | None = None
     data: Data | None = None
     notes: list[str] = field(default_factory=list)
 

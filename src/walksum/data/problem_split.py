@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from walksum.data.problem import Problem
-from walksum.data.splits import PROTOCOLS, Split, make_split
+from walksum.data.splits import PROTOCOLS, Counts, Split, make_split
+from walksum.graph import Graph
 
 DIGITS_PER_CLASS, DIGITS_VALIDATION = 10, 200
 FRACTIONS = (0.6, 0.2, 0.2)
+CUT = 0.25  # of the training nodes: validation, where a split says train and test alone
+SPATIAL = "spatial"
+PARTS = 20  # of the graph, that a spatial split deals out
 
 
 def split_problem(problem: Problem, how: str | None, seed: int) -> Split:
@@ -20,13 +26,20 @@ def split_problem(problem: Problem, how: str | None, seed: int) -> Split:
 
     Args:
         problem: the graph and its target.
-        how: counts ("87,59,37"), fractions ("0.6,0.2,0.2"), a protocol of :func:`walksum.data.make_split`, or None:
-            the table's split column; for a published dataset the paper's random counts (digits: 10 labels per
-            class); else 60/20/20 % of each class.
+        how: counts ("87,59,37"), fractions ("0.6,0.2,0.2"), or two of either for training and test; "spatial":
+            connected parts of the graph; a protocol of :func:`walksum.data.make_split`; or None: the table's split
+            column; for a published dataset the paper's random counts (digits: 10 labels per class); else 60/20/20 %
+            of each class. Where the problem has a time or groups, three numbers say how many of each part.
         seed: which random order.
     """
-    if how is None and problem.given_split is not None:
-        split = _by_column(problem.given_split, problem.labelled)
+    if problem.time is not None:
+        split = _by_time(problem, problem.time, how)
+    elif problem.groups is not None:
+        split = _by_groups(problem, problem.groups, None if how == SPATIAL else how, seed)
+    elif how == SPATIAL:
+        split = _by_groups(problem, graph_parts(problem.graph), None, seed)
+    elif how is None and problem.given_split is not None:
+        split = _by_column(problem, problem.given_split, seed)
     elif how is None and problem.name == "digits" and problem.data is not None:
         rest = problem.num_nodes - DIGITS_PER_CLASS * len(problem.classes) - DIGITS_VALIDATION
         split = make_split(problem.data, "balanced", seed, counts=(DIGITS_PER_CLASS, DIGITS_VALIDATION, rest))
@@ -65,36 +78,144 @@ def check_labels(problem: Problem, keep_rare: bool = False) -> None:
         )
 
 
-def _by_column(words: np.ndarray, labelled: Tensor) -> Split:
+def _by_column(problem: Problem, words: np.ndarray, seed: int) -> Split:
+    """Parts as the user says; without a word for validation, some training nodes of each class are it."""
     known = np.zeros(len(words), dtype=bool)
-    known[labelled.numpy()] = True
-    return Split(*(torch.from_numpy(np.nonzero((words == part) & known)[0]) for part in ("train", "val", "test")))
+    known[problem.labelled.numpy()] = True
+    train, val, test = (np.nonzero((words == part) & known)[0] for part in ("train", "val", "test"))
+    if not len(val) and len(train):
+        train, val = _cut_validation(problem, train, seed)
+    return _split((train, val, test))
+
+
+def _split(parts: Iterable[np.ndarray], **how: Any) -> Split:
+    train, val, test = (torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
+    return Split(train, val, test, **how)
+
+
+def _cut_validation(problem: Problem, train: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    order = _shuffled(train, seed)
+    group = np.zeros(len(order)) if problem.regression else problem.y.numpy()[order]
+    held = [order[group == label][: round(CUT * (group == label).sum())] for label in np.unique(group)]
+    val = np.sort(np.concatenate(held))
+    return np.setdiff1d(train, val), val
+
+
+def _by_time(problem: Problem, time: np.ndarray, how: str | None) -> Split:
+    """The past trains, the latest nodes are the test; nodes of one time are never parted."""
+    labelled = problem.labelled.numpy()
+    if np.isnan(time[labelled]).any():
+        at = problem.ids[labelled[np.isnan(time[labelled]).argmax()]]
+        raise ValueError(f"the node {at!r} has a target and no time; fill it in, or choose another time_column=")
+    order = labelled[np.argsort(time[labelled], kind="stable")]
+    moments = time[order]
+    _, val_count, test_count = _counts(problem, how)
+    first_test = int(np.searchsorted(moments, moments[len(order) - test_count], "left"))
+    first_val = int(np.searchsorted(moments, moments[max(0, first_test - val_count)], "left"))
+    parts = np.split(order, [first_val, first_test])
+    if min(map(len, parts)) == 0:
+        raise ValueError(
+            f"time_column= has {len(np.unique(moments))} different times among the labelled nodes, too few to cut "
+            "into past, later and latest; choose another column or split="
+        )
+    return _split(parts, ordered=True)
+
+
+def _by_groups(problem: Problem, groups: np.ndarray, how: str | None, seed: int) -> Split:
+    """Whole groups in a random order, each to the part that lacks most."""
+    labelled = problem.labelled.numpy()
+    found, sizes = np.unique(groups[labelled], return_counts=True)
+    if len(found) < 3:
+        raise ValueError(
+            f"the labelled nodes are of {len(found)} groups; a split into three parts needs three or more: choose "
+            "another group_column=, or another split="
+        )
+    wanted = np.array(_counts(problem, how), dtype=float)
+    filled, place = np.zeros(3), np.zeros(len(found), dtype=int)
+    shuffled = _shuffled(np.arange(len(found)), seed)
+    for k in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:  # the largest first, so that small ones even it out
+        place[k] = int(np.argmax((wanted - filled) / wanted))
+        filled[place[k]] += sizes[k]
+    part = place[np.searchsorted(found, groups[labelled])]
+    return _split((labelled[part == k] for k in range(3)), groups=groups)
+
+
+def graph_parts(graph: Graph, parts: int = PARTS) -> np.ndarray:
+    """The number of the connected part that each node is in: METIS where pymetis is installed, else by breadth."""
+    parts = max(3, min(parts, graph.num_nodes // 3))
+    start, neighbours = _adjacency(graph)
+    try:
+        import pymetis
+    except ImportError:
+        return _parts_by_breadth(start, neighbours, parts)
+    return np.asarray(pymetis.part_graph(parts, xadj=start, adjncy=neighbours)[1], dtype=np.int64)
+
+
+def _adjacency(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    i, j = graph.edges.cpu().numpy()
+    ends, others = np.r_[i, j], np.r_[j, i]
+    order = np.argsort(ends, kind="stable")
+    return np.r_[0, np.cumsum(np.bincount(ends, minlength=graph.num_nodes))], others[order]
+
+
+def _parts_by_breadth(start: np.ndarray, neighbours: np.ndarray, parts: int) -> np.ndarray:
+    """Parts grown one after another from a node at the rim of the last, each until it has its share."""
+    count = len(start) - 1
+    part, size, queue, number, grown = np.full(count, -1), -(-count // parts), deque[int](), 0, 0
+    for root in range(count):
+        if part[root] >= 0:
+            continue
+        queue.append(root)
+        while queue:
+            node = queue.popleft()
+            if part[node] >= 0:
+                continue
+            if grown == size:
+                number, grown, queue = number + 1, 0, deque([node])
+                continue
+            part[node], grown = number, grown + 1
+            queue.extend(int(k) for k in neighbours[start[node] : start[node + 1]] if part[k] < 0)
+    return part
+
+
+def _shuffled(values: np.ndarray, seed: int) -> np.ndarray:
+    return values[np.argsort(np.random.PCG64(seed).random_raw(len(values)), kind="stable")]
 
 
 def _by_counts(problem: Problem, how: str, seed: int) -> Split:
+    chosen = make_split(problem.y[problem.labelled], "random", seed, counts=_counts(problem, how))
+    return _split(problem.labelled[part].numpy() for part in (chosen.train, chosen.val, chosen.test))
+
+
+def _counts(problem: Problem, how: str | None) -> Counts:
+    """How many training, validation and test nodes two or three numbers ask for; None: 60/20/20 %."""
     try:
-        numbers = [float(part) for part in how.split(",")]
+        numbers = list(FRACTIONS) if how is None else [float(part) for part in how.split(",")]
     except ValueError:
         numbers = []
-    if len(numbers) != 3 or min(numbers) <= 0 or not all(map(math.isfinite, numbers)):
+    if len(numbers) not in (2, 3) or min(numbers) <= 0 or not all(map(math.isfinite, numbers)):
         raise ValueError(
-            f"split={how!r}; expected three counts like 87,59,37, three fractions like 0.6,0.2,0.2, a column of the "
-            f"nodes table that says train, val or test, or one of {', '.join(PROTOCOLS)}"
+            f"split={how!r}; expected three counts like 87,59,37, three fractions like 0.6,0.2,0.2 (or two, of "
+            f"training and test), a column of the nodes table that says train, val or test, a run folder, {SPATIAL}, "
+            f"or one of {', '.join(PROTOCOLS)}"
         )
-    total = problem.labelled.numel()
-    if sum(numbers) > 1 + 1e-9 and max(numbers) < 1:
-        raise ValueError(f"split={how!r}; the fractions sum to {sum(numbers):g}, more than 1")
-    if sum(numbers) <= 1 + 1e-9:
+    if len(numbers) == 2:
+        numbers = [(1 - CUT) * numbers[0], CUT * numbers[0], numbers[1]]
+    total, wanted = problem.labelled.numel(), sum(numbers)
+    if wanted > 1 + 1e-9 and max(numbers) < 1:
+        raise ValueError(f"split={how!r}; the fractions sum to {wanted:g}, more than 1")
+    if wanted <= 1 + 1e-9:
         numbers = [math.floor(total * share + 1e-9) for share in numbers]
-    train, val, test = map(int, numbers)
-    chosen = make_split(problem.y[problem.labelled], "random", seed, counts=(train, val, test))
-    return Split(*(problem.labelled[part] for part in (chosen.train, chosen.val, chosen.test)))
+    train, val, test = (int(number) for number in numbers)
+    if train + val + test > total:
+        raise ValueError(f"split={how!r}; {train + val + test} nodes are asked for and {total} have a target")
+    return train, max(val, 1), max(test, 1)
 
 
 def _stratified(problem: Problem, seed: int) -> Split:
     """60/20/20 % of every class in a random order; a class of two gives one to training and one to the test."""
     labelled = problem.labelled.numpy()
-    order = labelled[np.argsort(np.random.PCG64(seed).random_raw(len(labelled)), kind="stable")]
+    order = _shuffled(labelled, seed)
     group = np.zeros(len(order)) if problem.regression else problem.y.numpy()[order]
     parts: tuple[list[np.ndarray], ...] = ([], [], [])
     for label in np.unique(group):
@@ -103,7 +224,7 @@ def _stratified(problem: Problem, seed: int) -> Split:
         val = round(FRACTIONS[1] * len(members))
         for part, nodes in zip(parts, np.split(members, [len(members) - test - val, len(members) - test]), strict=True):
             part.append(nodes)
-    return Split(*(torch.from_numpy(np.sort(np.concatenate(part)).astype(np.int64)) for part in parts))
+    return _split(np.concatenate(part) for part in parts)
 
 
 def _check(split: Split, problem: Problem) -> None:

@@ -38,11 +38,18 @@ COUNTS: dict[str, Counts] = {
 
 @dataclass(frozen=True)
 class Split:
-    """Node numbers of the three parts, each ascending; no node is in two parts."""
+    """Node numbers of the three parts, each ascending; no node is in two parts.
+
+    Attributes:
+        groups: one number per node; nodes of a group stay together, also where training nodes take turns.
+        ordered: whether the parts follow each other in time, so that nodes may not take turns.
+    """
 
     train: Tensor
     val: Tensor
     test: Tensor
+    groups: np.ndarray | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         parts = torch.cat([self.train, self.val, self.test])

@@ -1,7 +1,8 @@
-"""Reading tables: CSV, TSV (plain or gzipped), Parquet and DataFrames, in pieces, with messages a person can act on.
+"""Reading tables, in pieces, with messages a person can act on: files of many kinds, and DataFrames.
 
-A table is read in chunks, so that a file of gigabytes needs no more memory than what is kept of it. A column is numbers
-until a row holds something else; then the file is read again with that column as text.
+CSV, TSV (plain or gzipped) and Parquet are read in chunks, so that a file of gigabytes needs no more memory than what
+is kept of it; JSON lines, Feather and Excel are read whole. A column is numbers until a row holds something else; then
+the table is read again with that column as text.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from walksum.data.numerals import Numerals
+from walksum.data.whole_files import WHOLE
+
 CHUNK = 2_000_000  # cells in one piece
 FEWEST = 1_000  # rows in one piece, at least
+SAMPLE = 5_000  # rows that show how a column is written
 LARGE = 16 * 2**20  # bytes from which reading reports progress
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
@@ -31,6 +37,7 @@ class Table(ABC):
     """A table that can be read in pieces; ``name`` stands for it in messages."""
 
     name: str
+    semicolons = False  # whether they separate its cells
 
     @abstractmethod
     def columns(self) -> list[str]:
@@ -44,22 +51,37 @@ class Table(ABC):
     def row(self, number: int) -> str:
         """Where row ``number`` (from 0 on) stands, in words."""
 
-    def frame(self, columns: Sequence[str], text: Sequence[str] = (), verbatim: str | None = None) -> pd.DataFrame:
+    def sample(self, columns: Sequence[str]) -> pd.DataFrame:
+        """The first rows of the named columns, as they are written."""
+        return next(iter(self.pieces(columns)), pd.DataFrame(columns=list(columns)))[:SAMPLE]
+
+    def frame(
+        self,
+        columns: Sequence[str],
+        text: Sequence[str] = (),
+        verbatim: str | None = None,
+        numerals: Numerals | None = None,
+    ) -> pd.DataFrame:
         """The named columns: float64 where every value is a number or missing, text otherwise and for ``text``.
 
-        In the column ``verbatim`` only an empty cell is missing: a node may be called NA.
+        In the column ``verbatim`` only an empty cell is missing: a node may be called NA. Columns of ``numerals`` are
+        read as these say.
         """
-        as_text = set(text)
+        as_text, marked = set(text), set() if numerals is None else set(numerals.marks)
         while True:
             try:
-                typed = [_typed(chunk, as_text, verbatim) for chunk in self.pieces(columns)]
+                typed = []
+                for chunk in self.pieces(columns):
+                    plain = {name: numerals.plain(name, chunk[name]) for name in marked} if numerals else {}
+                    typed.append(_typed(chunk.assign(**plain), as_text, verbatim))
                 return pd.concat(typed, ignore_index=True) if typed else pd.DataFrame(columns=list(columns))
             except _TurnedToText as column:  # rare: a number for thousands of rows, then a word
                 as_text.add(str(column))
+                marked.discard(str(column))
 
 
 class FileTable(Table):
-    """A CSV, TSV (plain or gzipped) or Parquet file.
+    """A file, its kind known by its name: CSV, TSV (plain or gzipped), Parquet, Feather, JSON lines or Excel.
 
     Args:
         path: the file.
@@ -70,8 +92,23 @@ class FileTable(Table):
     def __init__(self, path: Path, encoding: str = "utf-8", on_read: OnRead | None = None):
         self.path, self.name, self.encoding, self.on_read = path, path.name, encoding, on_read
 
+    @property
+    def semicolons(self) -> bool:  # type: ignore[override]
+        return self._whole is None and not _is_parquet(self.path) and _separator(self.path, self.encoding) == ";"
+
+    @cached_property
+    def _whole(self) -> FrameTable | None:
+        """A file of a kind that is read at once."""
+        read = WHOLE.get(self.path.suffix.lower())
+        if read is None:
+            return None
+        check_file(self.path)
+        return FrameTable(read(self.path, self.encoding), self.name)
+
     def columns(self) -> list[str]:
         check_file(self.path)
+        if self._whole is not None:
+            return self._whole.columns()
         if _is_parquet(self.path):
             return [str(name) for name in _parquet(self.path).schema_arrow.names]
         with _explained(self.path, self.encoding):
@@ -82,6 +119,9 @@ class FileTable(Table):
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         check_columns(self.name, self.columns(), columns)
+        if self._whole is not None:
+            yield from self._whole.pieces(columns)
+            return
         if _is_parquet(self.path):
             yield from self._parquet_pieces(columns)
             return
@@ -168,7 +208,7 @@ def check_file(path: Path) -> None:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; check the path")
     if not path.is_file():
-        raise ValueError(f"{path} is not a file; expected a CSV, TSV or Parquet table")
+        raise ValueError(f"{path} is not a file; expected a table, for example a CSV file")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; expected a header line and one row per node or edge")
 
@@ -177,7 +217,7 @@ def check_columns(table: str, present: Sequence[str], wanted: Sequence[str]) -> 
     """Refuse names the table has not, with the nearest one it has."""
     for name in wanted:
         if name not in present:
-            near = difflib.get_close_matches(name, present, 1, cutoff=0.4)
+            near = difflib.get_close_matches(name, present, 1, cutoff=0.6)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ValueError(f"{table} has no column {name!r}; {hint}it has {_listed(present)}")
 

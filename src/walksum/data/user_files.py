@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,54 +11,46 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.edges import EdgeColumns, Edges, first, read_edges, weight_notes
+from walksum.data.dates import date_columns, date_format, parse_dates
+from walksum.data.edges import EdgeColumns, Edges, end_names, first, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
+from walksum.data.node_table import SPLIT_WORDS, Columns, check_one_use_each, read_nodes
+from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import FrameTable, OnRead, Table, as_table, check_columns, check_file, is_missing, numbers
 
-ID_NAMES = ("id", "node", "node_id", "name")
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
-SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-COMMA = re.compile(r"[+-]?\d+,\d+$")
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
 DEGREE = "degree"  # the one feature of nodes that have none
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which column holds what; None: found by its usual name."""
-
-    target: str | None = None
-    id: str | None = None
-    edges: EdgeColumns = field(default_factory=EdgeColumns)
-    features: tuple[str, ...] | None = None
-    split: str | None = None
-    task: str | None = None
-    drop_unknown: bool = False
-    numeric: frozenset[str] = field(default_factory=frozenset)  # must be numbers: they were in training
-    text: frozenset[str] = field(default_factory=frozenset)  # must stay text
 
 
 def read_tables(
     nodes: Any, edges: Any, columns: Columns, encoding: str = "utf-8", on_read: OnRead | None = None
 ) -> Problem:
-    """Nodes and edges from DataFrames, or from CSV, TSV or Parquet files.
+    """Nodes and edges from DataFrames or files; see :mod:`walksum.data.tables`.
 
     Args:
-        nodes, edges: a DataFrame or the path of a file each.
+        nodes, edges: a DataFrame or the path of a file each. Without ``edges``, near rows are joined, as
+            ``coordinates`` or ``knn`` say. Without ``nodes``, they are what the edges name.
         columns: which column holds what.
         encoding: of text files.
         on_read: see :class:`walksum.data.tables.FileTable`.
     """
+    links = None if edges is None else as_table(edges, "edges", encoding, on_read)
+    if nodes is None:
+        assert links is not None
+        nodes, columns = pd.DataFrame({"id": end_names(links, columns.edges)}, dtype=object), replace(columns, id="id")
     table = as_table(nodes, "nodes", encoding, on_read)
-    frame, columns = _read_nodes(table, columns)
+    frame, columns, notes = read_nodes(table, columns, links)
     ids, frame = _take_ids(table, frame, columns.id)
-    index = pd.Index(ids, dtype=object)
-    found = read_edges(as_table(edges, "edges", encoding, on_read), index, columns.edges, columns.drop_unknown)
-    notes = found.notes
-    if columns.id is None:
-        notes = [f"{table.name} has no id column ({', '.join(ID_NAMES)}); nodes are numbered from 0", *notes]
-    return _problem(table, frame, ids, found, columns, notes)
+    if links is None:
+        found = Edges(torch.zeros(2, 0, dtype=torch.long), None, EdgeColumns(), [])
+        return _problem(table, frame, ids, found, columns, notes)
+    if columns.add_unknown:
+        ids, frame, added = _with_unknown(ids, frame, links, columns.edges)
+        notes += added
+    found = read_edges(links, pd.Index(ids, dtype=object), columns.edges, columns.drop_unknown)
+    return _problem(table, frame, ids, found, columns, notes + found.notes)
 
 
 def read_graph(path: Path, columns: Columns) -> Problem:
@@ -74,52 +65,20 @@ def read_graph(path: Path, columns: Columns) -> Problem:
     table = FrameTable(frame, path.name)
     ids, frame = _take_ids(table, frame, "id")
     check_columns(path.name, list(frame.columns), [*texts, *(columns.features or ())])
-    _one_use_each(columns)
+    check_one_use_each(columns)
     found = _graphml_edges(path, ends, ids, columns.edges)
     return _problem(table, frame, ids, found, replace(columns, id="id"), found.notes)
 
 
-def _read_nodes(table: Table, columns: Columns) -> tuple[pd.DataFrame, Columns]:
-    present = table.columns()
-    named = [name for name in (columns.target, columns.id, columns.split) if name is not None]
-    check_columns(table.name, present, [*named, *(columns.features or ())])
-    taken = (columns.target, columns.split, *(columns.features or ()))
-    free = (name for name in present if name.lower() in ID_NAMES and name not in taken)
-    identity = columns.id or next(free, None)
-    columns = replace(columns, id=identity)
-    _one_use_each(columns)
-    used = [name for name in (identity, columns.target, columns.split) if name is not None]
-    features = columns.features if columns.features is not None else [name for name in present if name not in used]
-    wanted = [*used, *(name for name in features if name not in used)]
-    frame = table.frame(wanted, text=[*used, *columns.text], verbatim=identity)
-    if not len(frame):
-        raise ValueError(f"{table.name} has a header but no rows; expected one row per node")
-    for name in columns.numeric & set(frame.columns):
-        if frame[name].dtype != np.float64:
-            frame[name] = numbers(table, frame[name], name)  # says which row is not a number
-    _refuse_infinity(table, frame)
-    return frame, columns
-
-
-def _one_use_each(columns: Columns) -> None:
-    """Refuse a column in two uses: a target among the features would be given away."""
-    given = [("target=", columns.target), ("id=", columns.id), ("split=", columns.split)]
-    given += [("features=", name) for name in columns.features or ()]
-    seen: dict[str, str] = {}
-    for argument, name in given:
-        if name is None:
-            continue
-        if name in seen:
-            raise ValueError(f"{seen[name]} and {argument} both name the column {name!r}; use a column for one thing")
-        seen[name] = argument
-
-
-def _refuse_infinity(table: Table, frame: pd.DataFrame) -> None:
-    values = frame.select_dtypes(np.float64)
-    bad = np.isinf(values.to_numpy())
-    if bad.any():
-        row, column = map(int, np.argwhere(bad)[0])
-        raise ValueError(f"{table.row(row)}: {values.columns[column]} is infinite; expected a finite number")
+def _with_unknown(
+    ids: np.ndarray, frame: pd.DataFrame, links: Table, columns: EdgeColumns
+) -> tuple[np.ndarray, pd.DataFrame, list[str]]:
+    known = set(ids)
+    new = [name for name in end_names(links, columns) if name not in known]
+    if not new:
+        return ids, frame, []
+    note = f"{len(new)} nodes are named by {links.name} alone ({first(new)}): added, with empty cells"
+    return np.array([*ids, *new], dtype=object), frame.reindex(range(len(ids) + len(new))), [note]
 
 
 def _take_ids(table: Table, frame: pd.DataFrame, name: str | None) -> tuple[np.ndarray, pd.DataFrame]:
@@ -139,30 +98,114 @@ def _problem(
 ) -> Problem:
     if columns.target is not None:
         check_columns(table.name, list(frame.columns), [columns.target])
-    target = frame.pop(columns.target) if columns.target is not None else pd.Series([None] * len(ids), dtype=object)
-    split = _split_words(table, frame.pop(columns.split)) if columns.split else None
-    if columns.features is not None:
-        frame = frame[list(columns.features)]
+    empty = pd.Series([None] * len(ids), dtype=object)
+    target = frame[columns.target] if columns.target is not None else empty
+    split = _split_words(table, frame[columns.split]) if columns.split else None
+    names = None if columns.name is None else frame[columns.name].fillna("").to_numpy(dtype=object)
+    features = list(columns.features) if columns.features is not None else _other_columns(frame, columns)
+    places, position = _places(table, frame, columns, joins=edges.columns.source is None)
+    index, weight = edges.index, edges.weight
+    if places is not None and places.joins:
+        index, weight, _ = places.edges(position)
     y, classes, task = _read_target(table, target, columns.task)
-    notes = [*notes, *_decimal_commas(frame, target)]
-    by_degree = not len(frame.columns)
+    learned, dates, told = _with_dates(table, frame[features], columns.dates)
+    notes = [*notes, *told]
+    by_degree = not len(learned.columns)
     if by_degree:
-        frame = pd.DataFrame({DEGREE: _log_degree(edges.index, len(ids))})
+        learned = pd.DataFrame({DEGREE: _log_degree(index, len(ids))})
         notes = [*notes, "no feature columns: the logarithm of a node's degree is used"]
     return Problem(
         name=table.name.split(".")[0],
         ids=ids,
-        features=frame,
-        edge_index=edges.index,
-        edge_weight=edges.weight,
+        features=learned,
+        edge_index=index,
+        edge_weight=weight,
         y=y,
         task=task,
         classes=classes,
         target=columns.target or "prediction",
-        columns={"id": columns.id, **asdict(edges.columns), "split": columns.split, DEGREE: by_degree},
+        columns={
+            "id": columns.id,
+            **asdict(edges.columns),
+            "split": columns.split,
+            "name": columns.name,
+            "time": columns.time,
+            "group": columns.group,
+            "dates": dates,
+            "numerals": columns.numerals,
+            "places": None if places is None else asdict(places),
+            DEGREE: by_degree,
+        },
         given_split=split,
+        names=names,
+        time=None if columns.time is None else _times(table, frame[columns.time], columns.time),
+        groups=None if columns.group is None else _groups(table, frame[columns.group], columns.group),
+        places=places,
+        position=position,
         notes=notes,
     )
+
+
+def _other_columns(frame: pd.DataFrame, columns: Columns) -> list[str]:
+    apart = {columns.target, columns.split, columns.name, columns.group}
+    return [name for name in frame.columns if name not in apart]
+
+
+def _places(table: Table, frame: pd.DataFrame, columns: Columns, joins: bool) -> tuple[Places | None, Any]:
+    if not columns.place_columns:
+        return None, None
+    if columns.add_unknown:
+        raise ValueError("add_unknown=True adds nodes that lie nowhere; leave it out, or coordinates= and knn=")
+    values = np.stack([numbers(table, frame[name], name, missing=False) for name in columns.place_columns], 1)
+    places = columns.places
+    if places is None:
+        coordinates = bool(columns.coordinates)
+        if coordinates and columns.knn:
+            raise ValueError("coordinates= and knn= were both given; places come from one of them")
+        places = make_places(columns.place_columns, values, coordinates, columns.neighbours, joins)
+        values = values[:, [columns.place_columns.index(name) for name in places.columns]]
+    places = replace(places, joins=joins)
+    return places, places.position(values)
+
+
+def _with_dates(
+    table: Table, frame: pd.DataFrame, known: dict[str, str] | None
+) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
+    """Columns of dates replaced by columns of numbers; how each is written, and notes."""
+    found, notes = dict(known or {}), list[str]()
+    if known is None:
+        for name in frame.columns:
+            shape = None if frame[name].dtype == np.float64 else date_format(frame[name])
+            if shape is None:
+                continue
+            found[name], unsure = shape
+            notes.append(
+                f"{name!r} holds dates: read as year, month, season, weekday and days"
+                + (f"; {frame[name].dropna().iloc[0]!r} is read as {found[name]}: write 2024-01-31 to be sure" * unsure)
+            )
+    parts: dict[str, Any] = {}
+    for name in frame.columns:
+        if name in found:
+            parts |= date_columns(name, parse_dates(table, frame[name], name, found[name]))
+        else:
+            parts[name] = frame[name]
+    return (pd.DataFrame(parts, index=frame.index) if found else frame), found, notes
+
+
+def _times(table: Table, values: pd.Series, name: str) -> np.ndarray:
+    """Days of dates, numbers as they are; NaN where there is none."""
+    shape = None if values.dtype == np.float64 else date_format(values)
+    if shape is None:
+        return numbers(table, values, name)
+    return date_columns(name, parse_dates(table, values, name, shape[0]))[f"{name}: days"]
+
+
+def _groups(table: Table, values: pd.Series, name: str) -> np.ndarray:
+    """One number per group; nodes without one are each their own."""
+    codes, _ = pd.factorize(values.where(~is_missing(values), None))
+    alone = codes < 0
+    codes[alone] = codes.max(initial=-1) + 1 + np.arange(alone.sum())
+    return codes
 
 
 def _graphml_edges(path: Path, ends: pd.DataFrame, ids: np.ndarray, columns: EdgeColumns) -> Edges:
@@ -176,16 +219,6 @@ def _graphml_edges(path: Path, ends: pd.DataFrame, ids: np.ndarray, columns: Edg
     weight = torch.from_numpy(values)
     notes = weight_notes(path.name, name, weight)
     return Edges(torch.from_numpy(pairs).long(), weight, EdgeColumns("source", "target", name), notes)
-
-
-def _decimal_commas(frame: pd.DataFrame, target: pd.Series) -> list[str]:
-    """Columns that are text only because their numbers are written 1,5."""
-    texts = {**{str(name): frame[name] for name in frame.columns}, str(target.name): target}
-    known = {name: values[~is_missing(values)] for name, values in texts.items() if values.dtype != np.float64}
-    found = [name for name, words in known.items() if len(words) and bool(words.astype(str).str.match(COMMA).all())]
-    if not found:
-        return []
-    return [f"{first(found)}: numbers with a decimal comma are read as text; write 1.5, not 1,5"]
 
 
 def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Tensor, list[str], str]:

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
@@ -67,8 +68,8 @@ class _GLTEstimator(BaseEstimator):
         self.random_state = random_state
         self.device = device
 
-    def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: Any) -> None:
-        """Train on the rows whose ``y`` is known; keep X, the graph and the model."""
+    def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: Any, weight: np.ndarray | None) -> None:
+        """Train on the rows whose ``y`` is known, each by its weight; keep X, the graph and the model."""
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction={self.validation_fraction!r}; expected a share in [0, 1)")
         self.X_ = X
@@ -90,7 +91,8 @@ class _GLTEstimator(BaseEstimator):
                 solver=self.solver,
             )
             recipe = Recipe(self.lr, self.weight_decay, self.patience, self.max_epochs)
-            data = Data(as_features(X), self.graph_, y, self._split(y, random), self.task)
+            given = None if weight is None else torch.from_numpy(weight).float()
+            data = Data(as_features(X), self.graph_, y, self._split(y, random), self.task, weight=given)
             outcome = fit(self.model_, data, recipe, device=self.device)
         self.n_iter_ = len(outcome.history)
         self.output_ = self._forward(X, self.graph_)
@@ -156,6 +158,8 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
             ``max_epochs`` on all of them.
         random_state: seed of the weights, the dropout and the validation rows.
         device: where to train: "auto" (a GPU where it is quicker), "cpu" or "cuda". The fitted model is on the CPU.
+        class_weight: how much a row of each class counts in the loss: None, "balanced" (one over the share of its
+            class) or a dictionary.
 
     Example:
         >>> import numpy as np, walksum as ws
@@ -166,7 +170,33 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
         True
     """
 
-    def fit(self, X: Any, y: Any, graph: Any = None) -> GLTClassifier:
+    def __init__(
+        self,
+        design: str = "diagonally-dominant",
+        learned: bool = False,
+        coupling: str | None = None,
+        n_neighbors: int = 8,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        heads: int | Sequence[int] = 1,
+        dropout: float = 0.6,
+        lr: float = 3e-3,
+        weight_decay: float = 5e-4,
+        max_epochs: int = 200,
+        validation_fraction: float = 0.0,
+        patience: int = 50,
+        solver: Solver | str = "auto",
+        random_state: Any = None,
+        device: str = "auto",
+        class_weight: Any = None,
+    ):
+        super().__init__(
+            design, learned, coupling, n_neighbors, hidden_channels, num_layers, heads, dropout, lr, weight_decay,
+            max_epochs, validation_fraction, patience, solver, random_state, device,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, graph: Any = None, sample_weight: Any = None) -> GLTClassifier:
         """Learn from the rows whose label is not -1 (or NaN).
 
         Args:
@@ -174,6 +204,7 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
             y: labels ``[N]``; -1 or NaN marks a row without one. With labels that are texts, all rows have one.
             graph: an adjacency matrix ``[N, N]`` (dense or sparse), an edge list ``[2, M]`` or a
                 :class:`walksum.Graph`; without one, the ``n_neighbors`` nearest rows of X are joined.
+            sample_weight: how much each row counts in the loss ``[N]``; a factor of the class weights.
         """
         X = validate_data(self, X, dtype=np.float64)
         y = _checked_y(y, len(X))
@@ -187,7 +218,11 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
             )
         target = np.full(len(y), -1, dtype=np.int64)
         target[known] = codes
-        self._fit(X, torch.from_numpy(target), len(self.classes_), graph)
+        weight = row_weights(sample_weight, len(X))
+        if self.class_weight is not None:
+            weight = np.ones(len(X)) if weight is None else weight.copy()
+            weight[known] *= compute_sample_weight(self.class_weight, y[known])
+        self._fit(X, torch.from_numpy(target), len(self.classes_), graph, weight)
         self.label_distributions_ = _softmax(self.output_)
         self.transduction_ = self.classes_[self.output_.argmax(1)]
         return self
@@ -217,8 +252,8 @@ class GLTRegressor(RegressorMixin, _GLTEstimator):
 
     task = "regression"
 
-    def fit(self, X: Any, y: Any, graph: Any = None) -> GLTRegressor:
-        """Learn from the rows whose y is not NaN; ``graph`` as in :meth:`GLTClassifier.fit`."""
+    def fit(self, X: Any, y: Any, graph: Any = None, sample_weight: Any = None) -> GLTRegressor:
+        """Learn from the rows whose y is not NaN; ``graph``, ``sample_weight`` as in :meth:`GLTClassifier.fit`."""
         X = validate_data(self, X, dtype=np.float64)
         y = _checked_y(y, len(X)).astype(np.float64)
         known = ~np.isnan(y)
@@ -226,7 +261,8 @@ class GLTRegressor(RegressorMixin, _GLTEstimator):
             raise ValueError("y is NaN in every row; at least one row needs a value")
         self.mean_ = float(y[known].mean())
         self.scale_ = float(y[known].std()) or 1.0
-        self._fit(X, torch.from_numpy((y - self.mean_) / self.scale_).float(), 1, graph)
+        weight = row_weights(sample_weight, len(X))
+        self._fit(X, torch.from_numpy((y - self.mean_) / self.scale_).float(), 1, graph, weight)
         self.transduction_ = self._numbers(self.output_)
         return self
 
@@ -257,6 +293,19 @@ def _checked_y(y: Any, num_rows: int) -> np.ndarray:
     if len(y) != num_rows:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
     return y
+
+
+def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
+    """One weight of at least 0 per row, or None."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.any():
+        raise ValueError(
+            f"sample_weight of shape {weight.shape} for {num_rows} rows; expected one finite number of at least zero "
+            "per row, not all of them zero"
+        )
+    return weight
 
 
 def _softmax(outputs: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from walksum.training import scoring
+
 Metric = Callable[[np.ndarray, np.ndarray], float]  # outputs [n, C], truth [n] -> larger is better
 
 
@@ -37,7 +39,15 @@ def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
     return float(1 - ((outputs[:, 0] - y) ** 2).mean() / max(1e-300, y.var()))
 
 
-METRICS: dict[str, Metric] = {"accuracy": accuracy, "roc_auc": roc_auc, "log_loss": log_loss, "r2": r_squared}
+def _by_name(metric: scoring.Metric) -> Metric:
+    """A metric of probabilities or numbers as one of members' outputs; larger is better."""
+    if metric.task == scoring.NUMBERS:
+        return lambda outputs, y: metric.gain(outputs[:, 0], y)
+    return lambda outputs, y: metric.gain(softmax(outputs), y.astype(np.int64))
+
+
+METRICS: dict[str, Metric] = {name: _by_name(metric) for name, metric in scoring.METRICS.items()}
+METRICS |= {"accuracy": accuracy, "roc_auc": roc_auc, "log_loss": log_loss, "r2": r_squared}
 
 
 def softmax(outputs: np.ndarray) -> np.ndarray:
@@ -93,6 +103,16 @@ def least_squares_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     return w / w.sum()
 
 
+def least_absolute_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The same of a small absolute error, by least squares whose rows are weighted anew by their errors."""
+    w = least_squares_weights(outputs, y)
+    for _ in range(5):
+        off = np.abs(y - w @ outputs)
+        root = 1 / np.sqrt(np.maximum(off, 0.05 * off.mean() + 1e-12))
+        w = least_squares_weights(outputs * root, y * root)
+    return w
+
+
 @dataclass(frozen=True)
 class Blend:
     """Weights of members, and of classes the powers of their probabilities; ``who`` are the members it may use."""
@@ -117,7 +137,8 @@ def fit_blend(outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, 
         powers[who] = sharpness(shares, y)
         weights[who] = blend_weights(sharpened(shares, powers[who]), y, metric)
     else:
-        weights[who] = least_squares_weights(outputs[who, :, 0], y)
+        tried = [least_squares_weights(outputs[who, :, 0], y), least_absolute_weights(outputs[who, :, 0], y)]
+        weights[who] = max(tried, key=lambda w: metric((w @ outputs[who, :, 0])[:, None], y))
     weights[weights < LEAST] = 0
     return Blend(who, weights / weights.sum(), powers)
 

@@ -85,9 +85,12 @@ class DeepBanks:
 
     def outputs(self, problem: Problem) -> np.ndarray:
         """``[1, folds, N, C]`` for another table."""
-        x = torch.from_numpy(self.standard(own_and_degree(problem)))
+        x = torch.from_numpy(self.standard(own_and_degree(problem))).to(problem.device)
+        graph = problem.graph.to(problem.device)
         with torch.no_grad():
-            found = [model.eval()(x, problem.graph.to("cpu")).double().numpy() for model in self.models]
+            found = [
+                copy.deepcopy(model).to(problem.device).eval()(x, graph).double().cpu().numpy() for model in self.models
+            ]
         return np.stack(found)[None]
 
     def keep(self, which: list[int]) -> DeepBanks:

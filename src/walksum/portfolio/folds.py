@@ -21,15 +21,20 @@ def given_validation(rows: np.ndarray, validation: Any) -> list[Fold]:
     return [(train, valid)]
 
 
-def cross_validation(y: np.ndarray, rows: np.ndarray, classes: int, cv: int, seed: int) -> list[Fold]:
-    """The labelled ``rows`` take turns; by class where every class has enough of them."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+def cross_validation(
+    y: np.ndarray, rows: np.ndarray, classes: int, cv: int, seed: int, groups: np.ndarray | None = None
+) -> list[Fold]:
+    """The labelled ``rows`` take turns; whole ``groups`` of them, or by class where every class has enough."""
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
     if isinstance(cv, bool) or not isinstance(cv, int) or cv < 2:
         raise ValueError(f"cv={cv!r}; expected a number of folds, 2 or more")
     folds = min(cv, len(rows))
     if folds < 2:
         raise ValueError(f"n_samples={len(rows)} labelled rows; a portfolio needs 2 or more to choose by")
+    if groups is not None and (count := len(np.unique(groups[rows]))) > 1:
+        cut = GroupKFold(min(folds, count), shuffle=True, random_state=seed).split(rows, groups=groups[rows])
+        return [(rows[a], rows[b]) for a, b in cut]
     smallest = np.unique(y[rows], return_counts=True)[1].min() if classes else 0
     kind: Any = StratifiedKFold if classes and smallest >= folds else KFold
     cut = kind(folds, shuffle=True, random_state=seed).split(rows, y[rows])

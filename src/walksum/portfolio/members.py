@@ -15,6 +15,7 @@ from walksum.portfolio.blend import Metric
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, exact_diagonal, needs_targets, needs_this_graph
 from walksum.portfolio.deep import DeepBanks, fit_deep
 from walksum.portfolio.features import other_targets
+from walksum.portfolio.kriging import Kriging, fit_kriging
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.stack import Config, Input, Networks, Operator, Stack, StackRecipe
 from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
@@ -82,6 +83,7 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
         made = [*_labels(problem), *boosting, *networks, *others, *deep]
     else:
         made = [*_labels(problem), *boosting, networks[0], *deep, *networks[1:], *others]
+    made = [*_kriging(problem), *made]
     return [task for task in made if which is None or task.name.startswith(which)]
 
 
@@ -313,6 +315,25 @@ def _spread(problem: Problem, train: np.ndarray, scale: float) -> np.ndarray:
     return np.log((mass + prior + 1e-6) / (mass + prior + 1e-6).sum(1, keepdims=True))
 
 
+def _kriging(problem: Problem) -> Iterator[Task]:
+    """Of numbers at places; with the columns too unless they are words."""
+    if problem.position is None or problem.classes:
+        return
+
+    def runner(columns: bool, name: str) -> Any:
+        def run(deadline: float) -> Trained:
+            found = fit_kriging(problem, columns, deadline)
+            if found is None:
+                return Trained([], np.zeros((0, 0)), None, False)
+            return Trained([name], found[0][None], found[1])
+
+        return run
+
+    for columns in (False, True) if not problem.wide else (False,):
+        name = "kriging place" + " + x" * columns
+        yield Task(name, 3, True, runner(columns, name), True)
+
+
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
     if problem.wide or not problem.classes or problem.num_nodes < 500:
         return
@@ -333,4 +354,5 @@ KINDS: dict[str, Any] = {
     "tabular": Tabular,
     "deep": DeepBanks,
     "labels": LabelPropagation,
+    "kriging": Kriging,
 }

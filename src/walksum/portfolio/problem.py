@@ -31,6 +31,7 @@ class Problem:
         wide: many, mostly zero columns: words rather than measurements; None: as X shows.
         exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
         basis: leading directions ``[components, F]`` of a wide table; None: those of X.
+        position: where each node lies ``[N, d]``, isotropic; None: the nodes have edges alone.
     """
 
     X: Any
@@ -44,6 +45,7 @@ class Problem:
     wide: bool | None = None
     exact: bool | None = None
     basis: np.ndarray | None = None
+    position: np.ndarray | None = None
     kept: dict[Any, Any] = field(default_factory=dict)  # what several members read: features, reduced tables
 
     def __post_init__(self) -> None:
@@ -73,14 +75,20 @@ class Problem:
         return self.folds[0][0]
 
     def other(
-        self, X: Any, graph: Graph, y: np.ndarray | None = None, arcs: np.ndarray | None = None, device: str = "cpu"
+        self,
+        X: Any,
+        graph: Graph,
+        y: np.ndarray | None = None,
+        arcs: np.ndarray | None = None,
+        device: str = "cpu",
+        position: np.ndarray | None = None,
     ) -> Problem:
         """Another table with the same columns, to be asked about; ``y``: targets, NaN where not known."""
         y = np.full(X.shape[0], np.nan) if y is None else y
         folds = [(np.nonzero(~np.isnan(y))[0], np.zeros(0, np.int64))]
         arcs = None if self.arcs is None else _arcs_of(graph) if arcs is None else arcs
         return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide,
-                       self.exact, self.basis)  # fmt: skip
+                       self.exact, self.basis, position)  # fmt: skip
 
     def target(self) -> Tensor:
         kind = np.int64 if self.classes else np.float32

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -56,6 +57,9 @@ class Data:
         y: classes (int64) or numbers ``[N]``.
         splits: training, validation and test nodes: one split for all runs, or one per seed.
         task: a name in ``TASKS``.
+        metric: outputs ``[n, C]`` and targets ``[n]`` of the validation nodes -> what chooses the epoch, larger is
+            better; None: the task's score.
+        weight: how much each node counts in the training loss ``[N]``; None: all alike.
     """
 
     x: Tensor
@@ -63,6 +67,8 @@ class Data:
     y: Tensor
     splits: Split | Mapping[int, Split]
     task: str = "classification"
+    metric: Callable[[np.ndarray, np.ndarray], float] | None = None
+    weight: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, tuple(TASKS))
@@ -80,14 +86,30 @@ class Data:
 
     def subset(self, part: str, seeds: Sequence[int]) -> Subset:
         """The nodes of one part ("train", "val" or "test") of every seed's split."""
-        return Subset.of([getattr(self.split(seed), part) for seed in seeds], self.y, TASKS[self.task])
+        task = TASKS[self.task]
+        if self.metric is not None:
+            task = replace(task, score=_by_run(self.metric))
+        parts = [getattr(self.split(seed), part) for seed in seeds]
+        return Subset.of(parts, self.y, task, self.weight if part == "train" else None)
+
+
+def _by_run(metric: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A metric of one run's nodes as a score of many runs."""
+
+    def score(outputs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        counted = (weight > 0).cpu().numpy()
+        rows = zip(outputs.detach().cpu().double().numpy(), y.cpu().numpy(), counted, strict=True)
+        found = [metric(out[known], truth[known]) for out, truth, known in rows]
+        return torch.tensor(found, dtype=outputs.dtype, device=outputs.device)
+
+    return score
 
 
 @dataclass(frozen=True)
 class Subset:
     """The same part of every run's split, padded to one length: ``nodes``, ``y`` and ``weight [S, n]``.
 
-    The weight is 1 for nodes that count and 0 for padding; class or sample weights would be factors of it.
+    The weight is 0 for padding, and 1 or the given one for nodes that count.
     """
 
     task: Task
@@ -96,12 +118,13 @@ class Subset:
     weight: Tensor
 
     @classmethod
-    def of(cls, parts: Sequence[Tensor], y: Tensor, task: Task) -> Subset:
+    def of(cls, parts: Sequence[Tensor], y: Tensor, task: Task, given: Tensor | None = None) -> Subset:
         longest = max(part.numel() for part in parts)
         nodes = torch.zeros(len(parts), longest, dtype=torch.int64)
         weight = torch.zeros(len(parts), longest)
         for run, part in enumerate(parts):
-            nodes[run, : part.numel()], weight[run, : part.numel()] = part, 1
+            nodes[run, : part.numel()] = part
+            weight[run, : part.numel()] = 1 if given is None else given[part].cpu()
         nodes = nodes.to(y.device)
         return cls(task, nodes, y[nodes], weight.to(y.device))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
-from walksum.graph import Graph
-from walksum.portfolio.blend import accuracy, paired_gain, r_squared
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
 from walksum.portfolio.folds import cross_validation, given_validation
 from walksum.portfolio.problem import SPARSE, WIDE, directed
@@ -20,8 +20,12 @@ from walksum.portfolio.problem import Problem as PortfolioProblem
 from walksum.portfolio.residual import LEVEL_95
 from walksum.training import Epoch, Outcome
 from walksum.training.devices import available_device
-from walksum.workflow.comparisons import compare
-from walksum.workflow.fit import Job, OnEpoch, OnMember, PreparedData, Result, prepare_data, score
+from walksum.workflow.comparisons import Comparison, compare
+from walksum.workflow.fit import OnEpoch, OnMember, Result
+from walksum.workflow.importance import importance_of_portfolio
+from walksum.workflow.job import Job
+from walksum.workflow.judge import calibration_record, fitted_temperature, tempered
+from walksum.workflow.prepare import PreparedData, prepare_data
 
 FOLDS = 5
 MOST_TURNS = 4000  # labelled nodes up to which they take turns in learning and judging, which costs five trainings
@@ -33,34 +37,42 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     start = time.monotonic()
     prepared = prepare_data(job, problem)
     asked, learn, notes = portfolio_problem(job, prepared)
-    metric = r_squared if problem.regression else accuracy
-    portfolio = fit_portfolio(asked, metric, job.budget, callback=on_member)
-    answer = portfolio.here()
-    output = in_units(answer.value, prepared.encoding, problem.regression)
-    margin = None
-    if answer.std is not None:
-        margin = torch.from_numpy(LEVEL_95 * answer.std * prepared.encoding.target_scale)
-    table, alone = portfolio.table(metric), _without_edges(portfolio)
-    seconds = {job.title: time.monotonic() - start}
-    scores, interrupted = {job.title: score(output, problem, prepared.split)}, portfolio.interrupted
+    portfolio = fit_portfolio(asked, prepared.judge, job.budget, callback=on_member)
+    took = time.monotonic() - start
+    answer, calibration = portfolio.here(), None
+    if not problem.regression:
+        judged = asked.judged
+        temperature = fitted_temperature(answer.value[judged], asked.y[judged].astype(np.int64))
+        prepared = prepared.with_temperature(temperature)
+    found = output_of(answer, prepared.encoding, problem.regression)
+    if not problem.regression:
+        before = torch.from_numpy(answer.value).float()
+        calibration = calibration_record(before, found.output, prepared.judge, problem, prepared.split.test)
+    interrupted, importance = portfolio.interrupted, None
     if not portfolio.complete and not interrupted:
         notes.append(f"the budget of {job.budget:g} s ended before all members were trained; --budget gives more")
-    record = {"members": table[:SHOWN], "count": len(table), "learned_from": len(learn)}
-    record["graph"] = None if alone is None else graph_gain(answer, alone, prepared, metric)
+    table = portfolio.table(prepared.judge)
+    rows = Comparison.of(job, prepared, found.output)
+    alone = _without_edges(portfolio)
+    if alone is not None:
+        rows.add(f"{job.title} without edges", output_of(alone, prepared.encoding, problem.regression).output, True)
     if not interrupted:
         try:
-            others, took, more = compare(job, prepared, on_epoch, learn)
-            scores, seconds, notes = scores | others, seconds | took, notes + more
+            compare(job, prepared, rows, on_epoch, learn)
+            importance = importance_of_portfolio(job, prepared, portfolio)
         except KeyboardInterrupt:
             interrupted = True
+    graph = rows.graph()
+    record = {"members": table[:SHOWN], "count": len(table), "learned_from": len(learn), "graph": graph}
     # in place of epochs: the best member's validation score, by which the best of several seeds is chosen
     best = Epoch(0, float("nan"), float("nan"), max(row["validation"] for row in table), float("nan"))
     device = available_device(job.device)
-    outcome = Outcome(best, [], seconds[job.title], portfolio.interrupted, seed=job.seed, device=device)
+    outcome = Outcome(best, [], took, portfolio.interrupted, seed=job.seed, device=device)
     by = "a Gaussian field, calibrated by leave-one-out" if portfolio.fields else "out-of-fold errors"
     return Result(
-        job, prepared, portfolio, outcome, output, scores, None, None, None, prepared.notes + notes, interrupted,
-        seconds, margin, by if margin is not None else "", record,
+        job, prepared, portfolio, outcome, found.output, rows.scores, None, None, None,
+        prepared.notes + notes + rows.notes, interrupted, {job.title: took} | rows.seconds, found.low, found.high,
+        by if problem.regression else "", None, record, rows.parts(), graph, calibration, importance,
     )  # fmt: skip
 
 
@@ -72,15 +84,18 @@ def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProble
     y = prepared.y.double().numpy().copy()
     y[np.setdiff1d(np.arange(len(y)), both)] = np.nan  # test targets are not even there
     # published splits say how many labels may be learned from; one's own table wants the best use of all
-    turns = problem.data is None and len(both) <= MOST_TURNS and prepared.x.size(1) <= WIDE
+    # and nodes that follow each other in time cannot take turns
+    turns = problem.data is None and not split.ordered and len(both) <= MOST_TURNS and prepared.x.size(1) <= WIDE
     if turns:
-        folds = cross_validation(y, both, classes, FOLDS, job.seed)
-        notes.append("training and validation nodes took turns in learning and judging, for all rows but the MLP")
+        folds = cross_validation(y, both, classes, FOLDS, job.seed, split.groups)
+        notes.append("training and validation nodes took turns in learning and judging, for all rows but MLP and GLT")
     else:
         folds = given_validation(both, val)
     X = as_table(prepared.x)
     arcs = directed(problem.edge_index.numpy())
-    made = PortfolioProblem(X, problem.graph, y, classes, folds, job.seed, available_device(job.device), arcs)
+    made = PortfolioProblem(
+        X, problem.graph, y, classes, folds, job.seed, available_device(job.device), arcs, position=problem.position
+    )
     return made, torch.from_numpy(both) if turns else split.train, notes
 
 
@@ -90,10 +105,22 @@ def as_table(x: Tensor) -> Any:
     return sp.csr_matrix(X) if X.shape[1] > WIDE and (X != 0).mean() < SPARSE else X
 
 
-def in_units(value: np.ndarray, encoding: Any, regression: bool) -> Tensor:
-    """Probabilities as they are, numbers in the target's units."""
-    value = value * encoding.target_scale + encoding.target_mean if regression else value
-    return torch.from_numpy(value).float()
+@dataclass(frozen=True)
+class Output:
+    """Calibrated probabilities ``[N, C]``, or numbers in their units with the ends of their intervals ``[N]``."""
+
+    output: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
+
+
+def output_of(answer: Answer, encoding: Encoding, regression: bool) -> Output:
+    """What a portfolio says, as a reader wants it."""
+    if not regression:
+        return Output(torch.from_numpy(tempered(answer.value, encoding.temperature)).float())
+    reach = 0.0 if answer.std is None else LEVEL_95 * answer.std
+    low, value, high = (torch.from_numpy(encoding.in_units(answer.value + s * reach)) for s in (-1, 0, 1))
+    return Output(value.float(), *((low, high) if answer.std is not None else ()))
 
 
 def _without_edges(portfolio: Portfolio) -> Answer | None:
@@ -101,23 +128,20 @@ def _without_edges(portfolio: Portfolio) -> Answer | None:
     return portfolio.here(WITHOUT_EDGES) if edges.any() and WITHOUT_EDGES in portfolio.blends else None
 
 
-def graph_gain(answer: Answer, alone: Answer, prepared: PreparedData, metric: Any) -> dict[str, Any]:
-    """Test score of the blend minus that of the members without edges, with a paired bootstrap over the test nodes."""
-    test = prepared.split.test.numpy()
-    y = prepared.y.double().numpy()[test]
-    mine, theirs = (each.value[test].reshape(len(test), -1) for each in (answer, alone))
-    gain, low, high = paired_gain(lambda rows: metric(mine[rows], y[rows]) - metric(theirs[rows], y[rows]), len(y))
-    verdict = "helped" if low > 0 else "hurt" if high < 0 else "made no clear difference"
-    return {"verdict": verdict, "gain": gain, "low": low, "high": high, "without_edges": metric(theirs, y)}
-
-
-def ask(portfolio: Portfolio, problem: Problem, x: Tensor, encoding: Any, residuals: np.ndarray | None) -> Answer:
+def ask(
+    portfolio: Portfolio,
+    problem: Problem,
+    x: Tensor,
+    encoding: Encoding,
+    residuals: np.ndarray | None,
+    device: str = "cpu",
+) -> Answer:
     """What a portfolio says about the nodes of another problem, whose known targets it may read."""
     y = problem.y.double().numpy().copy()
     if problem.regression:
-        y = (y - encoding.target_mean) / encoding.target_scale
+        y = encoding.standardise(y)
     else:
         y[y < 0] = np.nan
-    graph: Graph = problem.graph
     arcs = directed(problem.edge_index.numpy())
-    return portfolio.ask(portfolio.problem.other(as_table(x), graph, y, arcs), residuals)
+    other = portfolio.problem.other(as_table(x), problem.graph, y, arcs, device, problem.position)
+    return portfolio.ask(other, residuals)

@@ -1,158 +1,204 @@
-"""What simpler methods reach with the same labels: the rows beside the trained model, each with its seconds."""
+"""The rows beside a trained model: what simpler methods reach with the same nodes, metric and share of the clock."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from walksum.portfolio.features import neighbour_mean, propagated, reduce_columns
-from walksum.portfolio.problem import WIDE
-from walksum.training.metrics import Score, score_classes, score_numbers
-from walksum.workflow.fit import Job, OnEpoch, PreparedData, fit_model, predict
+from walksum.training.metrics import Score
+from walksum.workflow.fit import OnEpoch, fit_model, predict
+from walksum.workflow.job import Job
+from walksum.workflow.prepare import PreparedData
+from walksum.workflow.rows import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 
-SCALES = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
-COMPONENTS = 64  # of wide tables, for trees
-NARROW_DROPOUT, NARROW_LR = 0.2, 5e-3  # of the MLP; dropping most of a few columns leaves nothing to learn from
+SHARE = 12  # a row's seconds are the budget over this: about what one kind of members of a portfolio gets
+TRIALS = 8  # settings of a row at most, unless the model itself was searched for longer
+NARROW_DROPOUT, NARROW_LR = 0.2, 5e-3  # of networks; dropping most of a few columns leaves nothing to learn from
+NARROW = 200  # columns
+
+
+@dataclass
+class Comparison:
+    """Outputs by method on all nodes, the trained model's own first, and how they are judged.
+
+    Attributes:
+        outputs: probabilities ``[N, C]`` or numbers ``[N]``.
+        ignoring: the methods that read no edge.
+    """
+
+    prepared: PreparedData
+    model: str
+    outputs: dict[str, Tensor]
+    scores: dict[str, Score]
+    ignoring: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, job: Job, prepared: PreparedData, output: Tensor) -> Comparison:
+        """The model alone."""
+        found = cls(prepared, job.title, {}, {})
+        found.add(job.title, output, job.model == "mlp")
+        return found
+
+    def add(self, name: str, output: Tensor, ignores_graph: bool) -> None:
+        test, y = self.prepared.split.test, self.prepared.problem.y
+        self.outputs[name] = output
+        self.scores[name] = self.prepared.judge.score(output[test], y[test])
+        self.ignoring += [name] * ignores_graph
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        return self.prepared.judge.parts(self.outputs, self.prepared.problem, self.prepared.split)
+
+    def graph(self) -> dict[str, Any] | None:
+        """Whether the graph helped: the model against the best method that reads no edge, paired over the test nodes.
+
+        The best is the one with the best test score, which favours it; the model has to be better nevertheless.
+        """
+        others = [name for name in self.ignoring if name != self.model]
+        if not others or self.model in self.ignoring:
+            return None
+        best = self._best(others)
+        found = self._difference(best)
+        verdict = "helped" if found["low"] > 0 else "hurt" if found["high"] < 0 else "made no clear difference"
+        top = self._best(list(self.scores))
+        better = None if top == self.model else {"method": top, **self._difference(top)}
+        return {"verdict": verdict, "against": best, **found, "better": better}
+
+    def _best(self, names: list[str]) -> str:
+        sign = self.prepared.judge.metric.sign
+        return max(names, key=lambda name: sign * self.scores[name].value)
+
+    def _difference(self, name: str) -> dict[str, float]:
+        test, y = self.prepared.split.test, self.prepared.problem.y
+        mine, theirs = self.outputs[self.model], self.outputs[name]
+        found = self.prepared.judge.difference(mine[test], theirs[test], y[test])
+        return {"gain": found.value, "low": found.low, "high": found.high}
+
+
+@dataclass
+class Race:
+    """One row's share: until when, and how many settings."""
+
+    data: PreparedData
+    learn: Tensor  # the nodes to learn from in the end, the same as the model's own
+    until: float
+    trials: int
+
+    def tuned(self, settings: list[dict[str, Any]], fit: Callable[..., Tensor]) -> Tensor:
+        """The output of the setting that the validation nodes like best, learned again from all nodes it may."""
+        if min(len(settings), self.trials) == 1:
+            return fit(self.data, self.learn, **settings[0])
+        found: list[tuple[float, dict[str, Any], Tensor]] = []
+        longest, train = 0.0, self.data.split.train
+        for setting in settings[: self.trials]:
+            began = time.monotonic()
+            if found and began + 2 * longest > self.until:
+                break
+            output = fit(self.data, train, **setting)
+            longest = max(longest, time.monotonic() - began)
+            found.append((self._judge(output), setting, output))
+        _, setting, output = max(found, key=lambda each: each[0])
+        return output if self.learn is train else fit(self.data, self.learn, **setting)
+
+    def _judge(self, output: Tensor) -> float:
+        judge, val = self.data.judge, self.data.split.val
+        return judge.metric.sign * judge.every(output[val], self.data.problem.y[val])[judge.metric.name]
+
+    def trained(self, jobs: list[Job], on_epoch: OnEpoch | None) -> Tensor:
+        """The same of networks, which keep the validation nodes for their epochs."""
+        best: tuple[float, Tensor] | None = None
+        for k, job in enumerate(jobs[: self.trials]):
+            now = time.monotonic()
+            if k and now > self.until:
+                break
+            model, outcome = fit_model(job, self.data, on_epoch, now + max(0.0, self.until - now) / min(2, len(jobs)))
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            output = predict(model, self.data.x, self.data.problem, self.data.encoding)
+            if best is None or self._judge(output) > best[0]:
+                best = self._judge(output), output
+        assert best is not None
+        return best[1]
+
+
+Method = Callable[[Race], Tensor]
 
 
 def compare(
-    job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None, learn: Tensor | None = None
-) -> tuple[dict[str, Score], dict[str, float], list[str]]:
-    """Test scores and seconds by method, and notes.
+    job: Job,
+    prepared: PreparedData,
+    found: Comparison,
+    on_epoch: OnEpoch | None = None,
+    learn: Tensor | None = None,
+    searched: tuple[int, float] = (0, 0.0),
+) -> None:
+    """Add the rows; each has a share of the budget, or as many trials and seconds as the model was searched with.
 
     Args:
         learn: the nodes to learn from, the same as the model's own; None: the training nodes. Validation nodes choose
-            where there is something to choose.
+            settings, and epochs of networks.
     """
     learn = prepared.split.train if learn is None else learn
-    scores, seconds, notes = {}, {}, []
     start, left_out = time.monotonic(), []
-    for name, method in _methods(job, prepared, on_epoch):
+    share, trials = max(job.budget / SHARE, searched[1]), max(TRIALS, searched[0])
+    for name, ignores_graph, method in _methods(job, prepared, on_epoch):
         began = time.monotonic()
-        if began - start > job.budget:
+        if began - start > max(job.budget, searched[1]):
             left_out.append(name)
             continue
-        guess = method(prepared, learn)
-        seconds[name] = time.monotonic() - began
-        test, y = prepared.split.test, prepared.problem.y
-        judge = score_numbers if prepared.problem.regression else score_classes
-        scores[name] = judge(guess[test], y[test])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a solver that stopped early is judged like any other
+                output = method(Race(prepared, learn, began + share, trials))
+        except ValueError as error:
+            found.notes.append(f"not compared: {name} ({error})")
+            continue
+        found.seconds[name] = time.monotonic() - began
+        found.add(name, output, ignores_graph)
     if left_out:
-        notes.append(f"not compared, since the budget of {job.budget:g} s was spent: {', '.join(left_out)}")
-    return scores, seconds, notes
+        found.notes.append(f"not compared, since the budget of {job.budget:g} s was spent: {', '.join(left_out)}")
 
 
-Method = Callable[[PreparedData, Tensor], Tensor]  # data, nodes to learn from -> classes or numbers of all nodes
-
-
-def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list[tuple[str, Method]]:
+def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list[tuple[str, bool, Method]]:
+    """Name, whether it ignores the graph, and how it is fitted."""
     regression, edges = prepared.problem.regression, prepared.problem.graph.num_edges
-    found: list[tuple[str, Method]] = [("mean" if regression else "majority class", constant)]
-    found.append(("ridge regression" if regression else "logistic regression", linear))
+    penalties = [{}] if regression else PENALTIES
+    found: list[tuple[str, bool, Method]] = [
+        ("mean" if regression else "majority class", True, lambda race: constant(race.data, race.learn)),
+        ("ridge regression" if regression else "logistic regression", True, lambda r: r.tuned(penalties, linear)),
+        ("gradient boosting", True, lambda race: race.tuned(_boosting("own"), boosting)),
+    ]
     if edges:
-        found.append(("label propagation", label_propagation))
-    found.append(("gradient boosting", lambda data, learn: boosting(data, learn, False)))
-    if edges:
-        found.append(("boosting on neighbour means", lambda data, learn: boosting(data, learn, True)))
+        found += [
+            ("label propagation", False, lambda race: race.tuned(SCALES, label_propagation)),
+            ("boosting on neighbour means", False, lambda race: race.tuned(_boosting("means"), boosting)),
+            ("boosting on neighbour means and targets", False, lambda race: race.tuned(_boosting("targets"), boosting)),
+        ]
     if job.model != "mlp":
-        found.append(("MLP", lambda data, learn: _mlp(job, data, on_epoch)))
+        found.append(("MLP", True, lambda race: race.trained(_jobs(job, "mlp", race.data), on_epoch)))
+    if job.model != "glt" and edges:
+        found.append(("GLT", False, lambda race: race.trained(_jobs(job, "glt", race.data), on_epoch)))
     return found
 
 
-def constant(data: PreparedData, learn: Tensor) -> Tensor:
-    """The mean, or the most frequent class."""
-    known = data.problem.y[learn]
-    value = known.mean() if data.problem.regression else torch.bincount(known).argmax()
-    return value.expand(data.problem.num_nodes)
+def _boosting(columns: str) -> list[dict[str, Any]]:
+    return [{"columns": columns, **setting} for setting in BOOSTING]
 
 
-def linear(data: PreparedData, learn: Tensor) -> Tensor:
-    """Ridge or logistic regression, its penalty chosen by cross-validation or on the validation nodes."""
-    from sklearn.linear_model import LogisticRegression, RidgeCV
-
-    X, y = data.x.double().numpy(), data.problem.y.numpy()
-    if data.problem.regression:
-        return _answer(RidgeCV(np.logspace(-3, 4, 15)).fit(X[learn], y[learn]), X)
-    val = data.split.val.numpy()
-    train = data.split.train.numpy()
-    strengths = (0.01, 0.1, 1.0, 10.0)
-    models = [LogisticRegression(C=c, max_iter=300).fit(X[train], y[train]) for c in strengths]
-    best = strengths[int(np.argmax([model.score(X[val], y[val]) for model in models]))]
-    return _answer(LogisticRegression(C=best, max_iter=300).fit(X[learn], y[learn]), X)
-
-
-def boosting(data: PreparedData, learn: Tensor, neighbours: bool) -> Tensor:
-    """scikit-learn's gradient boosting with its defaults, on a node's columns or also on what its neighbours have.
-
-    That is the means of their columns, their number, and the mean of their known targets (or the share of each class).
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    X, y = data.x.double().numpy(), data.problem.y.numpy()
-    X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
-    if neighbours:
-        graph = data.problem.graph
-        mean, degree = neighbour_mean(graph), np.log1p(graph.degree.numpy())[:, None]
-        X = np.concatenate([X, mean @ X, degree, _neighbours_targets(data, learn, mean)], 1)
-        X = X[:, ~np.isnan(X[learn]).all(0)]  # few known targets may have no neighbour among themselves
-    kind = HistGradientBoostingRegressor if data.problem.regression else HistGradientBoostingClassifier
-    return _answer(kind(random_state=0).fit(X[learn], y[learn]), X)
-
-
-def _neighbours_targets(data: PreparedData, learn: Tensor, mean: Any) -> np.ndarray:
-    """The mean of the neighbours' known targets, by column of a one-hot target; NaN without such a neighbour."""
-    problem, nodes = data.problem, learn.numpy()
-    y = problem.y.numpy()[nodes]
-    known = np.zeros((problem.num_nodes, 1 + (1 if problem.regression else len(problem.classes))))
-    known[nodes, 0] = 1
-    known[nodes, 1:] = y[:, None] if problem.regression else np.eye(len(problem.classes))[y]
-    around = mean @ known
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(around[:, :1] > 0, around[:, 1:] / around[:, :1], np.nan)
-
-
-def label_propagation(data: PreparedData, learn: Tensor) -> Tensor:
-    """``(I - s D^-1/2 A D^-1/2)^-1 Y`` of the known targets by one solve, s chosen on the validation nodes."""
-    y, val, train = data.problem.y, data.split.val, data.split.train
-    guesses = [_spread(data, train, scale) for scale in SCALES]
-    if data.problem.regression:
-        fits = [-float((guess[val] - y[val]).square().mean()) for guess in guesses]
+def _jobs(job: Job, model: str, data: PreparedData) -> list[Job]:
+    """Settings of a network, the usual one first."""
+    start = replace(job, model=model, lr=None, patience=None)
+    if data.x.size(1) <= NARROW:
+        start = replace(start, dropout=NARROW_DROPOUT, lr=NARROW_LR)
+        more: list[dict[str, Any]] = [{"dropout": 0.0}, {"dropout": 0.5, "hidden": 128}, {"lr": 2e-2}, {"lr": 2e-3}]
     else:
-        fits = [float((guess[val] == y[val]).double().mean()) for guess in guesses]
-    return _spread(data, learn, SCALES[int(np.argmax(fits))])
-
-
-def _spread(data: PreparedData, known: Tensor, scale: float) -> Tensor:
-    problem = data.problem
-    y, nodes = problem.y.numpy(), known.numpy()
-    full = np.zeros((problem.num_nodes, 2 if problem.regression else len(problem.classes)))
-    if problem.regression:
-        full[nodes] = np.stack([y[nodes], np.ones(len(nodes))], 1)
-    else:
-        full[nodes, y[nodes]] = 1
-    spread = propagated(problem.graph, full, scale)
-    if problem.regression:
-        near = spread[:, 1] > 1e-9
-        return torch.from_numpy(np.where(near, spread[:, 0] / np.where(near, spread[:, 1], 1), y[nodes].mean())).float()
-    return torch.from_numpy((spread + 1e-9 * full.sum(0)).argmax(1))
-
-
-def _mlp(job: Job, data: PreparedData, on_epoch: OnEpoch | None) -> Tensor:
-    mlp = replace(job, model="mlp", lr=None, patience=None)
-    if data.x.size(1) <= WIDE:
-        mlp = replace(mlp, dropout=NARROW_DROPOUT, lr=NARROW_LR)
-    model, outcome = fit_model(mlp, data, on_epoch)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    output = predict(model, data.x, data.problem, data.encoding)
-    return output if data.problem.regression else output.argmax(1)
-
-
-def _answer(model: Any, X: np.ndarray) -> Tensor:
-    return torch.from_numpy(model.predict(X))
+        more = [{"dropout": 0.8}, {"dropout": 0.4}, {"lr": 1e-2}, {"hidden": 128}]
+    if model == "glt":
+        more = [{"learned": True, "coupling": "attractive"}, {"learned": True}, {"design": "laplacian"}, *more]
+    return [start, *(replace(start, **each) for each in more)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,119 +13,24 @@ from torch import Tensor, nn
 
 from walksum.analysis.variance import marginal_variance
 from walksum.data.encoding import Encoding
-from walksum.data.encoding import fit as fit_columns
 from walksum.data.problem import Problem
-from walksum.data.problem_split import split_problem
 from walksum.data.splits import Split
-from walksum.designs import check_design
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio.fit import Portfolio
-from walksum.solvers import Solution, resolve_name
+from walksum.solvers import Solution
 from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
-from walksum.training.devices import available_device
 from walksum.training.metrics import Score, score_classes, score_numbers
-from walksum.workflow.models import AUTO_NAME, GLT_NAME, check_model, default_lr, new_model
+from walksum.workflow.job import Job
+from walksum.workflow.judge import calibration_record, fitted_temperature
+from walksum.workflow.models import AUTO_NAME, new_model
+from walksum.workflow.prepare import PreparedData, prepare_data
 
-TITLES = {GLT_NAME: "GLT", "mlp": "MLP"}
-SLOW_PATIENCE, PATIENCE = 200, 100  # the paper's, for the fixed Laplacian and for all else
 LEVEL = 0.95  # of intervals
-# what only a network has; whoever sets one of them and names no model means a GLT
-NETWORK_SETTINGS = ["design", "learned", "coupling", "solver", "hidden", "layers", "dropout", "lr", "patience"]
-NETWORK_SETTINGS += ["max_epochs"]
-DIGITS_WIDTH = 128  # over five splits 0.2 points above 64, on validation and on test nodes
 
 OnMember = Callable[[str, int, int, float], None]  # what was trained, how many are done, of how many, seconds
 OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]  # model, this epoch, the best so far, recipe
-
-
-@dataclass(frozen=True)
-class Job:
-    """How to train. Every setting that decides the result is here.
-
-    Args:
-        model: "auto", a portfolio blended by validation; "glt"; or a compared model such as "gcn" or "mlp".
-        budget: seconds for the members of a portfolio, and again for the rows compared with any model.
-        design, learned, coupling: how J is made from the graph; coupling None: the paper's.
-        solver: how mu is found.
-        hidden, layers, dropout: of the model.
-        lr, patience: of the training; None: what the paper uses for the model.
-        max_epochs: epochs at most.
-        split: counts ("87,59,37"), fractions ("0.6,0.2,0.2") or a protocol; None: see
-            :func:`walksum.data.problem_split.split_problem`.
-        seed: decides the split and the initial weights.
-        device: "auto", "cpu" or "cuda".
-    """
-
-    model: str = GLT_NAME
-    design: str = "diagonally-dominant"
-    learned: bool = False
-    coupling: str | None = None
-    solver: str = "auto"
-    hidden: int = 64
-    layers: int = 2
-    dropout: float = 0.6
-    lr: float | None = None
-    patience: int | None = None
-    max_epochs: int = 2000
-    split: str | None = None
-    seed: int = 0
-    device: str = "auto"
-    budget: float = 60.0
-
-    def check(self) -> None:
-        """Refuse what cannot work, before a large file is read."""
-        check_model(self.model)
-        check_design(self.design, self.learned, self.coupling)
-        resolve_name(self.solver)
-        available_device(self.device)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout}; expected a rate in [0, 1)")
-        if self.lr is not None and not self.lr > 0:
-            raise ValueError(f"lr={self.lr}; expected a positive number")
-        if isinstance(self.budget, bool) or not isinstance(self.budget, int | float) or not self.budget > 0:
-            raise ValueError(f"budget={self.budget!r}; expected a positive number of seconds")
-
-    def recipe(self) -> Recipe:
-        slow = self.model == GLT_NAME and self.design == "laplacian" and not self.learned
-        return Recipe(
-            lr=default_lr(self.model) if self.lr is None else self.lr,
-            patience=(SLOW_PATIENCE if slow else PATIENCE) if self.patience is None else self.patience,
-            max_epochs=self.max_epochs,
-        )
-
-    @property
-    def title(self) -> str:
-        return TITLES.get(self.model, self.model)
-
-    @property
-    def settings(self) -> str:
-        """What a search varies, in words; of a portfolio its budget."""
-        if self.model == AUTO_NAME:
-            return f"budget {self.budget:g} s"
-        common = f"width {self.hidden}, dropout {self.dropout:g}, lr {self.recipe().lr:.2g}"
-        if self.model != GLT_NAME:
-            return common
-        design = f"{'learned' if self.learned else 'fixed'} {self.design}"
-        return f"{design}, {self.coupling or 'default'} coupling, {common}"
-
-
-def default_width(problem: Problem) -> int:
-    """The paper's width; a larger one for the digits, where it pays."""
-    return DIGITS_WIDTH if problem.name == "digits" else Job.hidden
-
-
-@dataclass(frozen=True)
-class PreparedData:
-    """What a job learns from: one split of a problem, encoded by its training nodes."""
-
-    problem: Problem
-    split: Split
-    encoding: Encoding
-    x: Tensor
-    y: Tensor
-    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -143,9 +49,15 @@ class Result:
     notes: list[str]
     interrupted: bool = False
     seconds: dict[str, float] = field(default_factory=dict)  # by compared method
-    margin: Tensor | None = None  # half the width of each number's 95 % interval [N]
-    margin_by: str = ""
-    portfolio: dict[str, Any] | None = None  # members and what the graph gave, as metrics.json holds them
+    low: Tensor | None = None  # ends of each number's 95 % interval [N]
+    high: Tensor | None = None
+    interval_by: str = ""
+    interval_reach: float | None = None  # half their width in standardised units, where it is the same for all
+    portfolio: dict[str, Any] | None = None  # members and what they learned from, as metrics.json holds them
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # all metrics by part of the split and method
+    graph: dict[str, Any] | None = None  # whether the graph helped
+    calibration: dict[str, Any] | None = None
+    importance: dict[str, Any] | None = None
 
     @property
     def problem(self) -> Problem:
@@ -158,35 +70,51 @@ class Result:
     @property
     def prediction(self) -> Tensor:
         """The class of each node, or its number."""
-        return self.output if self.problem.regression else self.output.argmax(1)
+        return self.output if self.problem.regression else self.prepared.encoding.weighed(self.output).argmax(1)
+
+    @property
+    def plain_scores(self) -> dict[str, float]:
+        """Test accuracy or R^2 by method, whatever the metric."""
+        name, test = "r2" if self.problem.regression else "accuracy", self.parts.get("test", {})
+        return {method: test[method][name] if method in test else each.value for method, each in self.scores.items()}
+
+    @property
+    def margin(self) -> Tensor | None:
+        """Half the width of each number's interval ``[N]``."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     @property
     def coverage(self) -> float | None:
         """The share of test nodes whose number lies in its interval."""
-        if self.margin is None:
+        if self.low is None or self.high is None:
             return None
-        test = self.prepared.split.test
-        off = (self.output - self.problem.y)[test].abs()
-        return float((off <= self.margin[test]).double().mean())
+        test, y = self.prepared.split.test, self.problem.y
+        return float(((self.low <= y) & (y <= self.high))[test].double().mean())
 
 
-def prepare_data(job: Job, problem: Problem) -> PreparedData:
-    """Split and encode a problem as the job says."""
-    check_model(job.model)
-    split = split_problem(problem, job.split, job.seed)
-    encoding, notes = fit_encoding(problem, split)
-    notes += encoding.notes(problem.features)
-    x, y = encoding.encode(problem.features), standardised(problem.y, encoding)
-    return PreparedData(problem, split, encoding, x, y, notes)
+def fit_model(
+    job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None, deadline: float = math.inf
+) -> tuple[nn.Module, Outcome]:
+    """The job's model, trained on the job's device; its weights start from the job's seed.
 
-
-def fit_model(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None) -> tuple[nn.Module, Outcome]:
-    """The job's model, trained on the job's device; its weights start from the job's seed."""
+    A training that the ``deadline`` ends counts as whole: it keeps its best epoch so far.
+    """
     model, recipe = make_model(job, prepared.problem, prepared.encoding), job.recipe()
-    report = None if on_epoch is None else lambda epoch, best: on_epoch(job.title, epoch, best, recipe)
+    late = False
+
+    def report(epoch: Epoch, best: Epoch) -> None:
+        nonlocal late
+        if on_epoch is not None:
+            on_epoch(job.title, epoch, best, recipe)
+        if time.monotonic() > deadline:
+            late = True
+            raise KeyboardInterrupt
+
     edges, task = edges_for(model, prepared.problem), prepared.problem.task
-    data = Data(prepared.x, edges, prepared.y, prepared.split, task)
-    return model, train(model, data, recipe, device=job.device, on_epoch=report)
+    chosen_by = None if job.metric is None else prepared.judge
+    data = Data(prepared.x, edges, prepared.y, prepared.split, task, chosen_by)
+    outcome = train(model, data, recipe, device=job.device, on_epoch=report)
+    return model, replace(outcome, interrupted=False, ended="deadline") if late else outcome
 
 
 def fit_once(
@@ -195,10 +123,15 @@ def fit_once(
     on_epoch: OnEpoch | None = None,
     fitted: tuple[nn.Module, Outcome] | None = None,
     on_member: OnMember | None = None,
+    searched: tuple[int, float] = (0, 0.0),
 ) -> Result:
-    """Train the job's model (unless it is ``fitted`` already), then the comparisons, on one split of the problem."""
+    """Train the job's model (unless it is ``fitted`` already), then the comparisons, on one split of the problem.
+
+    ``searched``: trials and seconds of the search that found the job; compared rows get as many.
+    """
     from walksum.workflow.auto import fit_auto  # both train by fit_model
-    from walksum.workflow.comparisons import compare
+    from walksum.workflow.comparisons import Comparison, compare
+    from walksum.workflow.importance import importance_of_network
 
     if job.model == AUTO_NAME:
         return fit_auto(job, problem, on_epoch, on_member)
@@ -209,33 +142,52 @@ def fit_once(
             f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch with "
             f"lr={job.recipe().lr:g}; take a smaller one"
         )
-    output = predict(model, prepared.x, problem, prepared.encoding)
-    scores, interrupted = {job.title: score(output, problem, prepared.split)}, outcome.interrupted
-    seconds, notes = {job.title: outcome.seconds}, list(prepared.notes)
+    output, calibration = predict(model, prepared.x, problem, prepared.encoding), None
+    if not problem.regression:
+        before, val = output, prepared.split.val
+        temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
+        prepared = prepared.with_temperature(temperature)
+        output = predict(model, prepared.x, problem, prepared.encoding)
+        calibration = calibration_record(before, output, prepared.judge, problem, prepared.split.test)
+    found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
     if not interrupted:
         try:
-            others, took, more = compare(job, prepared, on_epoch)
-            scores, seconds, notes = scores | others, seconds | took, notes + more
+            compare(job, prepared, found, on_epoch, searched=searched)
+            importance = importance_of_network(job, prepared, model)
         except KeyboardInterrupt:
             interrupted = True
+    seconds, notes = {job.title: outcome.seconds} | found.seconds, prepared.notes + found.notes
     solve = variance = by = None
     if isinstance(model, GLT):
         solve = model.mixers[-1].last_solve
         variance, by = marginal_variance(model.precisions(prepared.x, problem.graph)[-1])
     elif problem.edge_weight is not None:
         notes.append(f"model {job.model} does not use edge weights")
-    margin = conformal_margin(output, problem, prepared.split) if problem.regression else None
-    by_whom = "split-conformal" if margin is not None else ""
+    reach = conformal_reach(output, prepared) if problem.regression else None
+    low, high = (None, None) if reach is None else interval_around(output, prepared.encoding, reach)
+    by_whom = "split-conformal" if problem.regression else ""
     return Result(
-        job, prepared, model, outcome, output, scores, solve, variance, by, notes, interrupted, seconds, margin, by_whom
-    )
+        job, prepared, model, outcome, output, found.scores, solve, variance, by, notes, interrupted, seconds,
+        low, high, by_whom, reach, None, found.parts(), found.graph(), calibration, importance,
+    )  # fmt: skip
 
 
-def conformal_margin(output: Tensor, problem: Problem, split: Split) -> Tensor:
-    """The distance within which 95 % of the validation nodes' errors lie, one counted more: split-conformal."""
-    off = (output - problem.y)[split.val].abs().double().sort().values
-    rank = min(len(off), math.ceil(LEVEL * (len(off) + 1)))
-    return off[rank - 1].expand(problem.num_nodes)
+def conformal_reach(output: Tensor, prepared: PreparedData) -> float:
+    """The distance within which 95 % of the validation nodes' errors lie, one counted more: split-conformal.
+
+    Errors are those of the transformed target, in which they are more alike.
+    """
+    val = prepared.split.val
+    z = torch.from_numpy(prepared.encoding.standardise(output.double().numpy()))
+    off = (z - prepared.y)[val].abs().double().sort().values
+    return float(off[min(len(off), math.ceil(LEVEL * (len(off) + 1))) - 1])
+
+
+def interval_around(output: Tensor, encoding: Encoding, reach: float) -> tuple[Tensor, Tensor]:
+    """Both ends, in the target's units."""
+    z = encoding.standardise(output.double().cpu().numpy())
+    low, high = (torch.from_numpy(encoding.in_units(z + s * reach)) for s in (-1, 1))
+    return low, high
 
 
 def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
@@ -244,31 +196,13 @@ def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
     return new_model(job, encoding.num_features, problem.outputs, problem.num_nodes)
 
 
-def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
-    """How columns and target are encoded, from the training nodes; and notes on what was left out."""
-    encoding, notes = fit_columns(problem.features, split.train)
-    if encoding.num_features == 0:
-        why = "".join(f"; {note}" for note in [*problem.notes, *notes])
-        raise ValueError(f"no column is left to learn from; give usable ones by features={why}")
-    if problem.regression:
-        known = problem.y[split.train].double()
-        scale = float(known.std(correction=0)) or 1.0
-        encoding = replace(encoding, target_mean=float(known.mean()), target_scale=scale)
-    return encoding, notes
-
-
-def standardised(y: Tensor, encoding: Encoding) -> Tensor:
-    """The target as the model sees it: numbers around 0 of size 1."""
-    return (y - encoding.target_mean) / encoding.target_scale if y.is_floating_point() else y
-
-
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -> Tensor:
     """Probabilities of the classes ``[N, C]``, or numbers ``[N]`` in the target's units."""
     output = model.eval()(x, edges_for(model, problem).to(x.device))
     if problem.regression:
-        return output.squeeze(-1) * encoding.target_scale + encoding.target_mean
-    return output.softmax(-1)
+        return torch.from_numpy(encoding.in_units(output.squeeze(-1).cpu().numpy())).to(output)
+    return (output / encoding.temperature).softmax(-1)
 
 
 def edges_for(model: nn.Module, problem: Problem) -> Graph | Tensor:

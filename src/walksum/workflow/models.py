@@ -20,7 +20,7 @@ from walksum.training.models import MODELS as REGISTRY
 from walksum.training.models import model_by_name
 
 if TYPE_CHECKING:
-    from walksum.workflow.fit import Job
+    from walksum.workflow.job import Job
 
 GLT_NAME, AUTO_NAME = "glt", "auto"
 DEMO_MODEL = GLT_NAME  # of the digits

@@ -21,7 +21,7 @@ from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
 from walksum.workflow.figures import Listener, NamedFigure, spectral_response
-from walksum.workflow.run import graph_text
+from walksum.workflow.record import graph_text, ranked
 from walksum.workflow.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: di
         data=metrics["data"],
         picture=base64.b64encode(picture).decode(),
         scores=[(name, *score_text(metrics, name), seconds_text(metrics, name)) for name in ranked(metrics)],
-        verdict=graph_text(metrics) if metrics["portfolio"] else None,
+        verdict=graph_text(metrics) if metrics["graph"] else None,
         figures=list(page_figures(result)),
         explained=explained,
         doubtful=_wrong_predictions(result, trained),
@@ -77,11 +77,6 @@ def score_text(metrics: dict[str, Any], name: str) -> tuple[str, str]:
     if "mean_absolute_error" in record:
         beside += f"; mean error {record['mean_absolute_error']:.4g}"
     return show(record["mean"]), beside
-
-
-def ranked(metrics: dict[str, Any]) -> list[str]:
-    """The methods, the best first."""
-    return sorted(metrics["test"], key=lambda name: -metrics["test"][name]["mean"])
 
 
 def seconds_text(metrics: dict[str, Any], name: str) -> str:
@@ -135,7 +130,7 @@ def overview_of(result: Result, trained: TrainedRun, explained: Explained | None
     return overview(
         result.outcome.history,
         result.outcome.best.number,
-        {name: score.value for name, score in result.scores.items()},
+        result.plain_scores,
         problem.y[test],
         result.prediction[test],
         problem.classes,

@@ -12,13 +12,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum.data.cells import escaped, plain
+from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
 from walksum.portfolio.fit import ELSEWHERE, Portfolio
-from walksum.portfolio.residual import LEVEL_95
 from walksum.training.devices import available_device
-from walksum.workflow.auto import ask, in_units
-from walksum.workflow.fit import predict
+from walksum.workflow.auto import ask, output_of
+from walksum.workflow.fit import interval_around, predict
 from walksum.workflow.models import check_graph_size
 
 if TYPE_CHECKING:
@@ -42,17 +43,17 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     x = run.encoding.encode(problem.features)
     notes = [*problem.notes, *run.encoding.notes(problem.features)]
     if isinstance(model, Portfolio):
-        answer = ask(model, problem, x, run.encoding, _residuals(run, model, problem))
-        output = in_units(answer.value, run.encoding, problem.regression)
-        margin = None if answer.std is None else torch.from_numpy(LEVEL_95 * answer.std * run.encoding.target_scale)
-        return Predictions(prediction_table(problem, output, margin), notes + answer.notes)
+        answer = ask(model, problem, x, run.encoding, _residuals(run, model, problem), str(place))
+        found = output_of(answer, run.encoding, problem.regression)
+        table = prediction_table(problem, found.output, run.encoding, found.low, found.high)
+        return Predictions(table, notes + answer.notes)
     try:
         output = predict(model.to(place), x.to(place), problem, run.encoding).cpu()
     finally:
         model.cpu()
     intervals = run.metrics.get("intervals")
-    margin = torch.full((problem.num_nodes,), intervals["margin"]) if intervals else None
-    return Predictions(prediction_table(problem, output, margin), notes)
+    ends = interval_around(output, run.encoding, intervals["reach"]) if intervals else ()
+    return Predictions(prediction_table(problem, output, run.encoding, *ends), notes)
 
 
 def _residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
@@ -65,10 +66,17 @@ def _residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | Non
 
 
 def prediction_table(
-    problem: Problem, output: Tensor, margin: Tensor | None = None, split: Split | None = None
+    problem: Problem,
+    output: Tensor,
+    encoding: Encoding,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+    split: Split | None = None,
 ) -> pd.DataFrame:
     """One row per node: id, split and truth of a training, prediction, then low and high or a probability per class."""
     columns = {"id": pd.Series(problem.ids, dtype=str)}
+    if problem.names is not None:
+        columns["name"] = pd.Series(problem.names, dtype=str)
     if split is not None:
         part = np.full(problem.num_nodes, "", dtype=object)
         for name, nodes in (("train", split.train), ("val", split.val), ("test", split.test)):
@@ -76,12 +84,11 @@ def prediction_table(
         columns["split"] = pd.Series(part, dtype=str)
         columns["truth"] = _truth(problem)
     if problem.regression:
-        value = output.double()
-        columns["prediction"] = pd.Series(value.numpy())
-        if margin is not None:
-            columns["low"], columns["high"] = (pd.Series((value + s * margin).numpy()) for s in (-1, 1))
+        columns["prediction"] = pd.Series(output.double().numpy())
+        if low is not None and high is not None:
+            columns["low"], columns["high"] = (pd.Series(each.double().numpy()) for each in (low, high))
     else:
-        best = np.array(problem.classes, dtype=object)[output.argmax(1).numpy()]
+        best = np.array(problem.classes, dtype=object)[encoding.weighed(output).argmax(1).numpy()]
         columns["prediction"] = pd.Series(best, dtype=str)
         for k, name in enumerate(problem.classes):
             columns[f"probability_{name}"] = pd.Series(output[:, k].double().numpy())
@@ -103,16 +110,25 @@ def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> 
             raise ValueError("a Parquet file needs pyarrow: pip install 'walksum[parquet]'") from error
         return
     texts = {
-        name: table[name].map(DIGITS.get(name, "{:.6f}").format).where(table[name].notna(), "")
+        name: table[name].map(DIGITS.get(name.rpartition(".")[2], "{:.6f}").format).where(table[name].notna(), "")
         for name in table.columns
         if table[name].dtype == np.float64
     }
+    write_table(path, table.assign(**texts))
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """CSV that a spreadsheet reads as text and numbers: a text that begins like a formula gets an apostrophe before it.
+
+    Numbers stay as they are, also negative ones. :func:`read_predictions` takes the apostrophe away again.
+    """
+    texts = {name: table[name].map(escaped) for name in table.columns if table[name].dtype != np.float64}
     table.assign(**texts).to_csv(path, index=False)
 
 
 def read_predictions(path: Path, regression: bool, nodes: int) -> pd.DataFrame:
     """What :func:`write_predictions` wrote of so many nodes; ids and classes as text, also a class called NA."""
-    text = ["id", "split"] if regression else ["id", "split", "truth", "prediction"]
+    text = ["id", "name", "split"] + ([] if regression else ["truth", "prediction"])
     empty = {"truth": [""]} if regression else {}
     try:
         content = path.read_bytes()
@@ -121,4 +137,4 @@ def read_predictions(path: Path, regression: bool, nodes: int) -> pd.DataFrame:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if len(table) != nodes or not content.endswith(b"\n"):
         raise ValueError(f"{path} is damaged: it holds {len(table)} whole rows for {nodes} nodes; train again")
-    return table
+    return table.assign(**{name: table[name].map(plain) for name in text if name in table})

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum.data.cells import plain
 from walksum.data.datasets import load, names
-from walksum.data.edges import EdgeColumns
+from walksum.data.dates import PARTS
+from walksum.data.edges import EdgeColumns, first
+from walksum.data.places import Places
 from walksum.data.problem import REGRESSION, Problem, from_data
+from walksum.data.problem_split import SPATIAL
 from walksum.data.splits import PROTOCOLS
 from walksum.data.tables import OnRead, as_table
 from walksum.data.user_files import DEGREE, Columns, read_graph, read_tables
+
+PLACE_LISTS = ("columns", "centre", "scale")  # of Places; JSON has lists alone
 
 if TYPE_CHECKING:
     from walksum.workflow.run import Run
@@ -27,7 +35,7 @@ class Source:
 
     Args:
         dataset: a published one, by name.
-        nodes, edges: tables, DataFrames or paths.
+        nodes, edges: tables, DataFrames or paths; edges may be missing where near rows are joined.
         graph: the path of a GraphML file or of a PyG Data saved as .pt.
         root: folder with the raw files of datasets.
         encoding: of text tables.
@@ -47,18 +55,20 @@ class Source:
         named = [name for name, value in given.items() if value is not None]
         if len(named) > 1:
             raise ValueError(f"{' and '.join(named)} were given; name the data in one way")
-        if (self.nodes is None) != (self.edges is None):
-            raise ValueError("nodes= and edges= belong together; give both tables")
+
+    @property
+    def has_tables(self) -> bool:
+        return self.nodes is not None or self.edges is not None
 
     @property
     def has_columns(self) -> bool:
         """Whether columns can be named: a dataset and a .pt file hold x and y instead."""
-        return self.nodes is not None or (self.graph is not None and self.graph.suffix == ".graphml")
+        return self.has_tables or (self.graph is not None and self.graph.suffix == ".graphml")
 
     @property
     def is_demo(self) -> bool:
         """Whether nothing was named."""
-        return self.dataset is None and self.nodes is None and self.graph is None
+        return self.dataset is None and not self.has_tables and self.graph is None
 
     def has_column(self, name: str) -> bool:
         """Whether the table of nodes is there and has this column."""
@@ -69,10 +79,23 @@ class Source:
     def read(self, columns: Columns) -> Problem:
         if self.graph is not None:
             return read_graph(self.graph, columns)
-        if self.nodes is not None:
+        if self.has_tables:
+            self._check_tables(columns)
             return read_tables(self.nodes, self.edges, columns, self.encoding, self.on_read)
         name = self.dataset or "digits"
         return from_data(name, load(name, self.root))
+
+    def _check_tables(self, columns: Columns) -> None:
+        if self.edges is None and not columns.place_columns:
+            raise ValueError(
+                "nodes= and edges= belong together; give both tables, or join near rows by coordinates='lon,lat' or "
+                "knn='a,b'"
+            )
+        if self.nodes is None and (columns.target is not None or columns.features != ()):
+            raise ValueError(
+                "nodes= and edges= belong together; edges have no column of nodes to learn from: give a table with an "
+                "id and the target of some nodes, and add_unknown=True for nodes that only edges name"
+            )
 
 
 def check_column_names(source: Source, columns: Columns) -> None:
@@ -83,6 +106,8 @@ def check_column_names(source: Source, columns: Columns) -> None:
         return
     ends, features = columns.edges, columns.features
     given = {"target": columns.target, "id": columns.id, "source": ends.source, "destination": ends.destination}
+    given |= {"name_column": columns.name, "time_column": columns.time, "group_column": columns.group}
+    given |= {"coordinates": ",".join(columns.coordinates) or None, "knn": ",".join(columns.knn) or None}
     given |= {"weight": ends.weight, "features": None if features is None else ",".join(features), "task": columns.task}
     for name, value in given.items():
         if value is not None:
@@ -91,9 +116,37 @@ def check_column_names(source: Source, columns: Columns) -> None:
             )
 
 
-def split_names_a_column(split: str | None) -> bool:
-    """Whether ``split`` is a column of the nodes table: neither numbers nor a protocol."""
-    return split is not None and split not in PROTOCOLS and not split.replace(",", "").replace(".", "").isdigit()
+@dataclass(frozen=True)
+class SplitOption:
+    """What ``split`` means: how to cut, a column of the nodes table, or a run whose split is taken again."""
+
+    how: str | None = None
+    column: str | None = None
+    run: Path | None = None
+
+
+def read_split(split: str | PathLike[str] | None, source: Source) -> SplitOption:
+    """Numbers, a protocol or "spatial" say how; else it is a column, or the folder of a run."""
+    if split is None:
+        return SplitOption()
+    text = str(split)
+    if text in (*PROTOCOLS, SPATIAL) or text.replace(",", "").replace(".", "").isdigit():
+        return SplitOption(how=text)
+    if (Path(split) / "predictions.csv").is_file() and not source.has_column(text):
+        return SplitOption(run=Path(split))
+    return SplitOption(column=text) if source.has_columns else SplitOption(how=text)
+
+
+def with_split_of(problem: Problem, run: Path) -> Problem:
+    """The problem with the split of an earlier run, found again by the nodes' ids."""
+    before = pd.read_csv(run / "predictions.csv", dtype=str, keep_default_na=False)
+    if "split" not in before:
+        raise ValueError(f"split={str(run)!r} holds no split; name a run that was trained")
+    part = dict(zip(before["id"].map(plain), before["split"], strict=True))
+    found = np.array([part.get(str(name)) or None for name in problem.ids], dtype=object)
+    if not any(found):
+        raise ValueError(f"split={str(run)!r} knows none of these nodes; its ids are {first(before['id'][:3])}")
+    return replace(problem, given_split=found, columns=problem.columns | {"split": str(run)})
 
 
 def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels: bool = False) -> Problem:
@@ -102,7 +155,7 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
     Its target column is neither needed nor read; with ``labels`` it is read where it is there.
     """
     wanted = run.encoding
-    if source.nodes is None and source.graph is None:
+    if not source.has_tables and source.graph is None:
         source = replace(source, dataset=_dataset_of(run))
     problem = source.read(_columns_of(run, source, drop_unknown, labels))
     if isinstance(problem.features, Tensor) and problem.features.size(1) != wanted.num_features:
@@ -127,16 +180,27 @@ def _dataset_of(run: Run) -> str:
 def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> Columns:
     stored, wanted, target = run.config["columns"], run.encoding, run.config["target"]
     by_degree = stored.get(DEGREE, wanted.columns == [DEGREE])  # older runs do not say
+    name, dates, places = stored.get("name"), stored.get("dates") or {}, stored.get("places")
     return Columns(
         target=target if labels and source.has_column(target) else None,
         id=stored.get("id"),
         edges=EdgeColumns(stored.get("source"), stored.get("destination"), stored.get("weight")),
-        features=() if by_degree else tuple(wanted.columns),
+        features=() if by_degree else tuple(_read_columns(wanted.columns, dates)),
+        name=name if source.has_column(name or "") else None,
+        dates=dates,
+        places=None if places is None else Places(**places | {k: tuple(places[k]) for k in PLACE_LISTS}),
+        numerals=stored.get("numerals") or {},
         numeric=frozenset(wanted.columns if wanted.width is not None else wanted.numeric),
         text=frozenset(wanted.categories),
         task=run.config["task"],
         drop_unknown=drop_unknown,
     )
+
+
+def _read_columns(wanted: list[str], dates: dict[str, str]) -> list[str]:
+    """Columns of the table: a date is one, what was made of it are several."""
+    made = {f"{name}: {part}": name for name in dates for part in PARTS}
+    return list(dict.fromkeys(made.get(column, column) for column in wanted))
 
 
 def _by_name(problem: Problem, classes: list[str]) -> Tensor:

@@ -17,15 +17,17 @@ import pandas as pd
 from walksum._files import finite_or_none, whole_folder, write_file
 from walksum.data.encoding import Encoding
 from walksum.data.problem import REGRESSION
-from walksum.training.metrics import over_seeds
-from walksum.workflow.fit import LEVEL, NETWORK_SETTINGS, Job, Result
+from walksum.workflow.fit import Result
+from walksum.workflow.job import NETWORK_SETTINGS, Job
 from walksum.workflow.models import AUTO_NAME, GLT_NAME, compared_config, load_model, save_model
-from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions
+from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions, write_table
 from walksum.workflow.problem import Source, problem_of_run
+from walksum.workflow.record import chosen, graph_text, metrics_of, ranked
 from walksum.workflow.search import SearchResult
 
-FORMAT = "walksum.run/1"
+FORMAT, SEVERAL = "walksum.run/1", "walksum.runs/1"
 CONFIG, METRICS, PREDICTIONS, MODEL, REPORT = "config.json", "metrics.json", "predictions.csv", "model", "report.html"
+IMPORTANCE = "importance.csv"
 
 
 @dataclasses.dataclass(repr=False, eq=False)
@@ -75,8 +77,19 @@ class Run:
     def scores(self) -> pd.DataFrame:
         """Test scores, one row per method, the best first: with a 95 % interval (one seed) or a spread (several)."""
         rows = {name: {**record, "seeds": len(record["values"])} for name, record in self.metrics["test"].items()}
-        table = pd.DataFrame.from_dict(rows, orient="index").drop(columns="values").sort_values("mean", ascending=False)
+        table = pd.DataFrame.from_dict(rows, orient="index").drop(columns="values")
+        table = table.sort_values("mean", ascending=not self.metrics["higher_is_better"])
         return table.rename(columns={"mean": self.metrics["score"]}).rename_axis("method")
+
+    @property
+    def all_scores(self) -> pd.DataFrame:
+        """All metrics, one row per part of the split and method.
+
+        Rows that learned from validation nodes too (see :attr:`notes`) say nothing new about those; the portfolio's
+        own are by members that did not learn from the node.
+        """
+        parts = {(part, name): row for part, rows in self.metrics["parts"].items() for name, row in rows.items()}
+        return pd.DataFrame.from_dict(parts, orient="index").rename_axis(["split", "method"])
 
     @property
     def notes(self) -> list[str]:
@@ -95,7 +108,17 @@ class Run:
             nodes = self.metrics["data"]["nodes"]
             return read_predictions(self._home / PREDICTIONS, self.config["task"] == REGRESSION, nodes)
         result = self.result
-        return prediction_table(result.problem, result.output, result.margin, result.prepared.split)
+        split, encoding = result.prepared.split, result.prepared.encoding
+        return prediction_table(result.problem, result.output, encoding, result.low, result.high, split)
+
+    def importance(self) -> pd.DataFrame:
+        """By column of the table, how much the metric falls on held-out nodes when its values change places.
+
+        The most important first, each with the standard error over those nodes. Empty where it was not measured: of
+        tables of more than 200 columns, and of trainings that were interrupted.
+        """
+        names = ["column", "importance", "standard_error", "permutations"]
+        return pd.DataFrame(self.metrics["importance"] or [], columns=names)
 
     def predict(
         self,
@@ -135,10 +158,10 @@ class Run:
             write_file(path, page)
         return page
 
-    def save(self, path: str | PathLike[str]) -> Run:
-        """Write the run folder, as a whole or not at all; ``path`` must be free. Returns the run itself."""
-        folder = free_folder(Path(path), "")
-        with whole_folder(folder) as scratch:
+    def save(self, path: str | PathLike[str], force: bool = False) -> Run:
+        """Write the run folder, as a whole or not at all; ``force`` overwrites a run there. Returns the run itself."""
+        folder = free_folder(Path(path), "", force)
+        with whole_folder(folder, overwrite=force) as scratch:
             if self.result is None:
                 shutil.copytree(self._home, scratch, dirs_exist_ok=True)
             else:
@@ -157,6 +180,8 @@ class Run:
         (folder / CONFIG).write_text(json.dumps(self.config, indent=2))
         (folder / METRICS).write_text(json.dumps(self.metrics, indent=2))
         write_predictions(folder / PREDICTIONS, self.predictions)
+        if self.metrics["importance"] is not None:
+            write_table(folder / IMPORTANCE, self.importance())
         if page:
             from walksum.workflow.page import write_page
 
@@ -189,11 +214,12 @@ class Run:
             f"Run: {metrics['model']} predicts {data['target']!r} of {data['name']} ({data['task']})",
             f"  {data['nodes']} nodes, {data['edges']} edges; {split['train']} training, {split['val']} validation and "
             f"{split['test']} test nodes",
-            f"  test {metrics['score']}: " + ", ".join(_score_text(*each) for each in metrics["test"].items()),
+            f"  test {metrics['score']}: "
+            + ", ".join(_score_text(name, metrics["test"][name]) for name in ranked(metrics)),
             f"  {self.job.settings}; {_how_long(metrics)}, {metrics['seconds']:.1f} s"
             + (f", {seeds} seeds" if seeds > 1 else ""),
         ]
-        if metrics.get("portfolio"):
+        if metrics["graph"] is not None or metrics["portfolio"]:
             lines.append(f"  {graph_text(metrics)}")
         if self.notes:
             lines.append(f"  {len(self.notes)} note{'s' * (len(self.notes) != 1)}: see .notes")
@@ -209,16 +235,6 @@ def _how_long(metrics: dict[str, Any]) -> str:
     return f"best epoch {metrics['best_epoch']['number']} of {metrics['epochs']}"
 
 
-def graph_text(metrics: dict[str, Any]) -> str:
-    """Whether the graph helped, in words."""
-    graph = metrics["portfolio"]["graph"]
-    if graph is None:
-        return "whether the graph helped is not known: no member without edges was trained; raise the budget"
-    unit, show = ("points", 100) if metrics["score"] == "accuracy" else ("of R^2", 1)
-    low, gain, high = (f"{show * graph[name]:+.{1 if show == 100 else 3}f}" for name in ("low", "gain", "high"))
-    return f"the graph {graph['verdict']}: {gain} {unit} over the members without edges, 95 % interval {low} to {high}"
-
-
 def _score_text(name: str, record: dict[str, Any]) -> str:
     beside = f" [{record['low']:.3f}, {record['high']:.3f}]" if "low" in record else f" ± {record['spread']:.3f}"
     return f"{name} {record['mean']:.3f}{beside}"
@@ -226,22 +242,29 @@ def _score_text(name: str, record: dict[str, Any]) -> str:
 
 def open_run(path: str | PathLike[str]) -> Run:
     """The run in a folder that :meth:`Run.save` or ``walksum train`` wrote."""
-    folder, read = Path(path), []
-    for name in (CONFIG, METRICS):
-        file = folder / name
-        if not file.is_file():
-            raise ValueError(f"{folder} is not a run of 'walksum train': it holds no {name}")
-        try:
-            read.append(json.loads(file.read_text()))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file} is damaged: {error}") from error
-    found = read[0].get("format") if isinstance(read[0], dict) else None
-    if found != FORMAT:
+    folder = Path(path)
+    config = _read(folder, CONFIG)
+    if isinstance(config, dict) and config.get("format") == SEVERAL:
+        inside = ", ".join(str(folder / place) for place in config["targets"].values())
+        raise ValueError(f"{folder} holds the runs of several targets; open one of {inside}")
+    metrics = _read(folder, METRICS)
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format") if isinstance(config, dict) else None
         raise ValueError(
             f"{folder} is of format {found!r}, not {FORMAT}: a newer walksum wrote it, or something else; "
             "use that version, or train again"
         )
-    return Run(folder, *read)
+    return Run(folder, config, metrics)
+
+
+def _read(folder: Path, name: str) -> Any:
+    file = folder / name
+    if not file.is_file():
+        raise ValueError(f"{folder} is not a run of 'walksum train': it holds no {name}")
+    try:
+        return json.loads(file.read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
 
 
 def run_of(results: list[Result], search: SearchResult | None = None) -> Run:
@@ -261,71 +284,16 @@ def run_of(results: list[Result], search: SearchResult | None = None) -> Run:
     return Run(None, config, finite_or_none(metrics_of(results, search)), result)
 
 
-def chosen(results: list[Result]) -> Result:
-    """Of several seeds, the one whose model is kept: best on its validation nodes."""
-    return max(results, key=lambda result: result.outcome.best.val_score)
-
-
-def metrics_of(results: list[Result], search: SearchResult | None = None) -> dict[str, Any]:
-    """All that metrics.json holds."""
-    result = chosen(results)
-    return {
-        "task": result.problem.task,
-        "score": "R^2" if result.problem.regression else "accuracy",
-        "test": {name: _over_results(results, name) for name in result.scores},
-        "model": result.job.title,
-        "device": result.outcome.device,
-        "captured": result.outcome.captured,  # whether the training step ran as one CUDA graph
-        "seeds": [each.job.seed for each in results],
-        "kept_seed": result.job.seed,
-        "data": result.problem.summary(),
-        "split": dict(zip(("train", "val", "test"), result.prepared.split.counts, strict=True)),
-        "method_seconds": result.seconds,
-        "portfolio": result.portfolio,
-        "intervals": _intervals(result),
-        "best_epoch": dataclasses.asdict(result.outcome.best),
-        "epochs": len(result.outcome.history),
-        "seconds": sum(each.outcome.seconds for each in results),
-        "interrupted": any(each.interrupted for each in results),
-        "solver": _solver_record(result),
-        "variance": result.variance_by,
-        "search": None if search is None else search.record(),
-        "notes": [*result.problem.notes, *result.notes],
-        "history": [dataclasses.asdict(epoch) for epoch in result.outcome.history],
-    }
-
-
-def _intervals(result: Result) -> dict[str, Any] | None:
-    if result.margin is None:
-        return None
-    width = float(result.margin.median())
-    return {"level": LEVEL, "coverage": result.coverage, "margin": width, "by": result.margin_by}
-
-
-def _solver_record(result: Result) -> dict[str, Any] | None:
-    solve = result.solve
-    if solve is None:
-        return None
-    return {"name": solve.solver, "steps": solve.steps, "residual": solve.residual, "status": solve.status.name}
-
-
-def _over_results(results: list[Result], name: str) -> dict[str, Any]:
-    """One seed: its score and interval. Several: mean and spread."""
-    scores = [each.scores[name] for each in results if name in each.scores]
-    mean, spread = over_seeds([each.value for each in scores])
-    record: dict[str, Any] = {"mean": mean, "spread": spread, "values": [each.value for each in scores]}
-    if len(scores) == 1:
-        record |= {"low": scores[0].low, "high": scores[0].high}
-    if scores[0].error is not None:
-        record["mean_absolute_error"] = sum(each.error or 0.0 for each in scores) / len(scores)
-    return record
-
-
-def free_folder(out: Path | None, name: str) -> Path:
-    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; nothing is overwritten."""
+def free_folder(out: Path | None, name: str, force: bool = False) -> Path:
+    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; ``force``: a run may be overwritten."""
+    if force:
+        out = Path("runs", name) if out is None else out
+        if out.exists() and not (out / CONFIG).is_file():
+            raise ValueError(f"out={out} is no run of 'walksum train', so force=True does not overwrite it")
+        return out
     if out is not None:
         if out.exists():
-            raise ValueError(f"out={out} already exists; name a new folder, nothing is overwritten")
+            raise ValueError(f"out={out} already exists; name a new folder, or pass force=True to overwrite the run")
         return out
     folder, number = Path("runs", name), 1
     while folder.exists():

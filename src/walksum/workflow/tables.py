@@ -12,24 +12,31 @@ import torch
 
 from walksum._checks import check_choice, check_count
 from walksum.data.edges import EdgeColumns
+from walksum.data.numerals import checked_marks
+from walksum.data.places import check_neighbours
 from walksum.data.problem import Problem
-from walksum.data.problem_split import check_labels
+from walksum.data.problem_split import SPATIAL, check_labels
+from walksum.data.splits import PROTOCOLS
 from walksum.data.user_files import Columns
 from walksum.training import TASKS
-from walksum.workflow.fit import NETWORK_SETTINGS, Job, OnEpoch, OnMember, Result, fit_once
+from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
+from walksum.workflow.job import NETWORK_SETTINGS, Job
 from walksum.workflow.models import AUTO_NAME, GLT_NAME
-from walksum.workflow.problem import Source, check_column_names, split_names_a_column
+from walksum.workflow.neighbours import with_neighbours
+from walksum.workflow.problem import Source, SplitOption, check_column_names, read_split, with_split_of
 from walksum.workflow.run import Run, run_of
 from walksum.workflow.search import OnTrial, SearchResult
 from walksum.workflow.search import search as run_search
+from walksum.workflow.several import Runs, read_each, target_names
 
+AS_USUAL = SplitOption()
 SMALL = 2e7  # numbers in the features below which a second thread costs more than it saves
 
 
 def fit_tables(
     nodes: Any,
-    edges: Any,
-    target: str,
+    edges: Any = None,
+    target: str | Sequence[str] | None = None,
     *,
     id: str | None = None,
     source: str | None = None,
@@ -37,8 +44,17 @@ def fit_tables(
     weight: str | None = None,
     features: Sequence[str] | None = None,
     task: str | None = None,
-    split: str | None = None,
+    split: str | os.PathLike[str] | None = None,
+    time_column: str | None = None,
+    group_column: str | None = None,
+    name_column: str | None = None,
+    coordinates: str | Sequence[str] | None = None,
+    knn: str | Sequence[str] | None = None,
+    neighbours: int | str | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
     drop_unknown: bool = False,
+    add_unknown: bool = False,
     keep_rare: bool = False,
     encoding: str = "utf-8",
     seeds: int = 1,
@@ -47,21 +63,32 @@ def fit_tables(
     on_trial: OnTrial | None = None,
     on_member: OnMember | None = None,
     **settings: Any,
-) -> Run:
+) -> Run | Runs:
     """Learn a column of a table of nodes, with the help of a table of edges.
 
     Args:
-        nodes: one row per node: a DataFrame, or the path of a CSV, TSV or Parquet file.
-        edges: one row per edge, both ends by id.
-        target: column to predict; rows where it is empty are predicted.
-        id: column of node ids; None: id, node, node_id or name, else the row number.
+        nodes: one row per node: a DataFrame, or the path of a CSV, TSV, Parquet, Feather, JSON lines or Excel file.
+        edges: one row per edge, both ends by id; None: ``coordinates`` or ``knn`` make the edges.
+        target: column to predict; rows where it is empty are predicted. Several ("a,b" or a list) give one run each,
+            in a :class:`walksum.workflow.several.Runs`; none of them is learned from to predict another.
+        id: column of node ids; None: id, node, node_id or name, else a column whose values the edges name, else the
+            row number.
         source, destination: columns with the ends of an edge; None: by their usual names, else the first two.
         weight: column of edge weights; None: none.
         features: columns to learn from; None: all others.
         task: "classification" or "regression"; None: from the target.
-        split: counts "87,59,37", fractions "0.6,0.2,0.2", a column saying train, val or test, or a protocol;
+        split: counts "87,59,37", fractions "0.6,0.2,0.2" (or two, of training and test), a column saying train, val or
+            test, "spatial" for connected parts of the graph, a run folder whose split is taken again, or a protocol;
             None: 60/20/20 % of each class.
+        time_column: train on the earliest nodes, choose by later ones, test on the latest.
+        group_column: nodes of one group stay in one part of the split; it is not learned from.
+        name_column: shown beside the id; it is not learned from.
+        coordinates: two columns that say where a node lies, "lon,lat" on the globe or "x,y" on a plane.
+        knn: columns in whose space near nodes are joined.
+        neighbours: how many nearest nodes each is joined to, or "delaunay"; None: chosen on the validation nodes.
+        decimal, thousands: how numbers are written; None: as the cells show.
         drop_unknown: leave out edges to unknown ids.
+        add_unknown: add nodes that only edges name, with empty cells.
         keep_rare: go on with classes of a single node.
         encoding: of text files.
         seeds: how many splits and initial weights, from ``seed`` on: gives mean and spread.
@@ -70,21 +97,35 @@ def fit_tables(
             early with the best so far.
         **settings: fields of :class:`walksum.workflow.fit.Job`. model: "auto", a portfolio blended by validation
             within budget=60 seconds, unless a setting of networks (design, learned, hidden, layers, dropout, lr,
-            patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device.
+            patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device, metric, class_weight
+            and transform.
     """
-    job = make_job(search, split=None if split_names_a_column(split) else split, **settings)
+    tables = Source(nodes=nodes, edges=edges, encoding=encoding)
+    cut = read_split(split, tables)
+    job = make_job(search, split=cut.how, **settings)
     columns = Columns(
-        target=target,
+        target=None,
         id=id,
         edges=EdgeColumns(source, destination, weight),
         features=None if features is None else tuple(features),
-        split=split if split_names_a_column(split) else None,
+        split=cut.column,
         task=task,
         drop_unknown=drop_unknown,
+        add_unknown=add_unknown,
+        name=name_column,
+        time=time_column,
+        group=group_column,
+        coordinates=names_in(coordinates),
+        knn=names_in(knn),
+        neighbours=neighbours,
+        decimal=decimal,
+        thousands=thousands,
     )
-    problem = read_problem(Source(nodes=nodes, edges=edges, encoding=encoding), columns, keep_rare)
+    names = target_names(target, tables)
+    problems = read_each(names, lambda name: read_problem(tables, replace(columns, target=name), keep_rare, cut))
     told: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
-    return fit_problem(problem, job, seeds=seeds, search=search, **told)
+    runs = Runs({name: fit_problem(each, job, seeds=seeds, search=search, **told) for name, each in problems.items()})
+    return runs if len(names) > 1 else next(iter(runs.values()))
 
 
 def make_job(search: int = 0, **settings: Any) -> Job:
@@ -106,14 +147,36 @@ def make_job(search: int = 0, **settings: Any) -> Job:
     return job
 
 
-def read_problem(source: Source, columns: Columns, keep_rare: bool = False) -> Problem:
+def names_in(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Names of columns, also written "a,b"."""
+    parts = columns.split(",") if isinstance(columns, str) else columns or ()
+    return tuple(name.strip() for name in parts)
+
+
+def read_problem(source: Source, columns: Columns, keep_rare: bool = False, split: SplitOption = AS_USUAL) -> Problem:
     """The graph and target that a source and its columns describe; refuses what nothing can be learned from."""
     if columns.task is not None:
         check_choice("task", columns.task, tuple(TASKS))
+    _check_one_split(columns, split)
+    check_neighbours(columns.neighbours, bool(columns.coordinates))
+    if columns.neighbours is not None and not columns.place_columns:
+        raise ValueError("neighbours= is for nodes that lie somewhere; name coordinates= or knn=")
+    checked_marks(columns.decimal, columns.thousands)
     check_column_names(source, columns)
     problem = source.read(columns)
+    if split.run is not None:
+        problem = with_split_of(problem, split.run)
     check_labels(problem, keep_rare)
     return problem
+
+
+def _check_one_split(columns: Columns, split: SplitOption) -> None:
+    """A split by time, by group, by a column, of a run and into parts of the graph exclude each other."""
+    ways: dict[str, Any] = {"time_column=": columns.time, "group_column=": columns.group}
+    ways["split="] = columns.split or split.run or (split.how if split.how in (*PROTOCOLS, SPATIAL) else None)
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} say different things about the split; give one of them")
 
 
 def fit_problem(
@@ -134,14 +197,17 @@ def fit_problem(
     check_count("seeds", seeds)
     stage = on_stage or (lambda text: None)
     with _suitable_threads(problem):
-        best = _search(problem, job, search, on_epoch, on_trial, stage) if search else None
+        best = _search(with_neighbours(problem, job), job, search, on_epoch, on_trial, stage) if search else None
         if best is not None:
             job = best.job
         results: list[Result] = []
         for seed in range(job.seed, job.seed + seeds):
             stage(f"seed {seed}" if seeds > 1 else "")
             fitted = best.fitted if best is not None and seed == job.seed else None
-            results.append(fit_once(replace(job, seed=seed), problem, on_epoch, fitted, on_member))
+            mine = replace(job, seed=seed)
+            trials = () if best is None else best.trials
+            searched = len(trials), sum(trial.seconds for trial in trials)
+            results.append(fit_once(mine, with_neighbours(problem, mine), on_epoch, fitted, on_member, searched))
             if results[-1].interrupted:
                 # a seed that was cut short says little about the spread; alone it is better than nothing
                 results = results[:-1] or results

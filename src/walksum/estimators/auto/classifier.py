@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from walksum.estimators.auto.base import Auto
 from walksum.estimators.folds import unlabelled
 from walksum.portfolio.blend import METRICS
+from walksum.training.scoring import names_for
 
-CLASSIFIER_METRICS = ("accuracy", "roc_auc", "log_loss")
+CLASSIFIER_METRICS = tuple(names_for("classification"))
 
 
 class AutoClassifier(ClassifierMixin, Auto):
@@ -33,7 +34,8 @@ class AutoClassifier(ClassifierMixin, Auto):
 
     Args:
         budget: seconds for the whole portfolio. Ctrl-C keeps the members that are done.
-        metric: what validation compares: "accuracy" (default), "roc_auc" or "log_loss".
+        metric: what validation compares: "accuracy" (default), "balanced_accuracy", "macro_f1", "roc_auc",
+            "average_precision" or "log_loss".
         members: prefixes of member names to try; None: all.
         cv: number of folds where no validation rows are given.
         n_neighbors: of the nearest-neighbour graph made from X when ``fit`` gets no graph, and of new rows.

@@ -11,17 +11,19 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from walksum.estimators.auto.base import Auto
-from walksum.portfolio.blend import r_squared
+from walksum.portfolio.blend import METRICS
 from walksum.portfolio.fit import HERE
 from walksum.portfolio.residual import ResidualField
+from walksum.training.scoring import names_for
 
 
 class AutoRegressor(RegressorMixin, Auto):
     """Node regression by a portfolio of small models and a Gaussian field of their residuals.
 
-    As :class:`AutoClassifier`; the blend minimises the squared error out of fold. The residuals of the rows that judge
-    are one draw of a Gaussian field on the graph, fitted by its evidence; its conditional mean is added wherever the
-    residuals say that it helps, and its standard deviations are calibrated by the exact leave-one-out errors.
+    As :class:`AutoClassifier`; the blend minimises the squared error out of fold, or the absolute error where
+    ``metric`` ("r2", "rmse" or "mae") prefers it. The residuals of the rows that judge are one draw of a Gaussian field
+    on the graph, fitted by its evidence; its conditional mean is added wherever the residuals say that it helps, and
+    its standard deviations are calibrated by the exact leave-one-out errors.
 
     Attributes:
         field_: the fitted field, or None.
@@ -33,8 +35,9 @@ class AutoRegressor(RegressorMixin, Auto):
         """Learn from the rows whose y is not NaN; arguments as in :meth:`AutoClassifier.fit`."""
         start = time.monotonic()
         X = validate_data(self, X, dtype=np.float64, accept_sparse="csr")
-        if self.metric not in (None, "r2"):
-            raise ValueError(f"metric={self.metric!r}; a regression is judged by 'r2'")
+        metric_name = self.metric or "r2"
+        if metric_name not in names_for("regression"):
+            raise ValueError(f"metric={self.metric!r}; choose one of {', '.join(names_for('regression'))}")
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         y = column_or_1d(np.asarray(y), warn=True).astype(np.float64)
@@ -48,7 +51,7 @@ class AutoRegressor(RegressorMixin, Auto):
         middle, spread = float(y[known].mean()), float(y[known].std()) or 1.0
         problem = self._problem(X, (y - middle) / spread, known, 0, graph, validation)
         self.X_ = X
-        found = self._fit(problem, r_squared)
+        found = self._fit(problem, METRICS[metric_name])
         answer = found.here()
         assert answer.std is not None
         self.field_: ResidualField | None = found.fields.get(HERE)

@@ -1,0 +1,159 @@
+"""Permutation importance: how much worse the fitted model predicts when a column's values change places.
+
+A column is permuted over all nodes, so neighbours lose it too; the model is asked again, not trained again; what counts
+is how much the metric falls on nodes it did not learn from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from walksum.portfolio.deep import DeepBanks
+from walksum.portfolio.fit import ELSEWHERE, HERE, Portfolio
+from walksum.portfolio.members import LabelPropagation, Model, StackedNetworks
+from walksum.portfolio.tabular import Tabular
+from walksum.training.scoring import bootstrap
+from walksum.workflow.job import Job
+from walksum.workflow.prepare import PreparedData
+
+REPEATS = 5  # permutations of each column at most
+SHARE = 0.1  # of the budget
+MOST_COLUMNS = 200  # of a table; words have no importance one by one
+
+Ask = Callable[[Tensor], np.ndarray]  # features of all nodes -> probabilities [n, C] or numbers [n] of the judged nodes
+
+
+def importance_of_network(job: Job, prepared: PreparedData, model: nn.Module) -> dict[str, Any] | None:
+    """Of a network, on the validation nodes."""
+    from walksum.workflow.fit import predict
+
+    val = prepared.split.val
+
+    def ask(x: Tensor) -> np.ndarray:
+        return predict(model, x, prepared.problem, prepared.encoding)[val].double().numpy()
+
+    return _importance(job, prepared, ask, val, "validation nodes")
+
+
+def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfolio) -> dict[str, Any] | None:
+    """Of the blend that can be asked about other tables, on the nodes that judged its first fold."""
+    if ELSEWHERE not in portfolio.blends:
+        return None
+    problem, blend, encoding = portfolio.problem, portfolio.blends[ELSEWHERE], prepared.encoding
+    train, judged = problem.folds[0]
+    known = np.full(problem.num_nodes, np.nan)
+    known[train] = problem.y[train]
+    used = np.nonzero(blend.weights)[0]
+    models = {id(m.model): _first_fold(m.model) for m in (portfolio.members[k] for k in used) if m.model is not None}
+    if all(isinstance(model, LabelPropagation) for model in models.values()):
+        return None  # no member that can be asked reads a column
+    same: dict[Any, Any] = {}  # what no column changes: the known targets near a node
+
+    def ask(x: Tensor) -> np.ndarray:
+        from walksum.workflow.auto import as_table
+
+        asked = problem.other(as_table(x), problem.graph, known, problem.arcs, problem.device, problem.position)
+        asked.kept |= same
+        found = {}
+        for key, model in models.items():
+            if isinstance(model, LabelPropagation):
+                if ("targets", key) not in same:
+                    same["targets", key] = model.outputs(asked)
+                found[key] = same["targets", key]
+            else:
+                found[key] = model.outputs(asked)
+        outputs = np.zeros((len(portfolio.members), problem.num_nodes, problem.outputs))
+        for k in used:
+            member = portfolio.members[k]
+            outputs[k] = found[id(member.model)][member.index][0]
+        same.update({key: value for key, value in asked.kept.items() if isinstance(key, tuple) and key[0] == "targets"})
+        value = blend(outputs, problem.classes)[judged]
+        return value if problem.classes else encoding.in_units(value[:, 0])
+
+    by = "validation nodes" if len(problem.folds) == 1 else f"one of {len(problem.folds)} folds, which did not learn it"
+    carried = float(portfolio.blends[HERE].weights[[m.model is not None for m in portfolio.members]].sum())
+    by += f", by the members that can be asked again; they carry {100 * carried:.0f} % of the weight"
+    return _importance(job, prepared, ask, torch.from_numpy(judged), by)
+
+
+def _first_fold(model: Model) -> Model:
+    """The model as its first fold learned it: one training instead of all of them is asked."""
+    if isinstance(model, Tabular):
+        return replace(model, models=model.models[:1])
+    if isinstance(model, DeepBanks):
+        return replace(model, models=model.models[:1])
+    if isinstance(model, StackedNetworks):
+        turn = model.turns[0]
+        turn = turn.take(torch.arange(0, turn.uses.size(0), model.folds))
+        return replace(model, standards=model.standards[:1], turns=[turn], folds=1)
+    return model
+
+
+def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: str) -> dict[str, Any] | None:
+    """One row per column, the most important first; None of a tensor, whose columns have no names, and of words."""
+    names = prepared.encoding.columns
+    if isinstance(prepared.problem.features, Tensor) or not 0 < len(names) <= MOST_COLUMNS or len(nodes) < 2:
+        return None
+    start, random = time.monotonic(), np.random.default_rng(job.seed)
+    until = start + SHARE * job.budget
+    judge, y = prepared.judge, prepared.problem.y[nodes].numpy()
+    base = ask(prepared.x)
+    permuted: dict[str, list[np.ndarray]] = {}
+    for _ in range(REPEATS):
+        for name in _by_relevance(prepared, names):
+            if permuted and time.monotonic() > until:
+                break
+            permuted.setdefault(name, []).append(ask(_permuted(prepared, name, random)))
+
+    def fall(found: list[np.ndarray], rows: np.ndarray) -> float:
+        old = judge.metric.gain(judge.read(base[rows]), y[rows])
+        return old - float(np.mean([judge.metric.gain(judge.read(each[rows]), y[rows]) for each in found]))
+
+    table: list[dict[str, Any]] = []
+    for name, found in permuted.items():
+        error = float(bootstrap(partial(fall, found), len(y), most=50).std())
+        value = fall(found, np.arange(len(y)))
+        table.append({"column": name, "importance": value, "standard_error": error, "permutations": len(found)})
+    table.sort(key=lambda row: -row["importance"])
+    left = [name for name in names if name not in permuted]
+    how = {"on": by, "nodes": len(y), "not_measured": left, "seconds": time.monotonic() - start}
+    return {"columns": table, "how": how}
+
+
+def _block(prepared: PreparedData, name: str) -> list[int]:
+    """Which features a column of the table became."""
+    encoding = prepared.encoding
+    if encoding.width is not None:
+        return [encoding.columns.index(name)]
+    if name in encoding.numeric:
+        return [encoding.numeric.index(name)]
+    first = len(encoding.numeric)
+    for known, categories in encoding.categories.items():
+        if known == name:
+            return list(range(first, first + len(categories)))
+        first += len(categories)
+    raise KeyError(name)
+
+
+def _permuted(prepared: PreparedData, name: str, random: np.random.Generator) -> Tensor:
+    x, block = prepared.x.clone(), _block(prepared, name)
+    x[:, block] = x[torch.from_numpy(random.permutation(len(x)))][:, block]
+    return x
+
+
+def _by_relevance(prepared: PreparedData, names: list[str]) -> list[str]:
+    """Columns most correlated with the target first: where time is short, those are measured."""
+    train, y = prepared.split.train, prepared.y
+    Y = y[train].double().unsqueeze(1) if prepared.problem.regression else nn.functional.one_hot(y[train]).double()
+    X = prepared.x[train].double()
+    X, Y = (each - each.mean(0) for each in (X, Y))
+    related = (X.T @ Y).abs() / (X.norm(dim=0).unsqueeze(1) * Y.norm(dim=0)).clamp_min(1e-12)
+    return sorted(names, key=lambda name: -float(related[_block(prepared, name)].max()))

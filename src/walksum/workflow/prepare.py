@@ -1,0 +1,123 @@
+"""From a problem to what a job learns from: its split, its encoded columns and the target as a model sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walksum.data.encoding import Encoding
+from walksum.data.encoding import fit as fit_columns
+from walksum.data.problem import Problem
+from walksum.data.problem_split import split_problem
+from walksum.data.splits import Split
+from walksum.data.target import LOG, NONE, TRANSFORMS, fit_knots, in_target_units, transformed
+from walksum.portfolio.features import neighbour_mean, reduce_columns
+from walksum.portfolio.problem import WIDE
+from walksum.training.scoring import Metric, metric_for
+from walksum.workflow.job import AUTO, Job
+from walksum.workflow.judge import Judge
+from walksum.workflow.models import check_model
+
+SKEWED = 1.0  # skewness from which transforms are tried
+COMPONENTS = 64  # of wide tables, for trees
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What a job learns from: one split of a problem, encoded by its training nodes."""
+
+    problem: Problem
+    split: Split
+    encoding: Encoding
+    x: Tensor
+    y: Tensor
+    notes: list[str]
+    judge: Judge
+
+    def with_temperature(self, temperature: float) -> PreparedData:
+        """The same with calibrated probabilities."""
+        encoding = replace(self.encoding, temperature=temperature)
+        return replace(self, encoding=encoding, judge=replace(self.judge, encoding=encoding))
+
+
+def prepare_data(job: Job, problem: Problem) -> PreparedData:
+    """Split and encode a problem as the job says."""
+    check_model(job.model)
+    metric = metric_for(job.metric, problem.task)
+    split = split_problem(problem, job.split, job.seed)
+    encoding, notes = fit_encoding(problem, split)
+    notes += encoding.notes(problem.features)
+    x = encoding.encode(problem.features)
+    if problem.regression:
+        if job.class_weight != NONE:
+            raise ValueError(f"class_weight={job.class_weight!r} is for classes; {problem.target!r} holds numbers")
+        encoding, more = _fit_target(job.transform, problem, split, encoding, x, metric)
+        notes += more
+        y = torch.from_numpy(encoding.standardise(problem.y.double().numpy())).float()
+    else:
+        if job.transform not in (AUTO, NONE):
+            raise ValueError(f"transform={job.transform!r} is for numbers; {problem.target!r} holds classes")
+        if job.class_weight != NONE:
+            encoding = replace(encoding, class_weight=balanced_weights(problem, split.train))
+        y = problem.y
+    return PreparedData(problem, split, encoding, x, y, notes, Judge.of(job.metric, problem, encoding))
+
+
+def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
+    """How columns are encoded, from the training nodes; and notes on what was left out."""
+    encoding, notes = fit_columns(problem.features, split.train)
+    if encoding.num_features == 0:
+        why = "".join(f"; {note}" for note in [*problem.notes, *notes])
+        raise ValueError(f"no column is left to learn from; give usable ones by features={why}")
+    return encoding, notes
+
+
+def balanced_weights(problem: Problem, nodes: Tensor) -> list[float]:
+    """One over the share of each class among these nodes, their mean over the nodes being one."""
+    counts = torch.bincount(problem.y[nodes], minlength=len(problem.classes)).double()
+    present = int((counts > 0).sum())
+    return (counts.sum() / (present * counts.clamp_min(1))).tolist()
+
+
+def _fit_target(
+    asked: str, problem: Problem, split: Split, encoding: Encoding, x: Tensor, metric: Metric
+) -> tuple[Encoding, list[str]]:
+    """The transform that is asked for, or that validation nodes choose; then mean and scale of what it gives."""
+    known, notes = problem.y[split.train].double().numpy(), []
+    kind = asked
+    if asked == AUTO:
+        kind, note = choose_transform(problem, split, x, metric)
+        notes += [note] if note else []
+    knots = fit_knots(kind, known)
+    learned = transformed(kind, knots, known)
+    mean, scale = float(learned.mean()), float(learned.std()) or 1.0
+    fitted = replace(encoding, target_mean=mean, target_scale=scale, target_transform=kind, target_knots=knots)
+    return fitted, notes
+
+
+def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) -> tuple[str, str | None]:
+    """Of a skewed target the transform with which gradient boosting does best on the validation nodes; and a note."""
+    from scipy.stats import skew
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    y, train, val = problem.y.double().numpy(), split.train.numpy(), split.val.numpy()
+    skewness = float(skew(y[train]))
+    if not abs(skewness) > SKEWED or not len(val):
+        return NONE, None
+    X = x.double().numpy()
+    X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
+    X = np.concatenate([X, neighbour_mean(problem.graph) @ X], 1)
+    found = {}
+    for kind in TRANSFORMS:
+        if kind == LOG and y[train].min() < 0:
+            continue
+        knots = fit_knots(kind, y[train])
+        model = HistGradientBoostingRegressor(random_state=0).fit(X[train], transformed(kind, knots, y[train]))
+        found[kind] = metric.of(in_target_units(kind, knots, model.predict(X[val])), y[val])
+    best = max(found, key=lambda kind: metric.sign * found[kind])
+    told = ", ".join(f"{kind} {value:.4g}" for kind, value in found.items())
+    how = "learned as it is" if best == NONE else f"learned by its {best}"
+    return best, f"the target is skewed ({skewness:.1f}); {how}, by {metric.title} on validation nodes: {told}"

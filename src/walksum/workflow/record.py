@@ -1,0 +1,127 @@
+"""All that metrics.json holds, from the results of one or more seeds; and what it says, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from walksum.training.metrics import over_seeds
+from walksum.workflow.fit import LEVEL, Result
+from walksum.workflow.search import SearchResult
+
+
+def chosen(results: list[Result]) -> Result:
+    """Of several seeds, the one whose model is kept: best on its validation nodes."""
+    return max(results, key=lambda result: result.outcome.best.val_score)
+
+
+def metrics_of(results: list[Result], search: SearchResult | None = None) -> dict[str, Any]:
+    """All that metrics.json holds."""
+    result = chosen(results)
+    judge, problem = result.prepared.judge, result.problem
+    return {
+        "task": problem.task,
+        "metric": judge.metric.name,
+        "score": judge.metric.title,
+        "higher_is_better": judge.metric.sign > 0,
+        "test": {name: _over_results(results, name) for name in result.scores},
+        "parts": result.parts,
+        "graph": result.graph,
+        "calibration": result.calibration,
+        "importance": None if result.importance is None else result.importance["columns"],
+        "importance_by": None if result.importance is None else result.importance["how"],
+        "rare_class": None if judge.rare is None else problem.classes[judge.rare],
+        "transform": judge.encoding.target_transform,
+        "class_weight": dict(zip(problem.classes, judge.encoding.class_weight, strict=False)) or None,
+        "model": result.job.title,
+        "device": result.outcome.device,
+        "captured": result.outcome.captured,  # whether the training step ran as one CUDA graph
+        "seeds": [each.job.seed for each in results],
+        "kept_seed": result.job.seed,
+        "data": problem.summary(),
+        "split": dict(zip(("train", "val", "test"), result.prepared.split.counts, strict=True)),
+        "method_seconds": result.seconds,
+        "portfolio": result.portfolio,
+        "intervals": _intervals(result),
+        "best_epoch": dataclasses.asdict(result.outcome.best),
+        "epochs": len(result.outcome.history),
+        "seconds": sum(each.outcome.seconds for each in results),
+        "interrupted": any(each.interrupted for each in results),
+        "solver": _solver_record(result),
+        "variance": result.variance_by,
+        "search": None if search is None else search.record(),
+        "notes": [*problem.notes, *result.notes],
+        "history": [dataclasses.asdict(epoch) for epoch in result.outcome.history],
+    }
+
+
+def _intervals(result: Result) -> dict[str, Any] | None:
+    """How many test nodes they cover, half of their usual width, and whether wide ones stand at large errors."""
+    from scipy.stats import spearmanr
+
+    if result.low is None or result.high is None:
+        return None
+    test = result.prepared.split.test
+    width = (result.high - result.low)[test].double().numpy() / 2
+    off = (result.output - result.problem.y)[test].abs().double().numpy()
+    tracks = float(spearmanr(width, off)[0]) if np.ptp(width) > 1e-9 * width.max() else None
+    return {
+        "level": LEVEL,
+        "coverage": result.coverage,
+        "margin": float(np.median(width)),
+        "reach": result.interval_reach,
+        "by": result.interval_by,
+        "spearman_with_error": tracks,
+    }
+
+
+def _solver_record(result: Result) -> dict[str, Any] | None:
+    solve = result.solve
+    if solve is None:
+        return None
+    return {"name": solve.solver, "steps": solve.steps, "residual": solve.residual, "status": solve.status.name}
+
+
+def _over_results(results: list[Result], name: str) -> dict[str, Any]:
+    """One seed: its score and interval. Several: mean and spread."""
+    scores = [each.scores[name] for each in results if name in each.scores]
+    mean, spread = over_seeds([each.value for each in scores])
+    record: dict[str, Any] = {"mean": mean, "spread": spread, "values": [each.value for each in scores]}
+    if len(scores) == 1:
+        record |= {"low": scores[0].low, "high": scores[0].high}
+    if scores[0].error is not None:
+        record["mean_absolute_error"] = sum(each.error or 0.0 for each in scores) / len(scores)
+    return record
+
+
+def ranked(metrics: dict[str, Any]) -> list[str]:
+    """The methods, the best first."""
+    sign = 1 if metrics.get("higher_is_better", True) else -1
+    return sorted(metrics["test"], key=lambda name: -sign * metrics["test"][name]["mean"])
+
+
+def graph_text(metrics: dict[str, Any]) -> str:
+    """Whether the graph helped, and whether another row did better, in words."""
+    graph = metrics["graph"]
+    if graph is None:
+        return "whether the graph helped is not known: no method without edges was trained; raise the budget"
+    if graph["low"] is None:
+        return f"whether the graph helped is not known: {metrics['score']} has no interval on these test nodes"
+    text = f"the graph {graph['verdict']}: {_difference(metrics, graph, graph['against'] + ', the best without edges')}"
+    if graph["better"] is None:
+        return text
+    other = graph["better"]
+    word = "did better" if other["high"] < 0 else "scored higher, though not clearly"
+    return f"{text}. {other['method']} {word}: {_difference(metrics, other, 'it')}"
+
+
+def _difference(metrics: dict[str, Any], record: dict[str, Any], other: str) -> str:
+    """By how much the model is better than another, above 0 always meaning better."""
+    percent, units = metrics["score"] == "accuracy", metrics["metric"] in ("rmse", "mae")
+    show = (lambda v: f"{100 * v:+.1f}") if percent else (lambda v: f"{v:+.3g}") if units else (lambda v: f"{v:+.3f}")
+    gain, low, high = (show(record[name]) for name in ("gain", "low", "high"))
+    unit = "points" if percent else f"of {metrics['score']}"
+    less = "" if metrics["higher_is_better"] else f" (above 0: less {metrics['score']})"
+    return f"{gain} {unit} over {other}, 95 % interval {low} to {high}{less}"
