@@ -26,7 +26,7 @@ import pandas as pd
 
 RECORDS = Path(__file__).parents[1] / "results" / "tables" / "points.jsonl"
 SEEDS = range(10)
-BUDGET = 30.0  # seconds, of a machine that others may share
+BUDGET = 20.0  # seconds, of a machine that others may share
 FIELD = {"points": 600, "range": 0.2, "noise": 0.3}
 Task = tuple[pd.DataFrame, str, str]  # table, target, coordinates
 

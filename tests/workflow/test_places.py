@@ -37,7 +37,7 @@ def test_kriging_is_near_the_best_predictor(field):
     place, value = field
     train = np.arange(200)
     y = (value - value[train].mean()) / value[train].std()
-    out, model = fit_kriging(kriging_problem(place, y, train), False, np.inf)
+    out, model = fit_kriging(kriging_problem(place, y, train), "none", np.inf)
     K = matern(place[train], place[train]) + 0.09 * np.eye(200)
     best = matern(place, place[train]) @ np.linalg.solve(K, value[train])
     mine = out[0, :, 0] * value[train].std() + value[train].mean()
@@ -50,7 +50,7 @@ def test_a_known_place_is_predicted_from_all_others(field):
     place, value = field
     y = (value - value.mean()) / value.std()
     theta = np.log([[0.3, 1.0, 0.5]])
-    model = Kriging(False, 1.5, theta)
+    model = Kriging("none", 1.5, theta)
     everything = model._predict(kriging_problem(place, y, np.arange(300)), np.arange(300), 0)
     for node in (0, 17):
         others = np.delete(np.arange(300), node)
@@ -61,7 +61,7 @@ def test_a_known_place_is_predicted_from_all_others(field):
 def test_the_nearest_places_say_nearly_all(field, monkeypatch):
     place, value = field
     y = (value - value.mean()) / value.std()
-    model, train = Kriging(False, 1.5, np.log([[0.3, 1.0, 0.5]])), np.arange(250)
+    model, train = Kriging("none", 1.5, np.log([[0.3, 1.0, 0.5]])), np.arange(250)
     exact = model._predict(kriging_problem(place, y, train), train, 0)
     monkeypatch.setattr("walksum.portfolio.kriging.EXACT", 100)
     near = model._predict(kriging_problem(place, y, train), train, 0)
