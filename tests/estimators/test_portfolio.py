@@ -15,8 +15,9 @@ from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import members as portfolio
 from walksum.portfolio.blend import least_squares_weights, roc_auc, score_weights
+from walksum.portfolio.input import Input
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.stack import Config, Input, Stack, StackRecipe
+from walksum.portfolio.stack import Config, Stack, StackRecipe
 
 N = 120
 QUICK = ("linear", "label", "extra trees x")
@@ -64,7 +65,7 @@ def test_given_validation_rows_choose_and_are_not_learned_from(table):
     other = shown.copy()
     other[validation] = 1 - other[validation]  # label propagation reads training labels alone
     changed = AutoClassifier(members=("label",), random_state=0).fit(X, other, pairs, validation=validation)
-    assert np.allclose(model._found[0].outputs, changed._found[0].outputs)
+    assert np.allclose(model.portfolio_.members[0].outputs, changed.portfolio_.members[0].outputs)
 
 
 def test_words_texts_and_sparse_matrices(table):

@@ -56,6 +56,27 @@ class Portfolio:
         outputs = np.stack([member.outputs for member in self.members])  # [M, folds, N, C]
         return self._answer(self.problem, which, outputs, None)
 
+    def refit(self, which: str = HERE) -> np.ndarray:
+        """Probabilities ``[N, C]`` after the weighted members learned again, now from all labelled rows.
+
+        Epochs, powers and weights stay as validation chose them. Rows with a label keep the answer of members that had
+        not learned from them.
+        """
+        if len(self.problem.folds) > 1 or not self.problem.classes:
+            raise ValueError("refit is for classes and given validation rows; folds have learned from all rows already")
+        blend = self.blends[which]
+        outputs = np.stack([member.outputs for member in self.members])
+        groups: dict[Any, list[int]] = {}
+        for k in np.nonzero(blend.weights)[0]:
+            groups.setdefault(self.members[k].refit, []).append(int(k))
+        for again, group in groups.items():
+            if again is not None:
+                outputs[group, 0] = again([self.members[k].index for k in group])
+        value = blend(outputs, self.problem.classes)[0]
+        rows = self.problem.labelled
+        value[rows] = self.here(which).value[rows]
+        return value
+
     def ask(self, problem: Problem, residuals: np.ndarray | None = None) -> Answer:
         """The answer for another table, made by :meth:`Problem.other`.
 
@@ -164,7 +185,7 @@ def fit_portfolio(
     todo = tasks(problem, metric, members)
     if not todo:
         raise ValueError(f"members={members!r} names no member; leave it None for all")
-    found, complete, interrupted = run_tasks(todo, budget - (time.monotonic() - start), callback)
+    found, complete, interrupted = run_tasks(todo, problem, metric, budget - (time.monotonic() - start), callback)
     if not found:
         raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")
     outputs, y = judged(problem, found), problem.y[problem.judged]

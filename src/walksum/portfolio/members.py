@@ -15,12 +15,15 @@ from walksum.portfolio.blend import Metric
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, exact_diagonal, needs_targets, needs_this_graph
 from walksum.portfolio.deep import DeepBanks, fit_deep
 from walksum.portfolio.features import other_targets
+from walksum.portfolio.input import Input
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.stack import Config, Input, Networks, Operator, Stack, StackRecipe
+from walksum.portfolio.spread import Operator
+from walksum.portfolio.stack import Config, Networks, Stack, StackRecipe
 from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
 
 BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, False), (-0.9, False))
 SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
+HOPELESS = 0.05  # of the score: five temperatures of the blend's weights
 MANY = 1000  # rows to learn from that a deep network deserves its time with
 ALONE: tuple[Operator, ...] = ((0.0, False),)
 
@@ -35,6 +38,10 @@ class Model(Protocol):
     def state(self) -> tuple[dict[str, Any], Arrays]: ...  # JSON, arrays
 
 
+# which members of a training -> their outputs [which, N, C] after learning from all labelled rows, nobody judging
+Refit = Callable[[list[int]], np.ndarray]
+
+
 @dataclass
 class Member:
     """One blended model: its outputs on all nodes, by fold, and where to ask for others."""
@@ -45,7 +52,8 @@ class Member:
     uses_targets: bool  # of other nodes, at prediction
     seconds: float
     model: Model | None = None  # None: of the training graph alone
-    index: int = 0  # among the members of the model
+    index: int = 0  # among the members of its training
+    refit: Refit | None = None
 
 
 @dataclass
@@ -56,17 +64,23 @@ class Trained:
     outputs: np.ndarray
     model: Model | None
     complete: bool = True
+    refit: Refit | None = None
 
 
 @dataclass(frozen=True)
 class Task:
-    """One training that yields members; ``share`` is its part of the clock."""
+    """One training that yields members; ``share`` is its part of the clock, the first word of the name its family."""
 
     name: str
     share: float
     uses_graph: bool
     run: Callable[[float], Trained]  # deadline -> members
     uses_targets: bool = False
+    always: bool = False  # what others are compared with: run even where its family has no chance
+
+    @property
+    def family(self) -> str:
+        return self.name.split()[0]
 
 
 def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None, repeat: int = 1) -> list[Task]:
@@ -75,7 +89,7 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     boosting = [task for task in tabular if task.name.startswith("boosting")]
     others = [task for task in tabular if not task.name.startswith("boosting")]
     # members without edges come second, so that what the graph gave is known early
-    boosting = boosting[:1] + sorted(boosting[1:], key=lambda task: task.uses_graph)
+    boosting = sorted(boosting, key=lambda task: (task.uses_graph, task.uses_targets))
     if problem.wide:  # boosting takes its time on hundreds of columns
         made = [*_labels(problem), networks[0], networks[3], *networks[1:3], *others, *networks[4:], *boosting]
     elif len(problem.folds[0][0]) < MANY:
@@ -85,39 +99,61 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     return [task for task in made if which is None or task.name.startswith(which)]
 
 
-def run_tasks(todo: list[Task], budget: float, progress: Callable[..., None] | None) -> tuple[list[Member], bool, bool]:
+def run_tasks(
+    todo: list[Task], problem: Problem, metric: Metric, budget: float, progress: Callable[..., None] | None = None
+) -> tuple[list[Member], bool, bool]:
     """Members in order, whether the clock cut nothing short, and whether Ctrl-C did: it keeps what is there."""
     members: list[Member] = []
     start, complete, interrupted = time.monotonic(), True, False
-    end = start + budget
+    end, scores = start + budget, Scores(problem, metric)
     for k, task in enumerate(todo):
         now = time.monotonic()
         if now >= end:
             complete = False
             break
+        if scores.hopeless(task):
+            continue
         # where time is short, the first members train to their end and the last are left out: a member that was cut
         # off early is worth less than none
         share = max(0.35, 1.5 * task.share / sum(each.share for each in todo[k:]))
         deadline = now + (end - now) * min(1.0, share)
         try:
             found = task.run(deadline)
+            seconds = time.monotonic() - now
+            each = seconds / max(1, len(found.names))
+            for index, (name, out) in enumerate(zip(found.names, found.outputs, strict=True)):
+                members.append(
+                    Member(name, out, task.uses_graph, task.uses_targets, each, found.model, index, found.refit)
+                )
+                scores.add(task.family, out)
+            complete &= found.complete
+            if progress is not None:
+                progress(task.name, k + 1, len(todo), time.monotonic() - start)
         except KeyboardInterrupt:
             if not members:
                 raise
             complete, interrupted = False, True
             break
-        seconds = time.monotonic() - now
-        each = seconds / max(1, len(found.names))
-        for index, (name, out) in enumerate(zip(found.names, found.outputs, strict=True)):
-            members.append(Member(name, out, task.uses_graph, task.uses_targets, each, found.model, index))
-        complete &= found.complete
-        try:
-            if progress is not None:
-                progress(task.name, k + 1, len(todo), time.monotonic() - start)
-        except KeyboardInterrupt:
-            complete, interrupted = False, True
-            break
     return members, complete, interrupted
+
+
+class Scores:
+    """The best score of each family of members, so that no time is spent on kin of those that would weigh nothing."""
+
+    def __init__(self, problem: Problem, metric: Metric):
+        self.problem, self.metric = problem, metric
+        self.best: dict[str, float] = {}
+
+    def add(self, family: str, outputs: np.ndarray) -> None:
+        rows = self.problem.judged
+        score = self.metric(self.problem.out_of_fold(outputs)[rows], self.problem.y[rows])
+        self.best[family] = max(score, self.best.get(family, -np.inf))
+
+    def hopeless(self, task: Task) -> bool:
+        """Whether its family lies so far back that the blend would give it nothing; numbers are blended otherwise."""
+        if task.always or not self.problem.classes or task.family not in self.best:
+            return False
+        return self.best[task.family] < max(self.best.values()) - HOPELESS
 
 
 def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
@@ -127,6 +163,8 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
     smooth = ("smooth", "outputs", list(SMOOTH), 1)
     alone = ("mlp", "outputs", [ALONE], 3)
     few = ("mlp", "outputs", [ALONE], 2 if problem.classes else 4)
+    if not problem.classes:  # what reads no surroundings weighs little there, and five folds cost five times
+        bank, hidden, alone = (*bank[:3], 1), (*hidden[:3], 1), (*alone[:3], 1)
     narrow: dict[str, Any] = {"dropout": 0.3, "input_dropout": 0.0, "patience": 100}
     plans: list[tuple[str, tuple[float, float], list, dict[str, Any]]] = []
     if problem.wide:
@@ -151,7 +189,7 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
             share = len(configs) * (2.0 if kind == "hidden" else 1.0)
             uses_graph = kind != "mlp" or "surroundings" in name
             runner = _stack_runner(problem, name, configs, StackRecipe(where=where, **how))
-            yield Task(f"{kind} {name}", share, uses_graph, runner, needs_targets(name))
+            yield Task(f"{kind} {name}", share, uses_graph, runner, needs_targets(name), not uses_graph)
 
 
 def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float, seed: int) -> str:
@@ -234,7 +272,14 @@ def _stack_runner(problem: Problem, inputs: str, configs: list[Config], how: Sta
             complete &= found.complete
         model = StackedNetworks(inputs, standards, networks, 1 if by_fold else len(problem.folds))
         names = [config.name for config in configs]
-        return Trained(names, np.concatenate(parts, 1), None if needs_this_graph(inputs) else model, complete)
+        kept = None if needs_this_graph(inputs) else model
+
+        def refit(which: list[int]) -> np.ndarray:
+            some, epochs = [configs[k] for k in which], found.epochs[which]
+            x, _ = _input(problem, inputs, problem.labelled)
+            return Stack(problem, x, graph, some, how).train(epochs=epochs).outputs[:, 0]
+
+        return Trained(names, np.concatenate(parts, 1), kept, complete, refit)
 
     return run
 
@@ -256,7 +301,8 @@ def _tabular(problem: Problem) -> Iterator[Task]:
             continue
         heavy = 6 if model == "boosting" else 0
         runner = _tabular_runner(problem, model, columns)
-        yield Task(f"{model} {columns}", share + heavy, columns != "x", runner, needs_targets(columns))
+        always = columns == "x" or (model, columns) == ("boosting", "surroundings")
+        yield Task(f"{model} {columns}", share + heavy, columns != "x", runner, needs_targets(columns), always)
 
 
 def _tabular_runner(problem: Problem, model: str, columns: str) -> Any:
@@ -265,7 +311,14 @@ def _tabular_runner(problem: Problem, model: str, columns: str) -> Any:
         if found is None:
             return Trained([], np.zeros((0, 0)), None, False)
         out, fitted = found
-        return Trained([f"{model} {columns}"], out[None], None if needs_this_graph(columns) else fitted)
+
+        def refit(which: list[int]) -> np.ndarray:
+            whole = replace(problem, folds=[(problem.labelled, problem.labelled)])
+            again = fit_tabular(whole, columns, MODELS[model], float("inf"))
+            assert again is not None
+            return again[0]
+
+        return Trained([f"{model} {columns}"], out[None], None if needs_this_graph(columns) else fitted, refit=refit)
 
     return run
 
@@ -298,7 +351,12 @@ def _labels(problem: Problem) -> Iterator[Task]:
 
     def run(deadline: float) -> Trained:
         found = [[_spread(problem, train, s) for train, _ in problem.folds] for s in scales]
-        return Trained([f"label propagation {s:g}" for s in scales], np.array(found), LabelPropagation(scales))
+
+        def refit(which: list[int]) -> np.ndarray:
+            return np.stack([_spread(problem, problem.labelled, scales[k]) for k in which])
+
+        names = [f"label propagation {s:g}" for s in scales]
+        return Trained(names, np.array(found), LabelPropagation(scales), refit=refit)
 
     yield Task("label propagation", 0.5, True, run, True)
 

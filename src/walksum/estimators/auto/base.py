@@ -70,7 +70,7 @@ class Auto(BaseEstimator):
         self.complete_ = found.complete
         self.members_ = found.table(metric)
         self.graph_gain_ = found.graph_gain(metric)
-        self._found, self._problem_ = found.members, problem
+        self.portfolio_ = found
         return found
 
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:

@@ -41,16 +41,21 @@ BASELINES = {  # members whose name starts so, blended by the same rule
 }
 
 
+NETWORKS = ("mlp x", "mlp raw", "mlp rows")
+REFIT = ", validation labels learned"  # rows of blends whose members learned again, now from all labels that are known
+
+
 def run(name: str, seed: int, budget: float, device: str, members: tuple[str, ...] | None, dump: Path | None) -> dict:
     """One record: fit on one split, count once on its test rows."""
     import torch
 
     torch.set_num_threads(1)
-    start = time.time()
+    start, used = time.time(), time.process_time()
     make = _numbers if name.startswith("counties-") else _classes
     record = make(name, seed, budget, device, members, dump)
     return {"dataset": name, "seed": seed, "budget": budget, "device": device, "commit": _commit(), **record,
-            "total_seconds": round(time.time() - start, 1)}  # fmt: skip
+            "total_seconds": round(time.time() - start, 1),
+            "cpu_seconds": round(time.process_time() - used, 1)}  # fmt: skip
 
 
 def _classes(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
@@ -58,7 +63,7 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
 
     from walksum.data import load, make_split
     from walksum.estimators.auto.classifier import AutoClassifier
-    from walksum.portfolio.blend import METRICS, blend_weights, sharpened, sharpness, softmax
+    from walksum.portfolio.blend import METRICS, softmax
     from walksum.portfolio.members import run_tasks, tasks
 
     data = load(name)
@@ -73,43 +78,59 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
     metric = METRICS[metric_name]
     model = AutoClassifier(budget, metric_name, members, device=device, random_state=seed)
     model.fit(X, y, data.edge_index, validation=val)
+    problem, found = model.portfolio_.problem, model.portfolio_.members
     known = {label: k for k, label in enumerate(model.classes_)}
     codes = np.array([known.get(label, -1) for label in truth])  # a class that no labelled row has is never right
 
-    def table(found: list) -> list[dict]:
-        rows = []
-        for member in found:
-            out = member.outputs[0]
-            scores = {part: metric(out[rows_], codes[rows_]) for part, rows_ in (("val", val), ("test", test))}
-            rows.append({"name": member.name, **scores, "seconds": round(member.seconds, 2)})
-        return rows
+    def count(shares: np.ndarray, some: list) -> dict:
+        out = np.log(shares + 1e-12)
+        return {"val": metric(out[val], codes[val]), "test": metric(out[test], codes[test]), "members": len(some)}
 
-    def blend(found: list) -> dict | None:
-        if not found:
-            return None
-        shares = np.stack([softmax(member.outputs[0]) for member in found])
-        shares = sharpened(shares, sharpness(shares[:, val], codes[val]))
-        out = np.log(np.tensordot(blend_weights(shares[:, val], codes[val], metric), shares, 1) + 1e-12)
-        return {"val": metric(out[val], codes[val]), "test": metric(out[test], codes[test]), "members": len(found)}
+    def rows(label: str, some: list, refit: bool) -> dict:
+        if not some:
+            return {label: None}
+        blended = _blended(problem, some, metric)
+        row = {label: count(blended.here().value, some)}
+        if refit:
+            row[label + REFIT] = {**count(blended.refit(), some), "val": None}
+        return row
 
-    found = model._found
-    blends = {"auto": blend(found)}
+    now = time.time()
+    blends = rows("auto", found, True)
+    seconds = {"refit": round(time.time() - now, 1)}
     for label, prefixes in BASELINES.items():
-        blends[label] = blend([member for member in found if member.name.startswith(prefixes)])
-    seconds = model.seconds_
+        blends |= rows(label, [member for member in found if member.name.startswith(prefixes)], False)
     if members is None:
-        many = tasks(model._problem_, metric, ("mlp x", "mlp raw", "mlp rows"), repeat=-(-len(found) // 12))
-        networks, _, _ = run_tasks(many, budget, None)
-        blends["mlp, equally many"] = blend(networks)
+        now = time.time()
+        many = tasks(problem, metric, NETWORKS, repeat=-(-len(found) // 12))
+        networks, _, _ = run_tasks(many, problem, metric, budget)
+        blends |= rows("mlp, equally many", networks, True)
+        seconds["mlp, equally many"] = round(time.time() - now, 1)
     if dump is not None:
         dump.mkdir(parents=True, exist_ok=True)
-        rows = np.concatenate([val, test])
+        which = np.concatenate([val, test])
         np.savez_compressed(
-            dump / f"{name}-{seed}.npz", names=[m.name for m in found], val=len(val), y=codes[rows],
-            shares=np.stack([softmax(m.outputs[0])[rows] for m in found]).astype(np.float16),
+            dump / f"{name}-{seed}.npz", names=[m.name for m in found], val=len(val), y=codes[which],
+            shares=np.stack([softmax(m.outputs[0])[which] for m in found]).astype(np.float16),
         )  # fmt: skip
-    return {"metric": metric_name, "split": split.digest(), "blends": blends, "members": table(found),
-            "graph_gain": model.graph_gain_, "complete": model.complete_, "seconds": round(seconds, 1)}  # fmt: skip
+    table = [
+        {"name": m.name, "val": metric(m.outputs[0][val], codes[val]), "test": metric(m.outputs[0][test], codes[test]),
+         "seconds": round(m.seconds, 2), "weight": round(float(w), 4)}
+        for m, w in zip(found, model.portfolio_.blends["here"].weights, strict=True)
+    ]  # fmt: skip
+    return {"metric": metric_name, "split": split.digest(), "blends": blends, "members": table,
+            "graph_gain": model.graph_gain_, "complete": model.complete_, "seconds": round(model.seconds_, 1),
+            "other_seconds": seconds}  # fmt: skip
+
+
+def _blended(problem: Any, members: list, metric: Any) -> Any:
+    """Some members as a portfolio of their own, weighted by the same rule."""
+    from walksum.portfolio.blend import fit_blend
+    from walksum.portfolio.fit import HERE, Portfolio, judged
+
+    everyone = np.ones(len(members), dtype=bool)
+    blend = fit_blend(judged(problem, members), problem.y[problem.judged], problem.classes, metric, everyone)
+    return Portfolio(problem, members, {HERE: blend}, {}, {}, {})
 
 
 def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
@@ -126,30 +147,41 @@ def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dum
     model = AutoRegressor(budget, members=members, device=device, random_state=seed).fit(X, shown, pairs)
     middle, spread = y[train].mean(), y[train].std()
     z = (y - middle) / spread
-    problem = model._problem_
+    problem, everyone = model.portfolio_.problem, model.portfolio_.members
+    rows = problem.judged
 
     def count(guess: np.ndarray) -> float:
         return r_squared(guess[test, None], y[test])
 
     def blend(prefixes: tuple[str, ...]) -> dict | None:
-        found = [member for member in model._found if member.name.startswith(prefixes)]
+        found = [member for member in everyone if member.name.startswith(prefixes)]
         if not found:
             return None
-        judged = np.stack([problem.out_of_fold(member.outputs)[problem.judged, 0] for member in found])
-        weights = least_squares_weights(judged, z[problem.judged])
+        judged = np.stack([problem.out_of_fold(member.outputs)[rows, 0] for member in found])
+        weights = least_squares_weights(judged, z[rows])
         out = np.tensordot(weights, np.stack([member.outputs.mean(0)[:, 0] for member in found]), 1)
-        return {"val": r_squared((weights @ judged)[:, None], z[problem.judged]), "test": count(middle + spread * out),
+        return {"val": r_squared((weights @ judged)[:, None], z[rows]), "test": count(middle + spread * out),
                 "members": len(found)}  # fmt: skip
 
     inside = np.abs(y[test] - model.transduction_[test]) <= LEVEL_95 * model.std_[test]
     field = model.field_
-    blends: dict[str, Any] = {"auto": {"test": count(model.transduction_), "coverage": float(inside.mean())}}
+    blends: dict[str, Any] = {
+        "auto": {"val": r_squared(model.transduction_[rows, None], y[rows]), "test": count(model.transduction_),
+                 "coverage": float(inside.mean()), "members": len(everyone)}
+    }  # fmt: skip
     blends["blend without field"] = blend(("",))
     blends |= {label: blend(prefixes) for label, prefixes in BASELINES.items()}
+    if dump is not None:
+        dump.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(
+            dump / f"{name}-{seed}.npz", names=[m.name for m in everyone], y=z[rows],
+            val=np.stack([problem.out_of_fold(m.outputs)[rows, 0] for m in everyone]).astype(np.float32),
+        )  # fmt: skip
     table = [
-        {"name": m.name, "val": r_squared(problem.out_of_fold(m.outputs)[problem.judged], z[problem.judged]),
-         "test": count(middle + spread * m.outputs.mean(0)[:, 0]), "seconds": round(m.seconds, 2)}
-        for m in model._found
+        {"name": m.name, "val": r_squared(problem.out_of_fold(m.outputs)[rows], z[rows]),
+         "test": count(middle + spread * m.outputs.mean(0)[:, 0]), "seconds": round(m.seconds, 2),
+         "weight": round(float(w), 4)}
+        for m, w in zip(everyone, model.portfolio_.blends["here"].weights, strict=True)
     ]  # fmt: skip
     return {"metric": "r2", "blends": blends, "members": table, "graph_gain": model.graph_gain_,
             "complete": model.complete_, "seconds": round(model.seconds_, 1),
@@ -209,7 +241,7 @@ def summary(path: Path) -> str:
         for label, blend in each["blends"].items():
             if blend:
                 rows.setdefault((each["dataset"], label), []).append(
-                    (blend["test"], blend.get("val", np.nan), blend.get("coverage", np.nan))
+                    (blend["test"], blend.get("val") or np.nan, blend.get("coverage", np.nan))
                 )
     text = []
     for (name, label), values in sorted(rows.items()):
