@@ -12,11 +12,12 @@ import torch
 
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric
-from walksum.portfolio.columns import COLUMNS, Standard, by_row, exact_diagonal, needs_targets, needs_this_graph
+from walksum.portfolio.columns import COLUMNS, Standard, by_row, can_leave_one_out, needs_targets, needs_this_graph
 from walksum.portfolio.deep import DeepBanks, fit_deep
 from walksum.portfolio.features import other_targets
 from walksum.portfolio.input import Input
-from walksum.portfolio.problem import Problem
+from walksum.portfolio.joint import LARGEST, KnownField
+from walksum.portfolio.problem import Fold, Problem
 from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Networks, Stack, StackRecipe
 from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
@@ -176,8 +177,10 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
         how = narrow | ({"dropout": 0.5, "input_dropout": 0.3} if problem.wide else {})
         decays = (1e-3, 1e-2) if problem.wide else (1e-4, 1e-3)
         plans.append(("surroundings", decays, [few], how))
-        if exact_diagonal(problem):
+        if can_leave_one_out(problem):
             plans.append(("place + surroundings + labels", decays, [few], how))
+    if not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST:
+        plans.append(("surroundings", (1e-4, 1e-3), [("joint", "outputs", [ALONE], 2)], narrow))
     if not problem.wide:
         plans.reverse()  # on narrow tables the surroundings say most
     for name, decays, groups, how in plans:
@@ -188,8 +191,9 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
             ]  # fmt: skip
             share = len(configs) * (2.0 if kind == "hidden" else 1.0)
             uses_graph = kind != "mlp" or "surroundings" in name
-            runner = _stack_runner(problem, name, configs, StackRecipe(where=where, **how))
-            yield Task(f"{kind} {name}", share, uses_graph, runner, needs_targets(name), not uses_graph)
+            runner = _stack_runner(problem, name, configs, StackRecipe(where=where, **how), kind == "joint")
+            reads_targets = kind == "joint" or needs_targets(name)
+            yield Task(f"{kind} {name}", share, uses_graph, runner, reads_targets, not uses_graph)
 
 
 def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float, seed: int) -> str:
@@ -252,12 +256,12 @@ def _read(inputs: str, problem: Problem, train: np.ndarray, standard: Standard |
 WORDS: dict[str, Callable[[Any], Any]] = {"raw": lambda X: X, "rows": by_row}
 
 
-def _stack_runner(problem: Problem, inputs: str, configs: list[Config], how: StackRecipe) -> Any:
-    """Where the input holds targets, each fold has its own."""
+def _stack_runner(problem: Problem, inputs: str, configs: list[Config], how: StackRecipe, joint: bool = False) -> Any:
+    """Where the input holds targets, each fold has its own, as where the residuals are a field."""
 
     def run(deadline: float) -> Trained:
         graph, parts, complete = problem.graph.to(problem.device), [], True
-        by_fold = needs_targets(inputs)
+        by_fold = joint or needs_targets(inputs)
         turns = [[fold] for fold in problem.folds] if by_fold else [problem.folds]
         standards: list[Standard | None] = []
         networks = []
@@ -265,14 +269,15 @@ def _stack_runner(problem: Problem, inputs: str, configs: list[Config], how: Sta
             now = time.monotonic()
             until = now + (deadline - now) / (len(turns) - k)
             x, standard = problem.once(("input", inputs, k), lambda folds=folds: _input(problem, inputs, folds[0][0]))
-            found = Stack(replace(problem, folds=folds, kept={}), x, graph, configs, how).train(until)
+            field = problem.once(("field", inputs, k), lambda f=folds[0]: _field(problem, inputs, f)) if joint else None
+            found = Stack(replace(problem, folds=folds, kept={}), x, graph, configs, how, field).train(until)
             parts.append(found.outputs)
             standards.append(standard)
             networks.append(found.networks)
             complete &= found.complete
         model = StackedNetworks(inputs, standards, networks, 1 if by_fold else len(problem.folds))
         names = [config.name for config in configs]
-        kept = None if needs_this_graph(inputs) else model
+        kept = None if joint or needs_this_graph(inputs) else model
 
         def refit(which: list[int]) -> np.ndarray:
             some, epochs = [configs[k] for k in which], found.epochs[which]
@@ -282,6 +287,11 @@ def _stack_runner(problem: Problem, inputs: str, configs: list[Config], how: Sta
         return Trained(names, np.concatenate(parts, 1), kept, complete, refit)
 
     return run
+
+
+def _field(problem: Problem, inputs: str, fold: Fold) -> KnownField:
+    columns = COLUMNS[inputs](problem, fold[0])
+    return KnownField.of(problem, Standard.of(columns)(columns), fold)
 
 
 def _input(problem: Problem, inputs: str, train: np.ndarray) -> tuple[Input, Standard | None]:
@@ -294,7 +304,7 @@ def _input(problem: Problem, inputs: str, train: np.ndarray) -> tuple[Input, Sta
 
 def _tabular(problem: Problem) -> Iterator[Task]:
     sets = [name for name in COLUMNS if name == "x" or problem.graph.num_edges]
-    sets = [name for name in sets if not needs_targets(name) or exact_diagonal(problem)]
+    sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
         if needs_this_graph(columns) and model != "boosting":
@@ -345,7 +355,7 @@ class LabelPropagation:
 
 
 def _labels(problem: Problem) -> Iterator[Task]:
-    if not problem.graph.num_edges or not exact_diagonal(problem):
+    if not problem.graph.num_edges or not can_leave_one_out(problem):
         return
     scales = [0.9, 0.99]
 

@@ -9,7 +9,7 @@ from walksum.graph import Graph
 from walksum.nn.propagate import Propagate
 
 Operator = tuple[float, bool]  # signed scale (0: identity), loops
-DENSE_ON_CPU = 1024  # nodes up to which one product is quicker than the calls of a sparse solve
+DENSE_ON_CPU = 400  # nodes up to which one product is quicker than the calls of a sparse solve
 DENSE_ON_GPU = 20_000  # there the inverse of 20,000 nodes is read in a third of a millisecond
 ROOM = 4 * 8  # bytes per entry that inverting takes at its peak
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.portfolio.input import Input
+from walksum.portfolio.joint import KnownField
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.spread import Operator, spread
 from walksum.training.optimiser import descend
@@ -129,8 +130,12 @@ def _some(name: str, values: Tensor, who: Tensor) -> Tensor:
 class Stack:
     """All configs on all folds: member m = config m // folds on fold m % folds."""
 
-    def __init__(self, problem: Problem, x: Input, graph: Graph, configs: list[Config], recipe: StackRecipe):
+    def __init__(
+        self, problem: Problem, x: Input, graph: Graph, configs: list[Config], recipe: StackRecipe,
+        field: KnownField | None = None,
+    ):  # fmt: skip
         self.problem, self.x, self.graph, self.recipe, self.configs = problem, x, graph, recipe, configs
+        self.field = field  # of the residuals, of one fold and without operators
         folds, C = len(problem.folds), problem.outputs
         M = len(configs) * folds
         F, H = x.shape[1], recipe.hidden
@@ -168,7 +173,9 @@ class Stack:
         rows = problem.labelled
         # without edges no other row matters while training
         x = self.x.rows(rows) if self.start.without_edges else self.x
-        where = slice(None) if self.start.without_edges else torch.from_numpy(rows).to(device)
+        numbers = torch.from_numpy(rows).to(device)
+        where = slice(None) if self.start.without_edges else numbers
+        place = torch.from_numpy(np.searchsorted(rows, problem.folds[0][0])).to(device)
         y = problem.target()[rows].to(device)
         learn, judge = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
         if epochs is not None:
@@ -189,6 +196,8 @@ class Stack:
 
                 def loss(networks: Networks = networks, active: Tensor = active) -> Tensor:
                     out = networks.forward(x, self.graph, recipe)[:, where]
+                    if self.field is not None:
+                        return self.field.loss(out[..., 0], place)
                     return (_losses(out, y, problem.classes) * learn[active]).sum()
 
                 descend(loss, optimiser)
@@ -197,6 +206,8 @@ class Stack:
                 if epochs is None:
                     with torch.no_grad():
                         out = networks.forward(x, self.graph)[:, where]
+                        if self.field is not None:
+                            out = self.field.predict(out[..., 0], place, numbers).unsqueeze(-1)
                         score = _scores(out, y, judge[active], problem.classes)
                     better = score > best[active]
                     best[active] = torch.where(better, score, best[active])
@@ -221,8 +232,16 @@ class Stack:
                     break
         final = replace(self.start, parameters=kept)
         with torch.no_grad():
-            out = final.forward(self.x, self.graph).double().cpu().numpy()
-        outputs = out.reshape(len(self.configs), len(problem.folds), problem.num_nodes, problem.outputs)
+            out = final.forward(self.x, self.graph)
+            if self.field is not None:
+                everyone = torch.arange(problem.num_nodes, device=device)
+                out = self.field.predict(out[..., 0], self.field.train, everyone).unsqueeze(-1)
+        outputs = (
+            out.double()
+            .cpu()
+            .numpy()
+            .reshape(len(self.configs), len(problem.folds), problem.num_nodes, problem.outputs)
+        )
         return Stacked(outputs, final.to("cpu"), stop.cpu().numpy(), complete)
 
     def _descent(
