@@ -6,7 +6,20 @@ from collections.abc import Callable
 
 import typer
 
-from walksum.cli import bench, bench_table2, datasets, doctor, explore, figures, info, predict, report, solve, train
+from walksum.cli import (
+    bench,
+    bench_auto,
+    bench_table2,
+    datasets,
+    doctor,
+    explore,
+    figures,
+    info,
+    predict,
+    report,
+    solve,
+    train,
+)
 from walksum.cli.console import knows_options
 
 app = typer.Typer(
@@ -21,7 +34,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(train.train, predict.predict, info.info, figures.figures, explore.explore),
     *(datasets.datasets, report.report, solve.solve, doctor.doctor),
 )
-TABLES: tuple[Callable[..., None], ...] = (bench.table1, bench_table2.table2)
+TABLES: tuple[Callable[..., None], ...] = (bench.table1, bench_table2.table2, bench_auto.auto)
 for command in COMMANDS:
     app.command()(knows_options(command))
 for command in TABLES:

@@ -1,6 +1,6 @@
 """The portfolio on published data: one command, one configuration, records that can be resumed.
 
-    python -m walksum.estimators.auto.bench texas cora counties --splits 30 --jobs 8
+    walksum bench auto texas cora counties --splits 30 --jobs 8
 
 One line of results/auto/records.jsonl per dataset and split: scores of the blend, of every member and of the baselines
 (networks without edges with equally many members, models without edges, trees on neighbour means, label propagation),
@@ -9,12 +9,12 @@ all on the same split and under the same clock. Choices are made on validation r
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 RANDOM = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
 PUBLIC = ("chameleon", "squirrel", "minesweeper")
+PUBLISHED = 10  # splits of those
 COUNTIES = {
     "income": "median_income",
     "education": "bachelor_rate",
@@ -50,6 +51,8 @@ def run(name: str, seed: int, budget: float, device: str, members: tuple[str, ..
     import torch
 
     torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.empty_cache()  # other processes share the GPU
     start, used = time.time(), time.process_time()
     make = _numbers if name.startswith("counties-") else _classes
     record = make(name, seed, budget, device, members, dump)
@@ -228,63 +231,50 @@ def _work(job: tuple) -> str:
     return f"{name} {seed}: {blends} {record['total_seconds']} s"
 
 
+def read(path: Path) -> list[dict]:
+    """The records; a line that a kill cut short is left out."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
 def done(path: Path) -> set[tuple[str, int]]:
     """What the records hold already."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {(each["dataset"], each["seed"]) for each in map(json.loads, lines)}
+    return {(each["dataset"], each["seed"]) for each in read(path)}
 
 
-def summary(path: Path) -> str:
-    """Mean and standard deviation over splits, one row per dataset and blend."""
-    rows: dict[tuple[str, str], list] = {}
-    for each in map(json.loads, path.read_text().splitlines()):
-        for label, blend in each["blends"].items():
-            if blend:
-                rows.setdefault((each["dataset"], label), []).append(
-                    (blend["test"], blend.get("val") or np.nan, blend.get("coverage", np.nan))
-                )
-    text = []
-    for (name, label), values in sorted(rows.items()):
-        test, val, cover = np.mean(values, 0)
-        text.append(f"{name:24s} {label:26s} test {100 * test:6.2f} +- {100 * np.std([v[0] for v in values]):5.2f}  "
-                    f"validation {100 * val:6.2f}  coverage {cover:.3f}  splits {len(values)}")  # fmt: skip
-    return "\n".join(text)
+def chosen(words: list[str]) -> list[str]:
+    """Datasets by name or by their first word; all where none is named."""
+    names = [part.strip() for word in words for part in word.split(",") if part.strip()] or list(DATASETS)
+    found = []
+    for word in names:
+        some = [name for name in DATASETS if word in ("all", name) or name.startswith(f"{word}-")]
+        if not some:
+            raise ValueError(f"dataset {word!r} is unknown; choose of {', '.join(DATASETS)}, counties, all")
+        found += some
+    return list(dict.fromkeys(found))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("datasets", nargs="*", help=f"of {', '.join(DATASETS)}, or counties; default: all")
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="number of the first split")
-    parser.add_argument("--budget", type=float, default=600.0, help="seconds of each portfolio")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--members", nargs="*", help="prefixes of member names; default: all")
-    parser.add_argument("--out", type=Path, default=Path("results/auto/records.jsonl"))
-    parser.add_argument("--dump", type=Path, help="folder for the probabilities of all members")
-    args = parser.parse_args()
-    names = [
-        n
-        for d in args.datasets or DATASETS
-        for n in (DATASETS if d == "all" else [x for x in DATASETS if x == d or x.startswith(f"{d}-")])
+def measure(
+    names: list[str], seeds: range, out: Path, jobs: int, budget: float, device: str,
+    members: tuple[str, ...] | None = None, dump: Path | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """Fit what the records do not hold yet, several at a time; one line of text per fit."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    known = done(out)
+    todo = [
+        (name, seed, budget, device, members, dump, out)
+        for seed in seeds
+        for name in names
+        if (name, seed) not in known and (name not in PUBLIC or seed < PUBLISHED)
     ]
-    if not names:
-        parser.error(f"unknown datasets {args.datasets}; choose of {', '.join(DATASETS)}")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    known = done(args.out)
-    members = tuple(args.members) if args.members else None
-    seeds = range(args.first, args.first + args.splits)
-    jobs = [
-        (n, s, args.budget, args.device, members, args.dump, args.out)
-        for s in seeds
-        for n in names
-        if (n, s) not in known
-    ]
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=4) as pool:
-        for line in pool.imap_unordered(_work, jobs):
-            print(line, flush=True)
-    print(summary(args.out))
-
-
-if __name__ == "__main__":
-    main()
+    if jobs == 1:
+        yield from map(_work, todo)
+        return
+    # spawn: a forked process cannot use CUDA
+    with multiprocessing.get_context("spawn").Pool(min(jobs, max(1, len(todo)))) as pool:
+        yield from pool.imap_unordered(_work, todo)
