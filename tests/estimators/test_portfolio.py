@@ -143,6 +143,37 @@ def test_ctrl_c_keeps_what_is_done(table, monkeypatch):
     assert not model.complete_
 
 
+def test_ctrl_c_while_blending_is_not_heard(table, monkeypatch):
+    import os
+    import signal
+
+    from walksum.portfolio import fit
+
+    X, _, shown, pairs = table
+    before, blend = signal.getsignal(signal.SIGINT), fit.fit_blend
+
+    def pressed(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        return blend(*args)
+
+    monkeypatch.setattr(fit, "fit_blend", pressed)
+    model = AutoClassifier(members=("label",), random_state=0).fit(X, shown, pairs)
+    assert model.transduction_.shape == (N,)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_joint_member_beats_its_network_alone():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N, 3))
+    ring = np.stack([np.arange(N), (np.arange(N) + 1) % N])
+    y = X[:, 0] + 2 * np.sin(np.arange(N) / 9) + 0.1 * random.normal(size=N)
+    shown = np.where(random.random(N) < 0.6, y, np.nan)
+    model = AutoRegressor(members=("joint", "mlp x"), cv=2, random_state=0).fit(X, shown, ring)
+    score = {row["member"].split(",")[0]: row["validation"] for row in model.members_}
+    assert score["joint surroundings"] > score["mlp x"] + 0.2
+    assert model.portfolio_.members[0].model is None  # it cannot be asked about another graph
+
+
 def test_blending():
     assert score_weights(np.array([0.9, 0.9, 0.1]), 0.02)[:2] == pytest.approx([0.5, 0.5])
     y = np.random.default_rng(0).normal(size=200)

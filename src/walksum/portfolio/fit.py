@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +17,7 @@ from walksum.portfolio.members import Member, run_tasks, tasks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import LEVEL_95, ResidualField, residual_field
 
+TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
 FEWEST = 20  # known residuals that a field is fitted to
 HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without targets", "without edges"
 
@@ -185,9 +189,31 @@ def fit_portfolio(
     todo = tasks(problem, metric, members)
     if not todo:
         raise ValueError(f"members={members!r} names no member; leave it None for all")
-    found, complete, interrupted = run_tasks(todo, problem, metric, budget - (time.monotonic() - start), callback)
+    left = TRAINING * budget - (time.monotonic() - start)
+    found, complete, interrupted = run_tasks(todo, problem, metric, left, callback)
     if not found:
         raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")
+    with uninterrupted():
+        return _blended(problem, metric, found, complete, interrupted)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C in these last seconds is not heard: it asks to keep what is trained, which is being made ready."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+
+
+def _blended(
+    problem: Problem, metric: Metric, found: list[Member], complete: bool = True, interrupted: bool = False
+) -> Portfolio:
     outputs, y = judged(problem, found), problem.y[problem.judged]
     can_ask = np.array([member.model is not None for member in found])
     targets = np.array([member.uses_targets for member in found])

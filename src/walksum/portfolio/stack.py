@@ -45,7 +45,7 @@ class StackRecipe:
     input_dropout: float = 0.6
     lr: float = 1e-2
     epochs: int = 400
-    patience: int = 60
+    patience: int = 100
 
 
 @dataclass

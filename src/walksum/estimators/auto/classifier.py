@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,10 @@ class AutoClassifier(ClassifierMixin, Auto):
         problem = self._problem(X, target, known, len(self.classes_), graph, validation)
         self.X_ = X
         found = self._fit(problem, metric)
-        again = self.refit and validation is not None and not found.interrupted
-        self.label_distributions_ = found.refit() if again else found.here().value
+        self.label_distributions_ = found.here().value
+        if self.refit and validation is not None and not found.interrupted:
+            with suppress(KeyboardInterrupt):  # the answer from before is there
+                self.label_distributions_ = found.refit()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         self.seconds_ = time.monotonic() - start
         return self
