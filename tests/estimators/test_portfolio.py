@@ -14,10 +14,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import members as portfolio
+from walksum.portfolio import schedule
 from walksum.portfolio.blend import least_squares_weights, roc_auc, score_weights
 from walksum.portfolio.input import Input
+from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.stack import Config, Stack, StackRecipe
+from walksum.portfolio.stack import Config, Stack
 
 N = 120
 QUICK = ("linear", "label", "extra trees x")
@@ -322,14 +324,14 @@ def test_kin_of_hopeless_members_are_left_out(table):
     def task(name, out, always=False):
         def run(deadline):
             ran.append(name)
-            return portfolio.Trained([name], out[None, None], None)
+            return schedule.Trained([name], out[None, None], None)
 
-        return portfolio.Task(name, 1.0, True, run, False, always)
+        return schedule.Task(name, 1.0, True, run, False, always)
 
     todo = [task("a 1", good), task("b 1", bad), task("b 2", bad), task("b 3", bad, always=True), task("a 2", good)]
     from walksum.portfolio.blend import accuracy
 
-    members, complete, _ = portfolio.run_tasks(todo, problem, accuracy, 60.0)
+    members, complete, _ = schedule.run_tasks(todo, problem, accuracy, 60.0)
     assert ran == ["a 1", "b 1", "b 3", "a 2"]
     assert complete
     assert len(members) == 4

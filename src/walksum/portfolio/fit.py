@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
-from walksum.portfolio.members import Member, run_tasks, tasks
+from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import LEVEL_95, ResidualField, residual_field
+from walksum.portfolio.schedule import Member, run_tasks
 
 TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
 FEWEST = 20  # known residuals that a field is fitted to

@@ -19,8 +19,9 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.portfolio.input import Input
 from walksum.portfolio.joint import KnownField
+from walksum.portfolio.networks import Networks, StackRecipe, some_of
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.spread import Operator, spread
+from walksum.portfolio.spread import Operator
 from walksum.training.optimiser import descend
 
 EVERY = 2  # epochs between two looks at the validation rows
@@ -37,17 +38,6 @@ class Config:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class StackRecipe:
-    where: str = "outputs"
-    hidden: int = 64
-    dropout: float = 0.6
-    input_dropout: float = 0.6
-    lr: float = 1e-2
-    epochs: int = 400
-    patience: int = 100
-
-
 @dataclass
 class Stacked:
     """What training leaves: outputs of each config and fold at its best epoch, ``[configs, folds, N, C]``."""
@@ -56,75 +46,6 @@ class Stacked:
     networks: Networks
     epochs: np.ndarray  # [members]: the best epoch of each
     complete: bool
-
-
-@dataclass
-class Networks:
-    """M networks of one shape, as one computation.
-
-    Attributes:
-        operators: those that some network uses.
-        where: whether "outputs" or "hidden" layers are propagated.
-        uses: which operators each network uses ``[M, K]``.
-        parameters: first ``[F, M, H]`` (one product for all), first_bias, last, last_bias, gamma ``[M, ...]``.
-    """
-
-    operators: list[Operator]
-    where: str
-    uses: Tensor
-    parameters: dict[str, Tensor]
-
-    def __post_init__(self) -> None:
-        device = self.parameters["gamma"].device
-        self.users = [None if column.all() else column.nonzero().view(-1).to(device) for column in self.uses.T]
-
-    def forward(self, x: Input, graph: Graph, recipe: StackRecipe | None = None) -> Tensor:
-        """``[M, N, C]``; with a recipe as in training, with its dropout."""
-        w = self.parameters
-        F, M, H = w["first"].shape
-        z = x.times(w["first"].reshape(F, M * H), 0.0 if recipe is None else recipe.input_dropout)
-        z = torch.relu(z + w["first_bias"].reshape(-1))  # [N, M H]
-        z = z if recipe is None else nnf.dropout(z, recipe.dropout)
-        N = z.size(0)
-        if self.where == "hidden":
-            parts = [spread(op, z, graph).view(N, M, H) for op in self.operators]
-            z = torch.cat(parts, -1).transpose(0, 1)
-            return torch.baddbmm(w["last_bias"], z, w["last"])
-        out = torch.baddbmm(w["last_bias"], z.view(N, M, H).transpose(0, 1), w["last"])  # [M, N, C]
-        return out if self.without_edges else self._mixed(out, graph)
-
-    @property
-    def without_edges(self) -> bool:
-        return all(scale == 0 for scale, _ in self.operators)
-
-    def _mixed(self, out: Tensor, graph: Graph) -> Tensor:
-        _, N, C = out.shape
-        gamma, total = self.parameters["gamma"], None
-        for k, (op, who) in enumerate(zip(self.operators, self.users, strict=True)):
-            part = out if who is None else out[who]
-            columns = part.transpose(0, 1).reshape(N, len(part) * C)
-            mixed = spread(op, columns, graph).view(N, len(part), C).transpose(0, 1)
-            mixed = mixed * (gamma[:, k] if who is None else gamma[who, k]).view(-1, 1, 1)
-            if who is None:
-                total = mixed if total is None else total + mixed
-            else:
-                base = torch.zeros_like(out) if total is None else total
-                total = base.index_add(0, who, mixed)
-        assert total is not None
-        return total
-
-    def to(self, device: str) -> Networks:
-        return replace(self, parameters={name: p.to(device) for name, p in self.parameters.items()})
-
-    def take(self, who: Tensor) -> Networks:
-        """Some of the networks."""
-        return replace(
-            self, uses=self.uses[who.cpu()], parameters={n: _some(n, p, who) for n, p in self.parameters.items()}
-        )
-
-
-def _some(name: str, values: Tensor, who: Tensor) -> Tensor:
-    return values[:, who] if name == "first" else values[who]
 
 
 class Stack:
@@ -256,7 +177,7 @@ class Stack:
         for name, p in networks.parameters.items():
             if before is not None and p in before.state:
                 old = before.state[p]
-                moments = {key: _some(name, old[key], who) for key in ("exp_avg", "exp_avg_sq")}
+                moments = {key: some_of(name, old[key], who) for key in ("exp_avg", "exp_avg_sq")}
                 optimiser.state[found.parameters[name]] = {"step": old["step"].clone(), **moments}
 
         strength, learned_gamma = self.decay[active].view(1, -1, 1), self.learned_gamma[active]

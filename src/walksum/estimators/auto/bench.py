@@ -67,7 +67,8 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
     from walksum.data import load, make_split
     from walksum.estimators.auto.classifier import AutoClassifier
     from walksum.portfolio.blend import METRICS, softmax
-    from walksum.portfolio.members import run_tasks, tasks
+    from walksum.portfolio.members import tasks
+    from walksum.portfolio.schedule import run_tasks
 
     data = load(name)
     split = make_split(data, "random" if name in RANDOM else "public", seed, name=name)
