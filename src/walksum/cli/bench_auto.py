@@ -25,7 +25,7 @@ def auto(
     budget: Annotated[float, typer.Option(help="Seconds of each portfolio, and of the networks beside it.")] = 600.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
     out: Annotated[Path, typer.Option(help="File of the records; the command goes on where they end.")] = Path(
-        "results/auto/records.jsonl"
+        "results/auto/bench.jsonl"
     ),
     table1: Annotated[Path, typer.Option(help="Records of Table 1: more rows on the same splits.")] = Path(
         "results/table1"

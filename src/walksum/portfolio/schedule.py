@@ -13,7 +13,7 @@ from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.problem import Problem
 
-HOPELESS = 0.05  # of the score: five temperatures of the blend's weights
+HOPELESS = 0.04  # of the score: four temperatures of the blend's weights
 
 
 class Model(Protocol):

@@ -2,7 +2,7 @@
 
     walksum bench auto texas cora counties --splits 30 --jobs 8
 
-One line of results/auto/records.jsonl per dataset and split: scores of the blend, of every member and of the baselines
+One line of a file per dataset and split: scores of the blend, of every member and of the baselines
 (networks without edges with equally many members, models without edges, trees on neighbour means, label propagation),
 all on the same split and under the same clock. Choices are made on validation rows; test rows are only counted.
 """
