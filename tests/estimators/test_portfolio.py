@@ -14,9 +14,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import members as portfolio
+from walksum.portfolio import schedule
 from walksum.portfolio.blend import least_squares_weights, roc_auc, score_weights
+from walksum.portfolio.input import Input
+from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.stack import Config, Input, Stack, StackRecipe
+from walksum.portfolio.stack import Config, Stack
 
 N = 120
 QUICK = ("linear", "label", "extra trees x")
@@ -64,7 +67,7 @@ def test_given_validation_rows_choose_and_are_not_learned_from(table):
     other = shown.copy()
     other[validation] = 1 - other[validation]  # label propagation reads training labels alone
     changed = AutoClassifier(members=("label",), random_state=0).fit(X, other, pairs, validation=validation)
-    assert np.allclose(model._found[0].outputs, changed._found[0].outputs)
+    assert np.allclose(model.portfolio_.members[0].outputs, changed.portfolio_.members[0].outputs)
 
 
 def test_words_texts_and_sparse_matrices(table):
@@ -142,6 +145,37 @@ def test_ctrl_c_keeps_what_is_done(table, monkeypatch):
     assert not model.complete_
 
 
+def test_ctrl_c_while_blending_is_not_heard(table, monkeypatch):
+    import os
+    import signal
+
+    from walksum.portfolio import fit
+
+    X, _, shown, pairs = table
+    before, blend = signal.getsignal(signal.SIGINT), fit.fit_blend
+
+    def pressed(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        return blend(*args)
+
+    monkeypatch.setattr(fit, "fit_blend", pressed)
+    model = AutoClassifier(members=("label",), random_state=0).fit(X, shown, pairs)
+    assert model.transduction_.shape == (N,)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_joint_member_beats_its_network_alone():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N, 3))
+    ring = np.stack([np.arange(N), (np.arange(N) + 1) % N])
+    y = X[:, 0] + 2 * np.sin(np.arange(N) / 9) + 0.1 * random.normal(size=N)
+    shown = np.where(random.random(N) < 0.6, y, np.nan)
+    model = AutoRegressor(members=("joint", "mlp x"), cv=2, random_state=0).fit(X, shown, ring)
+    score = {row["member"].split(",")[0]: row["validation"] for row in model.members_}
+    assert score["joint surroundings"] > score["mlp x"] + 0.2
+    assert model.portfolio_.members[0].model is None  # it cannot be asked about another graph
+
+
 def test_blending():
     assert score_weights(np.array([0.9, 0.9, 0.1]), 0.02)[:2] == pytest.approx([0.5, 0.5])
     y = np.random.default_rng(0).normal(size=200)
@@ -208,3 +242,96 @@ def test_cross_validation_and_search(table):
     assert cross_val_score(pipe, X, y, cv=2).mean() > 0.4
     search = GridSearchCV(pipe, {"autoclassifier__n_neighbors": [3, 8]}, cv=2).fit(X, y)
     assert search.best_params_["autoclassifier__n_neighbors"] in (3, 8)
+
+
+def test_refit_learns_from_validation_rows_and_leaves_their_answers(table):
+    X, y, shown, pairs = table
+    rows = np.nonzero(shown >= 0)[0]
+    options = {"members": ("label", "linear", "bank x"), "random_state": 0}
+    plain = AutoClassifier(**options).fit(X, shown, pairs, validation=rows[::2])
+    again = AutoClassifier(refit=True, **options).fit(X, shown, pairs, validation=rows[::2])
+    hidden = shown < 0
+    assert np.array_equal(plain.label_distributions_[rows], again.label_distributions_[rows])
+    assert not np.allclose(plain.label_distributions_[hidden], again.label_distributions_[hidden])
+    assert (again.transduction_ == y)[hidden].mean() > 0.9
+    with pytest.raises(ValueError, match="given validation rows"):
+        AutoClassifier(members=("label",), cv=2, random_state=0).fit(X, shown, pairs).portfolio_.refit()
+
+
+def test_networks_without_edges_train_on_labelled_rows_alone(table):
+    X, y, shown, pairs = table
+    import torch
+
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    rows = np.nonzero(shown >= 0)[0]
+    recipe = StackRecipe(dropout=0.0, input_dropout=0.0, epochs=12, hidden=8)
+    found = []
+    for scale in (1.0, 50.0):  # rows that are neither learned from nor judge
+        other = X.copy()
+        other[shown < 0] *= scale
+        problem = Problem(other, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+        found.append(Stack(problem, Input(other, "cpu"), graph, [Config("a", portfolio.ALONE, 1e-3)], recipe).train())
+    assert np.allclose(found[0].outputs[0, 0, rows], found[1].outputs[0, 0, rows])
+    assert found[0].epochs[0] % 2 == 0
+
+
+@pytest.mark.parametrize("operator", [(0.9, True), (-0.5, False), (0.9, False)])
+def test_dense_and_sparse_operators_agree(table, operator, monkeypatch):
+    import torch
+
+    from walksum.portfolio import spread
+
+    graph = Graph.from_edge_index(torch.from_numpy(table[3]), N)
+    z = torch.randn(N, 3, dtype=torch.float64)
+    assert torch.allclose(spread.spread(operator, z, graph), spread.layer(operator)(z, graph))
+    near = spread.neighbours(z, graph)
+    monkeypatch.setattr(spread, "DENSE_ON_CPU", 0)
+    assert torch.allclose(spread.neighbours(z, Graph.from_edge_index(torch.from_numpy(table[3]), N)), near)
+
+
+def test_a_joint_field_leaves_every_training_row_out(table):
+    import torch
+
+    from walksum.portfolio.joint import KnownField
+
+    random = np.random.default_rng(0)
+    ring = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
+    y = np.sin(np.arange(N) / 7) + 0.1 * random.normal(size=N)
+    train = np.sort(random.permutation(N)[:80])
+    problem = Problem(table[0], Graph.from_edge_index(ring, N), y, 0, [(train, np.setdiff1d(np.arange(N), train))])
+    field = KnownField.of(problem, table[0], problem.folds[0])
+    out, everyone = torch.zeros(1, N), torch.arange(N)
+    before = field.predict(out, field.train, everyone)
+    changed = field.y.clone()
+    changed[5] += 3
+    after = KnownField(field.train, changed, field.weight, field.reach).predict(out, field.train, everyone)
+    assert torch.allclose(before[0, train[5]], after[0, train[5]], atol=1e-4)
+    assert not torch.allclose(before, after, atol=1e-2)
+    left = np.setdiff1d(np.arange(N), train)
+    assert np.corrcoef(before[0, left], y[left])[0, 1] > 0.9
+
+
+def test_kin_of_hopeless_members_are_left_out(table):
+    X, y, shown, pairs = table
+    import torch
+
+    rows = np.nonzero(shown >= 0)[0]
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+    good, bad = np.eye(2)[y], np.eye(2)[1 - y]
+    ran = []
+
+    def task(name, out, always=False):
+        def run(deadline):
+            ran.append(name)
+            return schedule.Trained([name], out[None, None], None)
+
+        return schedule.Task(name, 1.0, True, run, False, always)
+
+    todo = [task("a 1", good), task("b 1", bad), task("b 2", bad), task("b 3", bad, always=True), task("a 2", good)]
+    from walksum.portfolio.blend import accuracy
+
+    members, complete, _ = schedule.run_tasks(todo, problem, accuracy, 60.0)
+    assert ran == ["a 1", "b 1", "b 3", "a 2"]
+    assert complete
+    assert len(members) == 4

@@ -3,8 +3,13 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
-from walksum.estimators.auto.bench import _work, done, run, summary
+from walksum.cli import app
+from walksum.estimators.auto.bench import REFIT, _work, chosen, done, measure, read, run
+from walksum.paper.report.portfolio import lines_of, mean_ranks, scores_of
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.spec import paper_spec
 
 
 @pytest.mark.data
@@ -18,8 +23,9 @@ def test_one_record(name, tmp_path):
     assert done(path) == {(name, 100)}
     assert 0.3 < record["blends"]["auto"]["test"] <= 1
     assert record["blends"]["boosting x"] is None  # no such member was asked for
-    assert {"name", "val", "test", "seconds"} <= set(record["members"][0])
-    assert "auto" in summary(path)
+    assert {"name", "val", "test", "seconds", "weight"} <= set(record["members"][0])
+    assert (tmp_path / "dump" / f"{name}-100.npz").exists()
+    assert [*measure([name], range(100, 101), path, 1, 20.0, "cpu")] == []
 
 
 @pytest.mark.data
@@ -34,3 +40,65 @@ def test_a_failure_is_told_and_leaves_no_record(tmp_path):
     assert line.startswith("texas 100: ")
     assert "Error" in line
     assert not (tmp_path / "records.jsonl").exists()
+
+
+def test_datasets_by_name_and_first_word():
+    assert chosen(["cora,texas", "texas"]) == ["cora", "texas"]
+    assert len(chosen(["counties"])) == 4
+    assert len(chosen([])) == 13
+    with pytest.raises(ValueError, match="'nowhere' is unknown"):
+        chosen(["nowhere"])
+
+
+def records(count=6):
+    """The portfolio two points above the networks on every split, and four above label propagation on half of them."""
+    made = []
+    for seed in range(count):
+        auto = 0.8 + 0.01 * seed
+        blends = {
+            "auto": {"test": auto},
+            "auto" + REFIT: {"test": auto + 0.1},
+            "mlp, equally many": {"test": auto - 0.02},
+            "banks": None,
+        }
+        if seed % 2:
+            blends["label propagation"] = {"test": auto - 0.04}
+        made.append({"dataset": "texas", "seed": seed, "split": f"s{seed}", "blends": blends})
+    return made
+
+
+def table1_record(seed, split, accuracy):
+    return RunRecord(paper_spec("gcn", "texas", seed), "ok", test_accuracy=accuracy, split=split)
+
+
+def test_ranks_and_tests_use_the_same_splits_alone():
+    table1 = [table1_record(seed, f"s{seed}" if seed != 2 else "another", 0.9) for seed in range(6)]
+    scores = scores_of(records(), table1)["texas"]
+    assert set(scores["GCN"]) == {0, 1, 3, 4, 5}
+    lines = {line.row: line for line in lines_of("texas", scores)}
+    assert lines["auto"].mean == pytest.approx(82.5)
+    assert lines["auto"].rank == 1
+    assert lines["mlp, equally many"].rank == 2
+    assert lines["GCN"].rank is None  # a split of the portfolio is missing
+    assert lines["auto" + REFIT].rank is None  # learned from more labels
+    test = lines["mlp, equally many"].test
+    assert (test.pairs, test.difference) == (6, pytest.approx(2))
+    assert test.p == pytest.approx(2 / 2**6)
+    assert test.corrected == pytest.approx(min(1, 4 * test.p))
+    assert lines["label propagation"].test.pairs == 3
+    ranks = mean_ranks(lines_of("texas", scores))
+    assert ranks == {"auto": (1.0, 1), "mlp, equally many": (2.0, 1)}
+
+
+def test_the_command_shows_records_that_are_there(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in records()) + '{"dataset": "te')
+    assert len(read(path)) == 6
+    ask = ["bench", "auto", "texas", "--splits", "6", "--out", str(path), "--table1", str(tmp_path / "none")]
+    shown = CliRunner().invoke(app, ask)
+    assert shown.exit_code == 0, shown.stderr
+    assert "82.50 ± 1.87" in shown.stdout
+    assert "1. mean rank  1.00 over 1 datasets: auto" in shown.stdout
+    found = json.loads(CliRunner().invoke(app, [*ask, "--json"]).stdout)
+    assert found["mean_ranks"]["auto"] == [1.0, 1]
+    assert CliRunner().invoke(app, ["bench", "auto", "nowhere"]).exit_code == 2

@@ -8,6 +8,7 @@ import typer
 
 from walksum.cli import (
     bench,
+    bench_auto,
     bench_longrange,
     bench_table2,
     datasets,
@@ -34,7 +35,12 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(train.train, predict.predict, info.info, figures.figures, explore.explore),
     *(datasets.datasets, report.report, solve.solve, doctor.doctor),
 )
-TABLES: tuple[Callable[..., None], ...] = (bench.table1, bench_table2.table2, bench_longrange.longrange)
+TABLES: tuple[Callable[..., None], ...] = (
+    bench.table1,
+    bench_table2.table2,
+    bench_auto.auto,
+    bench_longrange.longrange,
+)
 for command in COMMANDS:
     app.command()(knows_options(command))
 for command in TABLES:

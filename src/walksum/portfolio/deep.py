@@ -13,12 +13,13 @@ import torch.nn.functional as nnf
 from torch import Tensor, nn
 
 from walksum.graph import Graph
-from walksum.nn.bank import PropagateBank
-from walksum.nn.propagate import Propagate
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.spread import neighbours, spread
 from walksum.training.optimiser import descend
+
+SCALES = (0.5, -0.5, 0.9)
 
 
 class DeepBank(nn.Module):
@@ -27,7 +28,6 @@ class DeepBank(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, layers: int, width: int, dropout: float):
         super().__init__()
         self.embed = nn.Linear(in_channels, width)
-        self.bank = PropagateBank((0.0, 0.5, -0.5, 0.9), mix="concat")
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers + 1))
         self.mix = nn.ModuleList(nn.Linear(5 * width, width) for _ in range(layers))
         self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
@@ -38,16 +38,10 @@ class DeepBank(nn.Module):
         h = self.embed(x)
         for norm, mix, out in zip(self.norms, self.mix, self.out, strict=False):
             z = norm(h)
-            z = torch.cat([self.bank(z, graph), _neighbours(graph, z)], -1)
+            z = torch.cat([z, *(spread((s, False), z, graph) for s in SCALES), neighbours(z, graph)], -1)
             z = nnf.dropout(nnf.gelu(mix(z)), self.dropout, self.training)
             h = h + nnf.dropout(out(z), self.dropout, self.training)
         return self.last(self.norms[-1](h))
-
-
-def _neighbours(graph: Graph, z: Tensor) -> Tensor:
-    """``D^-1/2 A D^-1/2 z`` by the J of a propagation: ``z - J z = s S z``."""
-    J = Propagate(0.5).precision(graph, z.dtype)
-    return (z - J @ z) / 0.5
 
 
 def fit_deep(

@@ -14,6 +14,7 @@ from walksum.nn.propagate import Propagate
 from walksum.solvers import Direct
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
+FEW = 200  # nodes whose entries of the diagonal are had by solves, one column each
 DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
 
 
@@ -69,7 +70,8 @@ def other_targets(
     known[nodes], full[nodes] = 1.0, Y
     parts = []
     for scale in scales:
-        diagonal = operator_diagonal(graph, scale)[:, None]
+        diagonal = np.zeros((graph.num_nodes, 1))
+        diagonal[nodes, 0] = diagonal_at(graph, nodes, scale)
         part = propagated(graph, full, scale) - diagonal * full
         if ratio:
             part = _weighted_mean(part, propagated(graph, known, scale) - diagonal * known, full, known)
@@ -94,6 +96,21 @@ def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known:
     return np.where(small, others, total / np.where(small, 1.0, mass))
 
 
+def diagonal_at(graph: Graph, nodes: np.ndarray, scale: float) -> np.ndarray:
+    """``(P_s)_ii`` at ``nodes``, exact: by solves where they are few or elimination fills in too much."""
+    if graph.num_nodes <= DENSE or len(nodes) > FEW:
+        try:
+            return operator_diagonal(graph, scale)[nodes]
+        except ValueError:  # elimination fills in too much
+            pass
+    parts = []
+    for some in np.array_split(nodes, max(1, -(-len(nodes) // FEW))):
+        unit = np.zeros((graph.num_nodes, len(some)))
+        unit[some, np.arange(len(some))] = 1.0
+        parts.append(propagated(graph, unit, scale)[some, np.arange(len(some))])
+    return np.concatenate(parts)
+
+
 def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:
     """``(P_s)_ii``, exact, ``[N]``; kept with the graph."""
     return graph.to("cpu").derived(_diagonal, float(scale))
@@ -104,7 +121,7 @@ def _diagonal(graph: Graph, scale: float) -> np.ndarray:
     if graph.num_nodes <= DENSE:
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(J.to_dense()[0]))
         return (1 - abs(scale)) * inverse.diagonal().numpy()
-    return (1 - abs(scale)) * Direct(max_operations=1e11).prepare(J).marginal_variance[0].numpy()
+    return (1 - abs(scale)) * Direct(max_operations=2e10).prepare(J).marginal_variance[0].numpy()
 
 
 def _operator(scale: float) -> Propagate:

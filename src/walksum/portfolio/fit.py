@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
-from walksum.portfolio.members import Member, run_tasks, tasks
+from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import LEVEL_95, ResidualField, residual_field
+from walksum.portfolio.schedule import Member, run_tasks
 
+TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
 FEWEST = 20  # known residuals that a field is fitted to
 HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without targets", "without edges"
 
@@ -55,6 +60,27 @@ class Portfolio:
         """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
         outputs = np.stack([member.outputs for member in self.members])  # [M, folds, N, C]
         return self._answer(self.problem, which, outputs, None)
+
+    def refit(self, which: str = HERE) -> np.ndarray:
+        """Probabilities ``[N, C]`` after the weighted members learned again, now from all labelled rows.
+
+        Epochs, powers and weights stay as validation chose them. Rows with a label keep the answer of members that had
+        not learned from them.
+        """
+        if len(self.problem.folds) > 1 or not self.problem.classes:
+            raise ValueError("refit is for classes and given validation rows; folds have learned from all rows already")
+        blend = self.blends[which]
+        outputs = np.stack([member.outputs for member in self.members])
+        groups: dict[Any, list[int]] = {}
+        for k in np.nonzero(blend.weights)[0]:
+            groups.setdefault(self.members[k].refit, []).append(int(k))
+        for again, group in groups.items():
+            if again is not None:
+                outputs[group, 0] = again([self.members[k].index for k in group])
+        value = blend(outputs, self.problem.classes)[0]
+        rows = self.problem.labelled
+        value[rows] = self.here(which).value[rows]
+        return value
 
     def ask(self, problem: Problem, residuals: np.ndarray | None = None) -> Answer:
         """The answer for another table, made by :meth:`Problem.other`.
@@ -164,9 +190,31 @@ def fit_portfolio(
     todo = tasks(problem, metric, members)
     if not todo:
         raise ValueError(f"members={members!r} names no member; leave it None for all")
-    found, complete, interrupted = run_tasks(todo, budget - (time.monotonic() - start), callback)
+    left = TRAINING * budget - (time.monotonic() - start)
+    found, complete, interrupted = run_tasks(todo, problem, metric, left, callback)
     if not found:
         raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")
+    with uninterrupted():
+        return _blended(problem, metric, found, complete, interrupted)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C in these last seconds is not heard: it asks to keep what is trained, which is being made ready."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+
+
+def _blended(
+    problem: Problem, metric: Metric, found: list[Member], complete: bool = True, interrupted: bool = False
+) -> Portfolio:
     outputs, y = judged(problem, found), problem.y[problem.judged]
     can_ask = np.array([member.model is not None for member in found])
     targets = np.array([member.uses_targets for member in found])

@@ -17,9 +17,10 @@ from walksum._files import write_file
 from walksum.graph import Graph
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.fit import ELSEWHERE, WITHOUT_TARGETS, Portfolio
-from walksum.portfolio.members import KINDS, Member, Model
+from walksum.portfolio.members import KINDS
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import ResidualField
+from walksum.portfolio.schedule import Member, Model
 
 FORMAT = "walksum.portfolio/1"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from walksum.data.knn import as_graph_of, knn_graph
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
-from walksum.portfolio.fit import Portfolio, fit_portfolio
+from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
 from walksum.portfolio.folds import cross_validation, given_validation
 from walksum.portfolio.problem import Problem, directed
 
@@ -68,9 +68,10 @@ class Auto(BaseEstimator):
     def _fit(self, problem: Problem, metric: Metric) -> Portfolio:
         found = fit_portfolio(problem, metric, self.budget, self.members, self.callback)
         self.complete_ = found.complete
-        self.members_ = found.table(metric)
-        self.graph_gain_ = found.graph_gain(metric)
-        self._found, self._problem_ = found.members, problem
+        with uninterrupted():
+            self.members_ = found.table(metric)
+            self.graph_gain_ = found.graph_gain(metric)
+        self.portfolio_ = found
         return found
 
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:

@@ -1,20 +1,20 @@
 """The portfolio on published data: one command, one configuration, records that can be resumed.
 
-    python -m walksum.estimators.auto.bench texas cora counties --splits 30 --jobs 8
+    walksum bench auto texas cora counties --splits 30 --jobs 8
 
-One line of results/auto/records.jsonl per dataset and split: scores of the blend, of every member and of the baselines
+One line of a file per dataset and split: scores of the blend, of every member and of the baselines
 (networks without edges with equally many members, models without edges, trees on neighbour means, label propagation),
 all on the same split and under the same clock. Choices are made on validation rows; test rows are only counted.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 RANDOM = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
 PUBLIC = ("chameleon", "squirrel", "minesweeper")
+PUBLISHED = 10  # splits of those
 COUNTIES = {
     "income": "median_income",
     "education": "bachelor_rate",
@@ -41,16 +42,23 @@ BASELINES = {  # members whose name starts so, blended by the same rule
 }
 
 
+NETWORKS = ("mlp x", "mlp raw", "mlp rows")
+REFIT = ", validation labels learned"  # rows of blends whose members learned again, now from all labels that are known
+
+
 def run(name: str, seed: int, budget: float, device: str, members: tuple[str, ...] | None, dump: Path | None) -> dict:
     """One record: fit on one split, count once on its test rows."""
     import torch
 
     torch.set_num_threads(1)
-    start = time.time()
+    if device == "cuda":
+        torch.cuda.empty_cache()  # other processes share the GPU
+    start, used = time.time(), time.process_time()
     make = _numbers if name.startswith("counties-") else _classes
     record = make(name, seed, budget, device, members, dump)
     return {"dataset": name, "seed": seed, "budget": budget, "device": device, "commit": _commit(), **record,
-            "total_seconds": round(time.time() - start, 1)}  # fmt: skip
+            "total_seconds": round(time.time() - start, 1),
+            "cpu_seconds": round(time.process_time() - used, 1)}  # fmt: skip
 
 
 def _classes(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
@@ -58,8 +66,9 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
 
     from walksum.data import load, make_split
     from walksum.estimators.auto.classifier import AutoClassifier
-    from walksum.portfolio.blend import METRICS, blend_weights, sharpened, sharpness, softmax
-    from walksum.portfolio.members import run_tasks, tasks
+    from walksum.portfolio.blend import METRICS, softmax
+    from walksum.portfolio.members import tasks
+    from walksum.portfolio.schedule import run_tasks
 
     data = load(name)
     split = make_split(data, "random" if name in RANDOM else "public", seed, name=name)
@@ -73,43 +82,59 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
     metric = METRICS[metric_name]
     model = AutoClassifier(budget, metric_name, members, device=device, random_state=seed)
     model.fit(X, y, data.edge_index, validation=val)
+    problem, found = model.portfolio_.problem, model.portfolio_.members
     known = {label: k for k, label in enumerate(model.classes_)}
     codes = np.array([known.get(label, -1) for label in truth])  # a class that no labelled row has is never right
 
-    def table(found: list) -> list[dict]:
-        rows = []
-        for member in found:
-            out = member.outputs[0]
-            scores = {part: metric(out[rows_], codes[rows_]) for part, rows_ in (("val", val), ("test", test))}
-            rows.append({"name": member.name, **scores, "seconds": round(member.seconds, 2)})
-        return rows
+    def count(shares: np.ndarray, some: list) -> dict:
+        out = np.log(shares + 1e-12)
+        return {"val": metric(out[val], codes[val]), "test": metric(out[test], codes[test]), "members": len(some)}
 
-    def blend(found: list) -> dict | None:
-        if not found:
-            return None
-        shares = np.stack([softmax(member.outputs[0]) for member in found])
-        shares = sharpened(shares, sharpness(shares[:, val], codes[val]))
-        out = np.log(np.tensordot(blend_weights(shares[:, val], codes[val], metric), shares, 1) + 1e-12)
-        return {"val": metric(out[val], codes[val]), "test": metric(out[test], codes[test]), "members": len(found)}
+    def rows(label: str, some: list, refit: bool) -> dict:
+        if not some:
+            return {label: None}
+        blended = _blended(problem, some, metric)
+        row = {label: count(blended.here().value, some)}
+        if refit:
+            row[label + REFIT] = {**count(blended.refit(), some), "val": None}
+        return row
 
-    found = model._found
-    blends = {"auto": blend(found)}
+    now = time.time()
+    blends = rows("auto", found, True)
+    seconds = {"refit": round(time.time() - now, 1)}
     for label, prefixes in BASELINES.items():
-        blends[label] = blend([member for member in found if member.name.startswith(prefixes)])
-    seconds = model.seconds_
+        blends |= rows(label, [member for member in found if member.name.startswith(prefixes)], False)
     if members is None:
-        many = tasks(model._problem_, metric, ("mlp x", "mlp raw", "mlp rows"), repeat=-(-len(found) // 12))
-        networks, _, _ = run_tasks(many, budget, None)
-        blends["mlp, equally many"] = blend(networks)
+        now = time.time()
+        many = tasks(problem, metric, NETWORKS, repeat=-(-len(found) // 12))
+        networks, _, _ = run_tasks(many, problem, metric, budget)
+        blends |= rows("mlp, equally many", networks, True)
+        seconds["mlp, equally many"] = round(time.time() - now, 1)
     if dump is not None:
         dump.mkdir(parents=True, exist_ok=True)
-        rows = np.concatenate([val, test])
+        which = np.concatenate([val, test])
         np.savez_compressed(
-            dump / f"{name}-{seed}.npz", names=[m.name for m in found], val=len(val), y=codes[rows],
-            shares=np.stack([softmax(m.outputs[0])[rows] for m in found]).astype(np.float16),
+            dump / f"{name}-{seed}.npz", names=[m.name for m in found], val=len(val), y=codes[which],
+            shares=np.stack([softmax(m.outputs[0])[which] for m in found]).astype(np.float16),
         )  # fmt: skip
-    return {"metric": metric_name, "split": split.digest(), "blends": blends, "members": table(found),
-            "graph_gain": model.graph_gain_, "complete": model.complete_, "seconds": round(seconds, 1)}  # fmt: skip
+    table = [
+        {"name": m.name, "val": metric(m.outputs[0][val], codes[val]), "test": metric(m.outputs[0][test], codes[test]),
+         "seconds": round(m.seconds, 2), "weight": round(float(w), 4)}
+        for m, w in zip(found, model.portfolio_.blends["here"].weights, strict=True)
+    ]  # fmt: skip
+    return {"metric": metric_name, "split": split.digest(), "blends": blends, "members": table,
+            "graph_gain": model.graph_gain_, "complete": model.complete_, "seconds": round(model.seconds_, 1),
+            "other_seconds": seconds}  # fmt: skip
+
+
+def _blended(problem: Any, members: list, metric: Any) -> Any:
+    """Some members as a portfolio of their own, weighted by the same rule."""
+    from walksum.portfolio.blend import fit_blend
+    from walksum.portfolio.fit import HERE, Portfolio, judged
+
+    everyone = np.ones(len(members), dtype=bool)
+    blend = fit_blend(judged(problem, members), problem.y[problem.judged], problem.classes, metric, everyone)
+    return Portfolio(problem, members, {HERE: blend}, {}, {}, {})
 
 
 def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
@@ -126,30 +151,41 @@ def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dum
     model = AutoRegressor(budget, members=members, device=device, random_state=seed).fit(X, shown, pairs)
     middle, spread = y[train].mean(), y[train].std()
     z = (y - middle) / spread
-    problem = model._problem_
+    problem, everyone = model.portfolio_.problem, model.portfolio_.members
+    rows = problem.judged
 
     def count(guess: np.ndarray) -> float:
         return r_squared(guess[test, None], y[test])
 
     def blend(prefixes: tuple[str, ...]) -> dict | None:
-        found = [member for member in model._found if member.name.startswith(prefixes)]
+        found = [member for member in everyone if member.name.startswith(prefixes)]
         if not found:
             return None
-        judged = np.stack([problem.out_of_fold(member.outputs)[problem.judged, 0] for member in found])
-        weights = least_squares_weights(judged, z[problem.judged])
+        judged = np.stack([problem.out_of_fold(member.outputs)[rows, 0] for member in found])
+        weights = least_squares_weights(judged, z[rows])
         out = np.tensordot(weights, np.stack([member.outputs.mean(0)[:, 0] for member in found]), 1)
-        return {"val": r_squared((weights @ judged)[:, None], z[problem.judged]), "test": count(middle + spread * out),
+        return {"val": r_squared((weights @ judged)[:, None], z[rows]), "test": count(middle + spread * out),
                 "members": len(found)}  # fmt: skip
 
     inside = np.abs(y[test] - model.transduction_[test]) <= LEVEL_95 * model.std_[test]
     field = model.field_
-    blends: dict[str, Any] = {"auto": {"test": count(model.transduction_), "coverage": float(inside.mean())}}
+    blends: dict[str, Any] = {
+        "auto": {"val": r_squared(model.transduction_[rows, None], y[rows]), "test": count(model.transduction_),
+                 "coverage": float(inside.mean()), "members": len(everyone)}
+    }  # fmt: skip
     blends["blend without field"] = blend(("",))
     blends |= {label: blend(prefixes) for label, prefixes in BASELINES.items()}
+    if dump is not None:
+        dump.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(
+            dump / f"{name}-{seed}.npz", names=[m.name for m in everyone], y=z[rows],
+            val=np.stack([problem.out_of_fold(m.outputs)[rows, 0] for m in everyone]).astype(np.float32),
+        )  # fmt: skip
     table = [
-        {"name": m.name, "val": r_squared(problem.out_of_fold(m.outputs)[problem.judged], z[problem.judged]),
-         "test": count(middle + spread * m.outputs.mean(0)[:, 0]), "seconds": round(m.seconds, 2)}
-        for m in model._found
+        {"name": m.name, "val": r_squared(problem.out_of_fold(m.outputs)[rows], z[rows]),
+         "test": count(middle + spread * m.outputs.mean(0)[:, 0]), "seconds": round(m.seconds, 2),
+         "weight": round(float(w), 4)}
+        for m, w in zip(everyone, model.portfolio_.blends["here"].weights, strict=True)
     ]  # fmt: skip
     return {"metric": "r2", "blends": blends, "members": table, "graph_gain": model.graph_gain_,
             "complete": model.complete_, "seconds": round(model.seconds_, 1),
@@ -196,63 +232,50 @@ def _work(job: tuple) -> str:
     return f"{name} {seed}: {blends} {record['total_seconds']} s"
 
 
+def read(path: Path) -> list[dict]:
+    """The records; a line that a kill cut short is left out."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
 def done(path: Path) -> set[tuple[str, int]]:
     """What the records hold already."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {(each["dataset"], each["seed"]) for each in map(json.loads, lines)}
+    return {(each["dataset"], each["seed"]) for each in read(path)}
 
 
-def summary(path: Path) -> str:
-    """Mean and standard deviation over splits, one row per dataset and blend."""
-    rows: dict[tuple[str, str], list] = {}
-    for each in map(json.loads, path.read_text().splitlines()):
-        for label, blend in each["blends"].items():
-            if blend:
-                rows.setdefault((each["dataset"], label), []).append(
-                    (blend["test"], blend.get("val", np.nan), blend.get("coverage", np.nan))
-                )
-    text = []
-    for (name, label), values in sorted(rows.items()):
-        test, val, cover = np.mean(values, 0)
-        text.append(f"{name:24s} {label:26s} test {100 * test:6.2f} +- {100 * np.std([v[0] for v in values]):5.2f}  "
-                    f"validation {100 * val:6.2f}  coverage {cover:.3f}  splits {len(values)}")  # fmt: skip
-    return "\n".join(text)
+def chosen(words: list[str]) -> list[str]:
+    """Datasets by name or by their first word; all where none is named."""
+    names = [part.strip() for word in words for part in word.split(",") if part.strip()] or list(DATASETS)
+    found = []
+    for word in names:
+        some = [name for name in DATASETS if word in ("all", name) or name.startswith(f"{word}-")]
+        if not some:
+            raise ValueError(f"dataset {word!r} is unknown; choose of {', '.join(DATASETS)}, counties, all")
+        found += some
+    return list(dict.fromkeys(found))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("datasets", nargs="*", help=f"of {', '.join(DATASETS)}, or counties; default: all")
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="number of the first split")
-    parser.add_argument("--budget", type=float, default=600.0, help="seconds of each portfolio")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--members", nargs="*", help="prefixes of member names; default: all")
-    parser.add_argument("--out", type=Path, default=Path("results/auto/records.jsonl"))
-    parser.add_argument("--dump", type=Path, help="folder for the probabilities of all members")
-    args = parser.parse_args()
-    names = [
-        n
-        for d in args.datasets or DATASETS
-        for n in (DATASETS if d == "all" else [x for x in DATASETS if x == d or x.startswith(f"{d}-")])
+def measure(
+    names: list[str], seeds: range, out: Path, jobs: int, budget: float, device: str,
+    members: tuple[str, ...] | None = None, dump: Path | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """Fit what the records do not hold yet, several at a time; one line of text per fit."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    known = done(out)
+    todo = [
+        (name, seed, budget, device, members, dump, out)
+        for seed in seeds
+        for name in names
+        if (name, seed) not in known and (name not in PUBLIC or seed < PUBLISHED)
     ]
-    if not names:
-        parser.error(f"unknown datasets {args.datasets}; choose of {', '.join(DATASETS)}")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    known = done(args.out)
-    members = tuple(args.members) if args.members else None
-    seeds = range(args.first, args.first + args.splits)
-    jobs = [
-        (n, s, args.budget, args.device, members, args.dump, args.out)
-        for s in seeds
-        for n in names
-        if (n, s) not in known
-    ]
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=4) as pool:
-        for line in pool.imap_unordered(_work, jobs):
-            print(line, flush=True)
-    print(summary(args.out))
-
-
-if __name__ == "__main__":
-    main()
+    if jobs == 1:
+        yield from map(_work, todo)
+        return
+    # spawn: a forked process cannot use CUDA
+    with multiprocessing.get_context("spawn").Pool(min(jobs, max(1, len(todo)))) as pool:
+        yield from pool.imap_unordered(_work, todo)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,8 @@ class AutoClassifier(ClassifierMixin, Auto):
 
     Transductive: ``fit`` sees all rows and the labels of some. Without ``validation``, the labelled rows take turns
     (``cv`` folds), members are judged out of fold, and the prediction is the mean over folds. With it, those rows
-    choose epochs and weights and nothing is learned from them. The result depends on ``random_state`` alone as long as
-    ``complete_`` is True, which says that the clock cut nothing short.
+    choose epochs and weights and nothing is learned from them, unless ``refit``. The result depends on ``random_state``
+    alone as long as ``complete_`` is True, which says that the clock cut nothing short.
 
     Args:
         budget: seconds for the whole portfolio. Ctrl-C keeps the members that are done.
@@ -42,6 +44,8 @@ class AutoClassifier(ClassifierMixin, Auto):
         device: where networks train.
         random_state: seed.
         callback: called as ``callback(name, done, total, seconds)`` after each training.
+        refit: with given ``validation`` rows: train the weighted members once more, from all labelled rows and for as
+            many epochs as validation chose. Rows with a label keep their answer from before.
 
     Attributes:
         members_: one entry per member: weight, validation score, whether it uses edges, seconds.
@@ -58,6 +62,21 @@ class AutoClassifier(ClassifierMixin, Auto):
         >>> model.transduction_.tolist() == [0] * 20 + [1] * 20
         True
     """
+
+    def __init__(
+        self,
+        budget: float = 60.0,
+        metric: str | None = None,
+        members: tuple[str, ...] | None = None,
+        cv: int = 5,
+        n_neighbors: int = 8,
+        device: str = "cpu",
+        random_state: Any = None,
+        callback: Callable[..., None] | None = None,
+        refit: bool = False,
+    ):
+        super().__init__(budget, metric, members, cv, n_neighbors, device, random_state, callback)
+        self.refit = refit
 
     def fit(self, X: Any, y: Any, graph: Any = None, validation: Any = None) -> AutoClassifier:
         """Learn from the rows whose label is known.
@@ -87,7 +106,11 @@ class AutoClassifier(ClassifierMixin, Auto):
         target[known] = codes
         problem = self._problem(X, target, known, len(self.classes_), graph, validation)
         self.X_ = X
-        self.label_distributions_ = self._fit(problem, metric).here().value
+        found = self._fit(problem, metric)
+        self.label_distributions_ = found.here().value
+        if self.refit and validation is not None and not found.interrupted:
+            with suppress(KeyboardInterrupt):  # the answer from before is there
+                self.label_distributions_ = found.refit()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         self.seconds_ = time.monotonic() - start
         return self

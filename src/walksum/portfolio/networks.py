@@ -1,0 +1,93 @@
+"""Small predict-then-propagate networks of one shape, side by side as one computation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as nnf
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.portfolio.input import Input
+from walksum.portfolio.spread import Operator, spread
+
+
+@dataclass(frozen=True)
+class StackRecipe:
+    where: str = "outputs"
+    hidden: int = 64
+    dropout: float = 0.6
+    input_dropout: float = 0.6
+    lr: float = 1e-2
+    epochs: int = 400
+    patience: int = 100
+
+
+@dataclass
+class Networks:
+    """M networks of one shape, as one computation.
+
+    Attributes:
+        operators: those that some network uses.
+        where: whether "outputs" or "hidden" layers are propagated.
+        uses: which operators each network uses ``[M, K]``.
+        parameters: first ``[F, M, H]`` (one product for all), first_bias, last, last_bias, gamma ``[M, ...]``.
+    """
+
+    operators: list[Operator]
+    where: str
+    uses: Tensor
+    parameters: dict[str, Tensor]
+
+    def __post_init__(self) -> None:
+        device = self.parameters["gamma"].device
+        self.users = [None if column.all() else column.nonzero().view(-1).to(device) for column in self.uses.T]
+
+    def forward(self, x: Input, graph: Graph, recipe: StackRecipe | None = None) -> Tensor:
+        """``[M, N, C]``; with a recipe as in training, with its dropout."""
+        w = self.parameters
+        F, M, H = w["first"].shape
+        z = x.times(w["first"].reshape(F, M * H), 0.0 if recipe is None else recipe.input_dropout)
+        z = torch.relu(z + w["first_bias"].reshape(-1))  # [N, M H]
+        z = z if recipe is None else nnf.dropout(z, recipe.dropout)
+        N = z.size(0)
+        if self.where == "hidden":
+            parts = [spread(op, z, graph).view(N, M, H) for op in self.operators]
+            z = torch.cat(parts, -1).transpose(0, 1)
+            return torch.baddbmm(w["last_bias"], z, w["last"])
+        out = torch.baddbmm(w["last_bias"], z.view(N, M, H).transpose(0, 1), w["last"])  # [M, N, C]
+        return out if self.without_edges else self._mixed(out, graph)
+
+    @property
+    def without_edges(self) -> bool:
+        return all(scale == 0 for scale, _ in self.operators)
+
+    def _mixed(self, out: Tensor, graph: Graph) -> Tensor:
+        _, N, C = out.shape
+        gamma, total = self.parameters["gamma"], None
+        for k, (op, who) in enumerate(zip(self.operators, self.users, strict=True)):
+            part = out if who is None else out[who]
+            columns = part.transpose(0, 1).reshape(N, len(part) * C)
+            mixed = spread(op, columns, graph).view(N, len(part), C).transpose(0, 1)
+            mixed = mixed * (gamma[:, k] if who is None else gamma[who, k]).view(-1, 1, 1)
+            if who is None:
+                total = mixed if total is None else total + mixed
+            else:
+                base = torch.zeros_like(out) if total is None else total
+                total = base.index_add(0, who, mixed)
+        assert total is not None
+        return total
+
+    def to(self, device: str) -> Networks:
+        return replace(self, parameters={name: p.to(device) for name, p in self.parameters.items()})
+
+    def take(self, who: Tensor) -> Networks:
+        """Some of the networks."""
+        return replace(
+            self, uses=self.uses[who.cpu()], parameters={n: some_of(n, p, who) for n, p in self.parameters.items()}
+        )
+
+
+def some_of(name: str, values: Tensor, who: Tensor) -> Tensor:
+    return values[:, who] if name == "first" else values[who]

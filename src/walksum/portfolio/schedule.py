@@ -1,0 +1,128 @@
+"""Trainings one after the other within a budget, and the members that they yield."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from walksum.portfolio.arrays import Arrays
+from walksum.portfolio.blend import Metric
+from walksum.portfolio.problem import Problem
+
+HOPELESS = 0.04  # of the score: four temperatures of the blend's weights
+
+
+class Model(Protocol):
+    """What a training leaves, to be asked about other tables and to be kept in a file."""
+
+    def outputs(self, problem: Problem) -> np.ndarray: ...  # [members, folds, N, C]
+
+    def keep(self, which: list[int]) -> Model: ...  # some of its members
+
+    def state(self) -> tuple[dict[str, Any], Arrays]: ...  # JSON, arrays
+
+
+# which members of a training -> their outputs [which, N, C] after learning from all labelled rows, nobody judging
+Refit = Callable[[list[int]], np.ndarray]
+
+
+@dataclass
+class Member:
+    """One blended model: its outputs on all nodes, by fold, and where to ask for others."""
+
+    name: str
+    outputs: np.ndarray  # [folds, N, C]: logits, log-probabilities or standardised numbers
+    uses_graph: bool
+    uses_targets: bool  # of other nodes, at prediction
+    seconds: float
+    model: Model | None = None  # None: of the training graph alone
+    index: int = 0  # among the members of its training
+    refit: Refit | None = None
+
+
+@dataclass
+class Trained:
+    """What one training gave: members by name, their outputs ``[members, folds, N, C]``, whether it was whole."""
+
+    names: list[str]
+    outputs: np.ndarray
+    model: Model | None
+    complete: bool = True
+    refit: Refit | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training that yields members; ``share`` is its part of the clock, the first word of the name its family."""
+
+    name: str
+    share: float
+    uses_graph: bool
+    run: Callable[[float], Trained]  # deadline -> members
+    uses_targets: bool = False
+    always: bool = False  # what others are compared with: run even where its family has no chance
+
+    @property
+    def family(self) -> str:
+        return self.name.split()[0]
+
+
+def run_tasks(
+    todo: list[Task], problem: Problem, metric: Metric, budget: float, progress: Callable[..., None] | None = None
+) -> tuple[list[Member], bool, bool]:
+    """Members in order, whether the clock cut nothing short, and whether Ctrl-C did: it keeps what is there."""
+    members: list[Member] = []
+    start, complete, interrupted = time.monotonic(), True, False
+    end, scores = start + budget, Scores(problem, metric)
+    for k, task in enumerate(todo):
+        now = time.monotonic()
+        if now >= end:
+            complete = False
+            break
+        if scores.hopeless(task):
+            continue
+        # where time is short, the first members train to their end and the last are left out: a member that was cut
+        # off early is worth less than none
+        share = max(0.35, 1.5 * task.share / sum(each.share for each in todo[k:]))
+        deadline = now + (end - now) * min(1.0, share)
+        try:
+            found = task.run(deadline)
+            seconds = time.monotonic() - now
+            each = seconds / max(1, len(found.names))
+            for index, (name, out) in enumerate(zip(found.names, found.outputs, strict=True)):
+                members.append(
+                    Member(name, out, task.uses_graph, task.uses_targets, each, found.model, index, found.refit)
+                )
+                scores.add(task.family, out)
+            complete &= found.complete
+            if progress is not None:
+                progress(task.name, k + 1, len(todo), time.monotonic() - start)
+        except KeyboardInterrupt:
+            if not members:
+                raise
+            complete, interrupted = False, True
+            break
+    return members, complete, interrupted
+
+
+class Scores:
+    """The best score of each family of members, so that no time is spent on kin of those that would weigh nothing."""
+
+    def __init__(self, problem: Problem, metric: Metric):
+        self.problem, self.metric = problem, metric
+        self.best: dict[str, float] = {}
+
+    def add(self, family: str, outputs: np.ndarray) -> None:
+        rows = self.problem.judged
+        score = self.metric(self.problem.out_of_fold(outputs)[rows], self.problem.y[rows])
+        self.best[family] = max(score, self.best.get(family, -np.inf))
+
+    def hopeless(self, task: Task) -> bool:
+        """Whether its family lies so far back that the blend would give it nothing; numbers are blended otherwise."""
+        if task.always or not self.problem.classes or task.family not in self.best:
+            return False
+        return self.best[task.family] < max(self.best.values()) - HOPELESS

@@ -1,0 +1,53 @@
+"""One operator on many columns: a product with its dense inverse where the graph is small, a sparse solve elsewhere."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from walksum.graph import Graph
+from walksum.nn.propagate import Propagate
+
+Operator = tuple[float, bool]  # signed scale (0: identity), loops
+DENSE_ON_CPU = 400  # nodes up to which one product is quicker than the calls of a sparse solve
+DENSE_ON_GPU = 20_000  # there the inverse of 20,000 nodes is read in a third of a millisecond
+ROOM = 4 * 8  # bytes per entry that inverting takes at its peak
+
+
+def layer(operator: Operator) -> Propagate:
+    scale, loops = operator
+    return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive", loops=loops)
+
+
+def spread(operator: Operator, columns: Tensor, graph: Graph) -> Tensor:
+    """``P_s columns``, exact; ``columns [N, K]``."""
+    if operator[0] == 0:
+        return columns
+    if graph.derived(_is_small):
+        return graph.derived(_inverse, operator, columns.dtype) @ columns
+    return layer(operator)(columns, graph)
+
+
+def neighbours(columns: Tensor, graph: Graph) -> Tensor:
+    """``D^-1/2 A D^-1/2 columns``, from the J of a propagation: ``z - J z = s S z``."""
+    if graph.derived(_is_small):
+        return graph.derived(_adjacency, columns.dtype) @ columns
+    return (columns - Propagate(0.5).precision(graph, columns.dtype) @ columns) / 0.5
+
+
+def _is_small(graph: Graph) -> bool:
+    """Decided once per graph, so that all members see the same arithmetic."""
+    if graph.device.type != "cuda":
+        return graph.num_nodes <= DENSE_ON_CPU
+    free = torch.cuda.mem_get_info(graph.device)[0]
+    return graph.num_nodes <= DENSE_ON_GPU and free > 2 * ROOM * graph.num_nodes**2
+
+
+def _inverse(graph: Graph, operator: Operator, dtype: torch.dtype) -> Tensor:
+    J = layer(operator).precision(graph, torch.float64).to_dense()[0]
+    return ((1 - abs(operator[0])) * torch.cholesky_inverse(torch.linalg.cholesky(J))).to(dtype)
+
+
+def _adjacency(graph: Graph, dtype: torch.dtype) -> Tensor:
+    J = Propagate(0.5).precision(graph, torch.float64).to_dense()[0]
+    return ((torch.eye(graph.num_nodes, dtype=J.dtype, device=J.device) - J) / 0.5).to(dtype)

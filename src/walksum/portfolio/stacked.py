@@ -1,0 +1,121 @@
+"""Stacks as members: what their networks read, how they are trained, asked about other tables and kept in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from walksum.portfolio.arrays import Arrays
+from walksum.portfolio.columns import COLUMNS, Standard, by_row, needs_targets, needs_this_graph
+from walksum.portfolio.input import Input
+from walksum.portfolio.joint import KnownField
+from walksum.portfolio.networks import Networks
+from walksum.portfolio.problem import Fold, Problem
+from walksum.portfolio.schedule import Trained
+from walksum.portfolio.stack import Config, Stack, StackRecipe
+
+
+@dataclass
+class StackedNetworks:
+    """Networks of one stack on one kind of input; those whose input holds targets come fold by fold."""
+
+    inputs: str
+    standards: list[Standard | None]
+    turns: list[Networks]
+    folds: int  # of each turn
+
+    def outputs(self, problem: Problem) -> np.ndarray:
+        """``[members, folds, N, C]`` for another table."""
+        parts, graph = [], problem.graph.to(problem.device)
+        for standard, networks in zip(self.standards, self.turns, strict=True):
+            x = Input(_read(self.inputs, problem, problem.known, standard), problem.device)
+            with torch.no_grad():
+                out = networks.to(problem.device).forward(x, graph).double().cpu().numpy()
+            parts.append(out.reshape(-1, self.folds, *out.shape[1:]))
+        return np.concatenate(parts, 1)
+
+    def keep(self, which: list[int]) -> StackedNetworks:
+        who = torch.tensor([m * self.folds + fold for m in which for fold in range(self.folds)])
+        return replace(self, turns=[networks.take(who) for networks in self.turns])
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        first, arrays = self.turns[0], {"uses": self.turns[0].uses.numpy()}
+        for k, (standard, networks) in enumerate(zip(self.standards, self.turns, strict=True)):
+            arrays |= {f"{k}.{name}": p.numpy() for name, p in networks.parameters.items()}
+            if standard is not None:
+                arrays |= {f"{k}.mean": standard.mean, f"{k}.spread": standard.spread}
+        how = {"operators": first.operators, "where": first.where, "inputs": self.inputs}
+        return how | {"folds": self.folds, "turns": len(self.turns)}, arrays
+
+    @classmethod
+    def of_state(cls, config: dict[str, Any], arrays: Arrays) -> StackedNetworks:
+        operators = [(float(scale), bool(loops)) for scale, loops in config["operators"]]
+        standards: list[Standard | None] = []
+        turns = []
+        for k in range(config["turns"]):
+            mine = {n.removeprefix(f"{k}."): v for n, v in arrays.items() if n.startswith(f"{k}.")}
+            standards.append(Standard(mine.pop("mean"), mine.pop("spread")) if "mean" in mine else None)
+            parameters = {name: torch.from_numpy(value) for name, value in mine.items()}
+            turns.append(Networks(operators, config["where"], torch.from_numpy(arrays["uses"]), parameters))
+        return cls(config["inputs"], standards, turns, config["folds"])
+
+
+def _read(inputs: str, problem: Problem, train: np.ndarray, standard: Standard | None) -> Any:
+    if inputs in WORDS:
+        return WORDS[inputs](problem.X)
+    columns = COLUMNS[inputs](problem, train)
+    return columns if standard is None else standard(columns)
+
+
+WORDS: dict[str, Callable[[Any], Any]] = {"raw": lambda X: X, "rows": by_row}
+
+
+def stack_runner(problem: Problem, inputs: str, configs: list[Config], how: StackRecipe, joint: bool = False) -> Any:
+    """Where the input holds targets, each fold has its own, as where the residuals are a field."""
+
+    def run(deadline: float) -> Trained:
+        graph, parts, complete = problem.graph.to(problem.device), [], True
+        by_fold = joint or needs_targets(inputs)
+        turns = [[fold] for fold in problem.folds] if by_fold else [problem.folds]
+        standards: list[Standard | None] = []
+        networks = []
+        for k, folds in enumerate(turns):
+            now = time.monotonic()
+            until = now + (deadline - now) / (len(turns) - k)
+            x, standard = problem.once(("input", inputs, k), lambda folds=folds: _input(problem, inputs, folds[0][0]))
+            field = problem.once(("field", inputs, k), lambda f=folds[0]: _field(problem, inputs, f)) if joint else None
+            found = Stack(replace(problem, folds=folds, kept={}), x, graph, configs, how, field).train(until)
+            parts.append(found.outputs)
+            standards.append(standard)
+            networks.append(found.networks)
+            complete &= found.complete
+        model = StackedNetworks(inputs, standards, networks, 1 if by_fold else len(problem.folds))
+        names = [config.name for config in configs]
+        kept = None if joint or needs_this_graph(inputs) else model
+
+        def refit(which: list[int]) -> np.ndarray:
+            some, epochs = [configs[k] for k in which], found.epochs[which]
+            x, _ = _input(problem, inputs, problem.labelled)
+            return Stack(problem, x, graph, some, how).train(epochs=epochs).outputs[:, 0]
+
+        return Trained(names, np.concatenate(parts, 1), kept, complete, refit)
+
+    return run
+
+
+def _field(problem: Problem, inputs: str, fold: Fold) -> KnownField:
+    columns = COLUMNS[inputs](problem, fold[0])
+    return KnownField.of(problem, Standard.of(columns)(columns), fold)
+
+
+def _input(problem: Problem, inputs: str, train: np.ndarray) -> tuple[Input, Standard | None]:
+    if inputs in WORDS:
+        return Input(WORDS[inputs](problem.X), problem.device), None
+    columns = COLUMNS[inputs](problem, train)
+    standard = Standard.of(columns)
+    return Input(standard(columns), problem.device), standard
