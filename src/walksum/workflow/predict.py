@@ -41,7 +41,7 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     x = run.encoding.encode(problem.features)
     notes = [*problem.notes, *run.encoding.notes(problem.features)]
     if isinstance(model, Portfolio):
-        answer = ask(model, problem, x, run.encoding, _residuals(run, model, problem))
+        answer = ask(model, problem, x, run.encoding, known_residuals(run, model, problem))
         output = in_units(answer.value, run.encoding, problem.regression)
         margin = None if answer.std is None else torch.from_numpy(LEVEL_95 * answer.std * run.encoding.target_scale)
         return Predictions(prediction_table(problem, output, margin), notes + answer.notes)
@@ -54,7 +54,7 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     return Predictions(prediction_table(problem, output, margin), notes)
 
 
-def _residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
+def known_residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
     """Out-of-fold residuals of nodes that training knew, found again by their ids."""
     kept = model.residuals.get(ELSEWHERE)
     if kept is None:
