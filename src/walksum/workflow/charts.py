@@ -12,7 +12,7 @@ from markupsafe import Markup
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 480, 260, 52, 38, 10, 12
 ROW = 26  # of a bar
 MOST_POINTS = 1500
-SMALL = (230, 120)  # of one of several charts side by side
+SMALL = (260, 150)  # of one of several charts side by side
 
 
 class Plane:
@@ -21,7 +21,7 @@ class Plane:
     def __init__(self, x: tuple[float, float], y: tuple[float, float], size: tuple[int, int] = (WIDTH, HEIGHT)):
         self.x, self.y = (_wider(*each) for each in (x, y))
         self.width, self.height = size
-        self.left, self.bottom = (LEFT, BOTTOM) if size == (WIDTH, HEIGHT) else (40, 22)
+        self.left, self.bottom = (LEFT, BOTTOM) if size == (WIDTH, HEIGHT) else (40, 34)
         self.parts: list[str] = []
 
     def px(self, value: float) -> float:
@@ -41,10 +41,10 @@ class Plane:
 
     def svg(self, title: str, xlabel: str = "", ylabel: str = "", ticks: int = 5) -> Markup:
         frame = []
-        for value in ticks_of(*self.x, ticks):
+        for value in ticks_of(*self.x, ticks) if ticks else ():
             place = self.px(value)
             frame.append(f'<text x="{place:.1f}" y="{self.height - self.bottom + 14}" class="mid">{value:g}</text>')
-        for value in ticks_of(*self.y, min(ticks, 5)):
+        for value in ticks_of(*self.y, ticks or 5):
             place = self.py(value)
             frame.append(f'<line class="grid" x1="{self.left}" x2="{self.width - RIGHT}" y1="{place:.1f}" '
                          f'y2="{place:.1f}"/>')  # fmt: skip
@@ -137,14 +137,14 @@ def intervals(predicted: np.ndarray, low: np.ndarray, high: np.ndarray, truth: n
         chosen = [k for k, node in enumerate(kept.tolist()) if bool(inside[node]) == within]
         plane.dots(chosen, truth[kept[chosen]].tolist(), 2.6, kind)
     title = f"95 % intervals of {len(kept)} test nodes, by their prediction; dots: the truth"
-    return plane.svg(title, "test nodes, by prediction", target, ticks=2)
+    return plane.svg(title, "test nodes, by prediction", target, ticks=0)
 
 
 def ticks_of(low: float, high: float, count: int) -> list[float]:
     """Round numbers between two ends."""
     raw = (high - low) / max(1, count)
     size = 10 ** math.floor(math.log10(raw))
-    step = next(k * size for k in (1, 2, 5, 10) if k * size >= raw)
+    step = next(k * size for k in (1, 2, 5, 10) if k * size >= 0.7 * raw)
     first = math.ceil(low / step)
     return [round(k * step, 12) for k in range(first, math.floor(high / step) + 1)]
 

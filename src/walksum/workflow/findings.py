@@ -49,7 +49,7 @@ def verdict(metrics: dict[str, Any]) -> list[str]:
 
 def _graph_sentence(metrics: dict[str, Any]) -> str:
     if metrics.get("portfolio"):
-        words = graph_text(metrics)
+        words = graph_text(metrics).replace("R^2", "R²")
         return f"{words[:1].upper()}{words[1:]}."
     own, alone = metrics["test"][metrics["model"]], metrics["test"].get("MLP")
     if alone is None or metrics["model"] == "MLP":
