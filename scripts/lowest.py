@@ -1,4 +1,4 @@
-"""The lowest versions that pyproject.toml allows, one constraint per line: ``python scripts/lowest.py > lowest.txt``."""
+"""The lowest versions that pyproject.toml allows, as constraints: ``python scripts/lowest.py > lowest.txt``."""
 
 from __future__ import annotations
 
