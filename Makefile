@@ -4,7 +4,7 @@ BIN := .venv/bin
 # small operations in many processes: one thread each, or they wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-all lint types docs bench fuzz faults audit clean
+.PHONY: help demo test test-all lint types docs bench fuzz faults audit dist clean
 
 demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, run folder, picture
 	$(BIN)/walksum train
@@ -23,7 +23,10 @@ types: .venv/.installed-dev  ## mypy
 	$(BIN)/mypy
 
 docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+dist: .venv/.installed-dev  ## wheel and source archive under dist/
+	$(BIN)/python -m build --outdir dist
 
 bench: .venv/.installed-dev  ## CPU benchmark against the paper's algorithm and peers
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.cpu
@@ -42,8 +45,8 @@ audit: .venv/.installed-dev  ## known vulnerabilities of the installed packages,
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-clean:  ## remove .venv, site and build
-	rm -rf .venv site build
+clean:  ## remove .venv, site, build and dist
+	rm -rf .venv site build dist
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "walksum needs Python 3.11 or newer; run: make PYTHON=python3.11 ...")'

@@ -1,8 +1,9 @@
-"""Pictures of the explorer for the docs: ``python scripts/screenshots.py runs/cora runs/digits [--only NAME]``.
+"""Pictures of explorer and report for the docs: ``python scripts/screenshots.py runs/cora runs/digits [--only NAME]``.
 
-Each run folder (of a published dataset) gives docs/images/explorer-NAME.png; the first one also explorer-NAME-dark.png,
-explorer-signs.png (the first layer's J as trained, whose couplings have both signs), explorer-design.png (another
-design on the same graph) and its panels. Needs walksum[dev] and Debian's chromium and chromium-driver.
+Each run folder gives docs/images/explorer-NAME.png and -dark.png on the node the page opens with, and report-NAME.png,
+-dark.png and -phone.png; a run on tables needs ``--nodes`` and ``--edges``. ``--panels`` adds explorer-signs.png (the
+first layer's J as trained, whose couplings have both signs), explorer-design.png (another design on the same graph) and
+the panels, of the first run, which must be a GLT. Needs walksum[dev] and Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "explore"))
 
 from browser import Page, start_chromium  # noqa: E402
-from walksum.cli.sources import problem_of_run  # noqa: E402
 
 from walksum.analysis.inverse import apply_inverse, units  # noqa: E402
 from walksum.explore.server import open_server, url_of  # noqa: E402
+from walksum.workflow.node_table import read_node_table  # noqa: E402
+from walksum.workflow.problem import Source, problem_of_run  # noqa: E402
 from walksum.workflow.run import open_run  # noqa: E402
 from walksum.workflow.trained_run import open_trained_run  # noqa: E402
 
@@ -35,10 +37,11 @@ PANELS = ("correlation", "spectrum", "convergence")
 
 
 class Served:
-    def __init__(self, folder: Path):
-        run = open_run(folder)
-        problem = problem_of_run(run, None, None, None, False, "utf-8", None, labels=True)
-        self.trained = open_trained_run(run, problem, title=problem.name)
+    def __init__(self, folder: Path, nodes: Path | None, edges: Path | None):
+        run, source = open_run(folder), Source(nodes=nodes, edges=edges)
+        problem = problem_of_run(run, source, labels=True)
+        table = read_node_table(run, source, problem)
+        self.trained = open_trained_run(run, problem, title=folder.name, table=table)
         self.server = open_server(self.trained, 0)
         self.url = url_of(self.server)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -65,8 +68,7 @@ def wait_until_drawn(page: Page) -> None:
 
 def shoot(page: Page, path: Path, element: str | None = None) -> None:
     wait_until_drawn(page)
-    for place in ("document.documentElement", "document.getElementById('answer')"):
-        page.js(f"{place}.style.scrollbarWidth = 'none'")
+    page.js("document.querySelectorAll('html, #answer').forEach(e => { e.style.scrollbarWidth = 'none'; })")
     content = page.find(element).screenshot_as_png if element else page.driver.get_screenshot_as_png()
     picture = Image.open(io.BytesIO(content)).convert("RGB")
     picture.save(path, optimize=True)
@@ -88,8 +90,7 @@ def chosen_view(page: Page) -> tuple[str, int]:
     return trained.name(int(nodes[which])), head + 1
 
 
-VIEWS = {  # of the first run: colour scheme, and what follows the node in the address
-    "explorer-{name}-dark": ("dark", ""),
+VIEWS = {  # of a GLT: colour scheme, and what follows the node in the address
     "explorer-signs": ("light", "&layer=1&head={head}"),
     "explorer-design": ("light", "&design=pairwise-normal"),
 }
@@ -100,6 +101,29 @@ def picture_of(page: Page, scheme: str, query: str, path: Path) -> None:
     node, head = chosen_view(page)
     page.open(f"?node={node}{query.format(head=head)}")
     shoot(page, path)
+
+
+def explorer_of(page: Page, name: str, wanted: str | None, out: Path) -> None:
+    """The page as it opens, light and dark."""
+    for suffix, scheme in (("", "light"), ("-dark", "dark")):
+        if wanted in (None, f"explorer-{name}{suffix}"):
+            set_colour_scheme(page, scheme)
+            page.open("")
+            shoot(page, out / f"explorer-{name}{suffix}.png")
+
+
+def report_of(page: Page, folder: Path, name: str, wanted: str | None, out: Path) -> None:
+    """The report: light, dark, and on a phone."""
+    for suffix, scheme, size in (("", "light", (1200, 1500)), ("-dark", "dark", (1200, 1500)),
+                                 ("-phone", "light", (390, 1400))):  # fmt: skip
+        if wanted in (None, f"report-{name}{suffix}"):
+            set_colour_scheme(page, scheme)
+            resize(page, *size)
+            page.driver.get((folder / "report.html").resolve().as_uri())
+            if page.js("return document.documentElement.scrollWidth") > size[0]:
+                raise ValueError(f"{folder}/report.html is wider than a window of {size[0]} pixels")
+            shoot(page, out / f"report-{name}{suffix}.png")
+    resize(page, *SIZE)
 
 
 def panels_of(page: Page, out: Path) -> None:
@@ -121,21 +145,22 @@ def panels_of(page: Page, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--nodes", type=Path, help="of runs on tables")
+    parser.add_argument("--edges", type=Path)
     parser.add_argument("--only", help="one picture by its name, without .png")
+    parser.add_argument("--panels", action="store_true", help="also views and panels of the first run")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     options = parser.parse_args()
     chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), options.out)
     try:
-        for number, folder in enumerate(options.runs):
-            page = Page(chromium, Served(folder))
+        for folder in options.runs:
+            page = Page(chromium, Served(folder, options.nodes, options.edges))
             resize(page, *SIZE)
-            name = page.served.trained.problem.name
-            views = {f"explorer-{name}": ("light", "")}
-            views |= {key.format(name=name): view for key, view in VIEWS.items()} if number == 0 else {}
-            for key, view in views.items():
-                if options.only in (None, key):
+            explorer_of(page, folder.name, options.only, options.out)
+            report_of(page, folder, folder.name, options.only, options.out)
+            if options.panels and folder == options.runs[0]:
+                for key, view in VIEWS.items():
                     picture_of(page, *view, options.out / f"{key}.png")
-            if number == 0 and options.only is None:
                 panels_of(page, options.out)
     finally:
         chromium.quit()

@@ -130,20 +130,6 @@ def _counted(function, calls):
     return wrapped
 
 
-def test_a_model_without_J_is_refused(colour_run, tmp_path):
-    import shutil
-
-    run = tmp_path / "run"
-    shutil.copytree(colour_run[0], run)
-    config = json.loads((run / "config.json").read_text())
-    config["job"]["model"] = "mlp"
-    (run / "config.json").write_text(json.dumps(config))
-    code, output = invoke(run)
-    assert code == 2
-    assert "holds the model 'mlp', which has no precision matrix J to look at" in output
-    assert "--model glt" in output
-
-
 def test_what_is_no_run_is_refused(tmp_path, colour_run):
     run, _ = colour_run
     code, output = invoke(tmp_path / "nothing")

@@ -28,7 +28,8 @@ class Page:
     def __init__(self, driver, served):
         self.driver, self.served = driver, served
 
-    def open(self, query=""):
+    def open(self, query="?node="):
+        """By default without a node; the bare address opens on a useful one."""
         self.driver.get("about:blank")
         self.driver.get(self.served.url + query)
         self.wait(lambda: self.texts("#answer h2"), "the page to load")

@@ -11,7 +11,7 @@ from walksum.explore.colours import stylesheet
 from walksum.explore.server import ASSETS
 from walksum.explore.view import View, first_view
 from walksum.plot.layout import around_layout, whole_layout
-from walksum.plot.theme import THEMES
+from walksum.plot.theme import GREY, THEMES
 
 
 def parts(elements):
@@ -120,5 +120,16 @@ def test_drawing_and_page_have_the_colours_of_the_theme():
         assert of.background in page
 
 
-def test_the_first_view_has_no_node(small):
-    assert Session(small).answer(first_view(small)) is None
+def test_the_first_view_shows_a_node_worth_a_look(small):
+    assert first_view(small).node == small.name(small.suggestions[0][1])
+    assert Session(small).answer(View()) is None
+
+
+@pytest.mark.parametrize("colour", ["prediction", "truth", "error"])
+def test_colours_other_than_influence_are_the_same_drawn_and_redrawn(small, colour):
+    answer = Session(small).answer(View("house-4", 2))
+    nodes, _ = parts(drawing.draw(small, answer, colour).elements)
+    assert not any("tone" in each for each in nodes)
+    assert [each["hue"] for each in nodes] == drawing.recolour(small, answer, colour)["hues"]
+    unknown = 5  # whose label nobody knows
+    assert (nodes[unknown]["hue"] == GREY) == (colour != "prediction")

@@ -78,6 +78,65 @@ def test_a_click_on_a_node_answers_why(page, small):
     assert page.text("#spoken").startswith("Node house-3: label north")
 
 
+def test_the_bare_address_opens_on_a_useful_node(page, small):
+    page.open("")
+    page.shows(small.name(small.suggestions[0][1]))
+    assert page.query() == ""
+
+
+def test_nodes_are_coloured_by_what_is_chosen(page, small):
+    from walksum.explore.colours import node_colours
+
+    page.open("?node=house-3").shows("house-3")
+    for colour in ("prediction", "truth", "error"):
+        page.choose("colour", colour)
+        expected = node_colours(small, colour).hues
+        hues = "return Array.from(Array(cy.nodes().length).keys()).map(k => cy.getElementById('n' + k).data('hue'))"
+        page.wait(lambda hues=hues, expected=expected: page.cy(hues) == expected, colour)
+        assert page.cy("return cy.nodes('.toned').length") == 0
+    assert "error: 0 1" in " ".join(page.text("#legend").split())
+    assert "colour=error" in page.query()
+    page.choose("colour", "influence")
+    page.wait(lambda: page.cy("return cy.nodes('.toned').length") == 60, "the influence again")
+
+
+def test_a_panel_never_shows_what_belongs_to_another(page, monkeypatch):
+    import time
+
+    from walksum.explore import callbacks
+
+    usual = callbacks.panel
+    monkeypatch.setattr(callbacks, "panel", lambda *given: (time.sleep(1), usual(*given))[1])
+    page.open("?node=house-11").shows("house-11")
+    page.panel("walks")
+    page.press("#tab-spectrum")
+    seen = page.js("return getComputedStyle(document.querySelector('#panel-body > *')).visibility")
+    assert seen == "hidden"
+    page.wait(lambda: "Spectral" in "".join(page.texts("#panel-body .gtitle")), "its own content")
+    page.wait(
+        lambda: page.js("return getComputedStyle(document.querySelector('#panel-body > *')).visibility") == "visible",
+        "it to be seen",
+    )
+
+
+def test_what_if_one_column_is_another(page, small):
+    page.open("?node=house-4").shows("house-4")
+    page.wait(lambda: page.find("#if-node").get_attribute("value") == "house-4", "the node to be named")
+    page.choose("if-column", "x1")
+    page.fill("#if-value", "2.5")
+    page.press("#if-set")
+    page.wait(lambda: "house-4 has x1 = 2.5" in page.text("#if-result"), "the result")
+    x = small.x.clone()
+    x[4, 1] = 2.5
+    after = predict(small.model, x, small.problem, small.encoding)[4]
+    assert {name: row[1] for name, row in probabilities(page).items()} == {
+        name: percent(float(after[k])) for k, name in enumerate(small.problem.classes)
+    }
+    page.fill("#if-value", "much")
+    page.press("#if-set")
+    page.wait(lambda: "x1 takes a number, not 'much'" in page.text("#if-message"), "the message")
+
+
 def test_a_spinner_turns_while_an_answer_is_made(page):
     page.open()
     page.js(
@@ -220,7 +279,7 @@ LINK = "?node=house-9&layer=1&head=3&design=laplacian&coupling=repulsive&scale=0
 def test_a_link_restores_the_view(page, small):
     page.open(LINK).shows("house-9")
     expected = {"node": "house-9", "layer": 1, "head": 3, "design": "laplacian", "coupling": "repulsive"}
-    assert page.state() == {**expected, "scale": 0.7, "solver": "cg"}
+    assert page.state() == {**expected, "scale": 0.7, "solver": "cg", "colour": "influence"}
     for name in ("layer", "design", "coupling", "solver"):
         page.wait(
             lambda name=name: page.js(f"return document.getElementById('{name}').value") == str(page.state()[name]),

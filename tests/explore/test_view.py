@@ -17,7 +17,7 @@ FULL = View("house-9", 1, 3, "laplacian", "repulsive", 0.7, "cg")
 
 
 def test_a_view_survives_its_link(small):
-    for view in (first_view(small), FULL, View(node=ODD, layer=2)):
+    for view in (first_view(small), FULL, View(node=ODD, layer=2), View(layer=2), replace(FULL, colour="error")):
         assert from_query(small, to_query(small, view)) == (view, [])
     assert to_query(small, first_view(small)) == ""
 
@@ -35,6 +35,7 @@ def test_a_view_survives_its_link(small):
         ({"scale": "nan"}, "The scale nan is not between 0.5 and 0.999."),
         ({"scale": "wide"}, "The scale wide is not between 0.5 and 0.999."),
         ({"solver": "oracle"}, "The solver 'oracle' is not known"),
+        ({"colour": "deviation"}, "The colour 'deviation' is not known; choose influence, prediction, truth, error."),
     ],
 )
 def test_what_cannot_be_is_left_as_it_was_with_a_message(small, given, message):
@@ -94,7 +95,7 @@ def test_answers_are_kept_and_shared(small):
     session = Session(small)
     assert session.answer(FULL) is session.answer(FULL)
     assert session.matrix(FULL) is session.matrix(replace(FULL, node="house-1", solver="direct"))
-    assert session.answer(first_view(small)) is None
+    assert session.answer(View()) is None
 
 
 def test_recent_forgets_the_oldest():
@@ -152,4 +153,6 @@ def test_numbers_as_targets_are_explored_too():
     assert len(draw(trained, answer).elements) == 60 + trained.graph.num_edges
     changes = Changes().with_features(trained, "house-5", ALL)
     after = WhatIf(trained).output(changes)
-    assert f"→ {float(after[5]):.4g}" in str(before_and_after(trained, 5, changes, after))
+    assert f"→ {float(after[5]):.4g}" in str(before_and_after(trained, 5, changes, trained.output, after))
+    assert trained.suggestions[0][0] == "largest error"
+    assert "true value unknown" in spoken(trained, answer)

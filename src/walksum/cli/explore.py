@@ -46,7 +46,7 @@ def explore(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """See why a node got its label: an interactive page on this machine.
+    """See why a node got its label or value: an interactive page on this machine.
 
     Every node is coloured by its influence on the one you click. The page is served to this machine only, until Ctrl-C.
 
@@ -91,16 +91,16 @@ def _check_use(run: Path | None, dataset: str | None, tables: bool) -> None:
 
 
 def _of_run(folder: Path, source: Source, drop_unknown: bool) -> TrainedRun:
+    from walksum.workflow.node_table import read_node_table
     from walksum.workflow.problem import problem_of_run
     from walksum.workflow.run import open_run
-    from walksum.workflow.trained_run import check_explorable, open_trained_run
+    from walksum.workflow.trained_run import open_trained_run
 
     if not folder.exists():
         raise ValueError(f"{folder} does not exist; train a run first: walksum train --out {folder}")
     run = open_run(folder)
-    check_explorable(run)
     problem = problem_of_run(run, source, drop_unknown, labels=True)
-    return open_trained_run(run, problem, title=folder.name)
+    return open_trained_run(run, problem, title=folder.name, table=read_node_table(run, source, problem))
 
 
 def _of_dataset(console: Console, name: str, design: str, learned: bool, coupling: str | None) -> TrainedRun:

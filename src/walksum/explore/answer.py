@@ -8,7 +8,7 @@ import numpy as np
 
 from walksum.analysis.influence import Influence, Path, influence, longest_only
 from walksum.explore.matrices import Matrix, Recent, precision_of
-from walksum.explore.view import View
+from walksum.explore.view import AS_TRAINED, View
 from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 LISTED = 20  # sources
@@ -24,7 +24,8 @@ class Answer:
         influence: of every node on this one.
         listed: the strongest sources, itself included.
         paths: the strongest paths of the strongest sources.
-        by_label: share of each label among the sources, falling.
+        by_label: share of each label among the sources, falling; where known targets are carried, among these.
+        adds: what the known target of each node adds ``[N]``; None where the operator carries features.
     """
 
     view: View
@@ -33,10 +34,11 @@ class Answer:
     listed: np.ndarray
     paths: list[Path]
     by_label: list[tuple[str, float]]
+    adds: np.ndarray | None = None
 
 
 class Session:
-    """A trained with the matrices and answers that were made for it."""
+    """A trained run with the matrices and answers that were made for it."""
 
     def __init__(self, trained: TrainedRun):
         self.trained = trained
@@ -56,17 +58,27 @@ class Session:
         node, matrix = self.trained.node(view.node), self.matrix(view)
         found = influence(matrix.J, node, matrix.prepared(view.solver))
         paths = matrix.walks.strongest(node, found.ranked(PATH_SOURCES).tolist())
-        return Answer(
-            view, node, found, found.ranked(LISTED), longest_only(paths)[:PATHS], by_label(self.trained, found)
-        )
+        adds = None
+        if view.design == AS_TRAINED:
+            adds = self.trained.operators[view.layer - 1].adds(node, found.value)
+        labels = by_label(self.trained, found.share if adds is None else np.abs(adds))
+        listed = found.ranked(LISTED) if adds is None else _strongest(adds, node)
+        return Answer(view, node, found, listed, longest_only(paths)[:PATHS], labels, adds)
 
 
-def by_label(trained: TrainedRun, found: Influence) -> list[tuple[str, float]]:
+def _strongest(adds: np.ndarray, node: int) -> np.ndarray:
+    """Itself, then the known targets that add most."""
+    order = np.argsort(-np.abs(adds), kind="stable")[:LISTED]
+    order = order[(adds[order] != 0) & (order != node)]
+    return np.concatenate([[node], order])[:LISTED]
+
+
+def by_label(trained: TrainedRun, share: np.ndarray) -> list[tuple[str, float]]:
     """How much of the influence comes from the nodes of each label; nothing for numbers."""
     if trained.problem.regression:
         return []
     y = trained.problem.y.numpy()
-    totals = np.bincount(y + 1, weights=found.share, minlength=len(trained.problem.classes) + 1)
+    totals = np.bincount(y + 1, weights=share, minlength=len(trained.problem.classes) + 1)
     names = [UNKNOWN, *trained.problem.classes]
     return sorted(
         ((name, float(total)) for name, total in zip(names, totals, strict=True) if total > 0), key=lambda s: -s[1]

@@ -12,6 +12,7 @@ from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 MOST_HOPS = 8  # rows of the table by distance; what comes from further is added up
 MOST_LABELS = 6
 MOST_CLASSES = 4  # probabilities shown
+MOST_COLUMNS = 40
 FAINT = 5e-4  # a share below this is written as "< 0.1 %"
 
 
@@ -37,17 +38,22 @@ def bar(share: float, kind: str = "") -> html.Td:
 
 def nothing_yet(trained: TrainedRun) -> list[Any]:
     """The empty state: what to do, and where to start."""
-    rows = [html.Li([node_button(trained, node), f" {why}"]) for why, node in trained.suggestions]
     return [
         html.H2("Choose a node"),
         html.P("Click one in the drawing, search for its id, or begin with one of these:"),
-        html.Ul(rows, className="suggestions"),
+        _suggestions(trained),
     ]
+
+
+def _suggestions(trained: TrainedRun) -> html.Ul:
+    rows = [html.Li([node_button(trained, node), f" {why}"]) for why, node in trained.suggestions]
+    return html.Ul(rows, className="suggestions")
 
 
 def answer_panel(trained: TrainedRun, answer: Answer) -> list[Any]:
     return [
         _head(trained, answer),
+        *_columns(trained, answer.node),
         _sources(trained, answer),
         html.Section(
             [
@@ -57,14 +63,21 @@ def answer_panel(trained: TrainedRun, answer: Answer) -> list[Any]:
             className="pair",
         ),
         _paths(trained, answer),
+        html.Section([html.H3("Worth a look"), _suggestions(trained)]),
     ]
+
+
+def truth_word(trained: TrainedRun) -> str:
+    """What a reader calls the known target."""
+    return "true value" if trained.problem.regression else "label"
 
 
 def spoken(trained: TrainedRun, answer: Answer) -> str:
     """For a screen reader, when the answer changes."""
     node, sure = answer.node, trained.probability(answer.node)
     others = [each for each in answer.listed.tolist() if each != node]
-    words = f"Node {trained.name(node)}: label {_said(trained.label(node))}, predicted {trained.predicted(node)}"
+    words = f"Node {trained.title_of(node)}: {truth_word(trained)} {_said(trained.label(node))}, "
+    words += f"predicted {trained.predicted(node)}"
     words += "" if sure is None else f" with probability {percent(sure)}"
     if others:
         first = others[0]
@@ -77,26 +90,26 @@ def _said(label: str) -> str:
 
 
 def _head(trained: TrainedRun, answer: Answer) -> html.Section:
-    node, variance = answer.node, answer.influence.variance
+    node = answer.node
     label, predicted = trained.label(node), trained.predicted(node)
     statement = "" if label == UNKNOWN or trained.problem.regression else "right" if label == predicted else "wrong"
     tags = [html.Span("training node", className="tag")] if trained.is_training(node) else []
     tags += [html.Span(statement, className=f"tag {statement}")] if statement else []
     sure = trained.probability(node)
     facts = [
-        ("Label", _said(label), "label"),
+        (truth_word(trained).capitalize(), _said(label), "label"),
         ("Prediction", predicted, "predicted"),
         *([] if sure is None else [("Probability", percent(sure), "probability")]),
-        ("Variance", f"{variance:.4g}", "variance"),
-        ("Confidence", f"{1 / variance:.4g}" if variance else UNKNOWN, "confidence"),
+        *_number_facts(trained, node),
+        ("Variance", f"{answer.influence.variance:.4g}", "variance"),
     ]
     titles = {
-        "Variance": "(J⁻¹)ᵢᵢ: how uncertain the node's mean is before its neighbours' features are known",
-        "Confidence": "1 / variance, as in predictions.csv",
+        "Variance": "(J⁻¹)ᵢᵢ: how uncertain the node's mean is under this J before anything is observed",
+        "Standard deviation": "of the prediction: 95 % intervals reach 1.96 of it to both sides",
     }
     return html.Section(
         [
-            html.H2([f"Node {trained.name(node)}", *tags]),
+            html.H2([f"Node {trained.title_of(node)}", *tags]),
             html.Dl(
                 [
                     html.Div([html.Dt(name, title=titles.get(name)), html.Dd(value, id=f"fact-{key}")])
@@ -108,6 +121,43 @@ def _head(trained: TrainedRun, answer: Answer) -> html.Section:
             _solved(answer),
         ]
     )
+
+
+def _number_facts(trained: TrainedRun, node: int) -> list[tuple[str, str, str]]:
+    """Of a predicted number: how far it is off, and how far it may be."""
+    if not trained.problem.regression:
+        return []
+    off, deviation = float(trained.error[node]), trained.deviation
+    facts = [] if off != off else [("Error", f"{off:+.4g}", "error")]
+    return facts + ([] if deviation is None else [("Standard deviation", f"{deviation[node]:.4g}", "deviation")])
+
+
+def _columns(trained: TrainedRun, node: int) -> list[Any]:
+    """The node's own columns, and how they compare with those of the others."""
+    values = trained.values(node)[:MOST_COLUMNS]
+    if not values:
+        return []
+    body = [
+        html.Tr([html.Th(name, scope="row"), html.Td(_value(value)), html.Td(_rank(trained, name, value))])
+        for name, value in values
+    ]
+    heads = html.Tr([html.Th(word, scope="col") for word in ("column", "value", "among all nodes")])
+    table = html.Table([html.Thead(heads), html.Tbody(body)], id="columns")
+    return [html.Details([html.Summary("Its columns"), html.Div(table, className="scroll")], open=True)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return "unknown" if value != value else f"{value:.6g}"
+    return "unknown" if value is None else str(value)
+
+
+def _rank(trained: TrainedRun, name: str, value: Any) -> str:
+    table = trained.table if trained.table is not None else trained.problem.features
+    if not isinstance(value, float) or value != value:
+        return ""
+    others = table[name].dropna()
+    return f"above {100 * float((others < value).mean()):.0f} %"
 
 
 def _others(trained: TrainedRun, node: int) -> list[Any]:
@@ -159,16 +209,32 @@ def _sources(trained: TrainedRun, answer: Answer) -> html.Section:
                     html.Td(str(hops) if hops >= 0 else "none"),
                     html.Td(f"{value:+.4g}", className="negative" if value < 0 else "positive"),
                     html.Td(percent(float(found.share[node]))),
+                    *([] if answer.adds is None else [html.Td(added(trained, float(answer.adds[node])))]),
                     bar(float(found.share[node]) / most, "negative" if value < 0 else "positive"),
                 ],
                 **{"data-source": trained.name(node)},
             )
         )
-    names = ("node", "label", "hops", "influence", "share")
+    names = ["node", "value" if trained.problem.regression else "label", "hops", "influence", "share"]
+    names += [] if answer.adds is None else ["its target adds" if trained.problem.regression else "its label's weight"]
     heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
     table = html.Table([html.Caption("Strongest sources"), html.Thead(html.Tr(heads)), html.Tbody(body)], id="sources")
     note = f"The {len(body)} strongest of {trained.num_nodes:,} nodes; the saved data hold all."
-    return html.Section([html.Div(table, className="scroll"), html.P(note, className="quiet")])
+    return html.Section(
+        [html.Div(table, className="scroll"), html.P(note, className="quiet"), *_total(trained, answer)]
+    )
+
+
+def added(trained: TrainedRun, value: float) -> str:
+    """What one known target adds: a number in the target's units, or a weight among the labels."""
+    return "" if value == 0 else f"{value:+.4g}" if trained.problem.regression else percent(value)
+
+
+def _total(trained: TrainedRun, answer: Answer) -> list[Any]:
+    if answer.adds is None or not trained.problem.regression:
+        return []
+    words = f"Through this operator the known targets of other nodes say {float(answer.adds.sum()):+.4g} here."
+    return [html.P(words, id="adds-total")]
 
 
 def _paths(trained: TrainedRun, answer: Answer) -> html.Section:

@@ -13,7 +13,7 @@ from walksum.explore.colours import stylesheet, theme_of
 from walksum.explore.drawing import draw, draws_whole, recolour
 from walksum.explore.matrices import Recent
 from walksum.explore.navigation import connect_navigation
-from walksum.explore.page import FIRST_PANEL, class_legend, influence_legend
+from walksum.explore.page import FIRST_PANEL, legend
 from walksum.explore.panels import panel
 from walksum.explore.view import View, stored_view
 from walksum.explore.whatif_page import connect_whatif
@@ -56,6 +56,7 @@ def _showing(app: Dash, session: Session) -> None:
         ("sync", Output("controls", "data-synced"), Input("view", "data")),
         ("recolour", Output("canvas", "data-recoloured"), Input("recolour", "data")),
         ("attach", Output("canvas", "data-attached"), Input("graph", "elements")),
+        ("arrived", Output("panel-body", "data-arrived"), Input("panel-body", "children")),
     ):
         app.clientside_callback(ClientsideFunction("explore", name), output, given)
 
@@ -69,19 +70,20 @@ def shown_view(session: Session, view: View, shown: str | None) -> tuple:
         return [html.P(str(error), className="warning")], *[no_update] * 6, str(error)
     whole = draws_whole(trained)
     if whole and shown == "whole":
-        elements, note, recoloured = no_update, no_update, recolour(trained, answer)
+        elements, note, recoloured = no_update, no_update, recolour(trained, answer, view.colour)
     else:
-        drawing = draw(trained, answer)
+        drawing = draw(trained, answer, view.colour)
         elements, note, recoloured = drawing.elements, drawing.note, no_update
+    said = legend(trained, view.colour, answer is not None)
     empty = "" if whole or answer is not None else "Choose a node to draw its surroundings."
     if answer is None:
         return (
             nothing_yet(trained),
-            *(elements, recoloured, "whole" if whole else "", class_legend(trained), note, empty, "No node is chosen."),
+            *(elements, recoloured, "whole" if whole else "", said, note, empty, "No node is chosen."),
         )
     return (
         answer_panel(trained, answer),
-        *(elements, recoloured, "whole" if whole else "around", influence_legend(trained), note, empty),
+        *(elements, recoloured, "whole" if whole else "around", said, note, empty),
         spoken(trained, answer),
     )
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from walksum.plot.theme import THEMES, Theme
+import numpy as np
+
+from walksum.explore.view import ERROR, INFLUENCE, PREDICTION, TRUTH
+from walksum.plot.theme import CLASS_COLOURS, GREY, THEMES, Theme
+from walksum.workflow.trained_run import TrainedRun
+
+LOW_TO_HIGH = ("#00224e", "#3b496c", "#7c7b78", "#bcae6c", "#fee838")  # matplotlib's cividis
+BELOW_TO_ABOVE = ("#2166ac", "#8fb4d6", "#d0d6dd", "#e39a90", "#b2182b")
+SPREAD = (0.02, 0.98)  # quantiles between which colours run: one outlier should not pale all others
 
 
 def theme_of(scheme: str | None) -> Theme:
@@ -62,3 +71,47 @@ def stylesheet(of: Theme) -> list[dict[str, Any]]:
         style("node.chosen", border_width=3, border_color=of.ink, width=30, height=30, font_size=38, z_index=9),
         style("node.around.chosen", width=34, height=34, font_size=16),
     ]
+
+
+@dataclass(frozen=True)
+class NodeColours:
+    """One colour per node; ``ends`` are the numbers at both ends of ``ramp``, or ``classes`` tell what is shown."""
+
+    hues: list[str]
+    ramp: tuple[str, ...] = ()
+    ends: tuple[float, float] = (0.0, 1.0)
+    classes: bool = False
+
+
+def node_colours(trained: TrainedRun, colour: str) -> NodeColours:
+    """By prediction, truth, error or standard deviation; before a node is chosen influence is prediction."""
+    colour = PREDICTION if colour == INFLUENCE else colour
+    if not trained.problem.regression and colour in (PREDICTION, TRUTH):
+        codes = trained.prediction if colour == PREDICTION else trained.problem.y.numpy()
+        hues = [GREY if code < 0 else CLASS_COLOURS[int(code) % len(CLASS_COLOURS)] for code in codes]
+        return NodeColours(hues, classes=True)
+    truth = trained.problem.y.double().numpy()
+    values = {PREDICTION: trained.prediction, TRUTH: truth, ERROR: trained.error}.get(colour, trained.deviation)
+    assert values is not None
+    known = np.isfinite(values)
+    if not known.any():
+        return NodeColours([GREY] * len(values))
+    low, high = (float(each) for each in np.quantile(values[known], SPREAD))
+    ramp = LOW_TO_HIGH
+    if colour == ERROR and trained.problem.regression:
+        ramp, high = BELOW_TO_ABOVE, max(-low, high)
+        low = -high
+    elif colour == ERROR:
+        low, high = 0.0, 1.0
+    place = np.clip((np.nan_to_num(values) - low) / ((high - low) or 1.0), 0, 1)
+    return NodeColours(
+        [_between(ramp, p) if k else GREY for p, k in zip(place.tolist(), known.tolist(), strict=True)],
+        ramp, (low, high),
+    )  # fmt: skip
+
+
+def _between(ramp: tuple[str, ...], place: float) -> str:
+    step = min(int(place * (len(ramp) - 1)), len(ramp) - 2)
+    part = place * (len(ramp) - 1) - step
+    one, other = (np.array([int(ramp[k][n : n + 2], 16) for n in (1, 3, 5)]) for k in (step, step + 1))
+    return "#" + "".join(f"{round(float(v)):02x}" for v in (1 - part) * one + part * other)

@@ -6,14 +6,25 @@ from typing import Any
 
 from dash import dcc, html
 
-from walksum.explore.view import AS_TRAINED, COUPLINGS, DESIGNS, SCALE, SOLVERS, USUAL, refused_solvers
+from walksum.explore.view import (
+    AS_TRAINED,
+    COUPLINGS,
+    SCALE,
+    SOLVERS,
+    USUAL,
+    known_colours,
+    known_designs,
+    refused_solvers,
+)
+from walksum.nn import GLT
 from walksum.workflow.trained_run import TrainedRun
 
-WORDS = {AS_TRAINED: "as trained", USUAL: "the paper's"}
+WORDS = {AS_TRAINED: "as trained", USUAL: "the paper's", "truth": "true value", "deviation": "standard deviation"}
 
 
 def controls(trained: TrainedRun) -> html.Section:
-    layers = [(str(k + 1), f"{k + 1} of {len(trained.precisions)}") for k in range(len(trained.precisions))]
+    layers = [(str(k + 1), operator.name) for k, operator in enumerate(trained.operators)] or [("1", "none")]
+    said = "Layer" if isinstance(trained.model, GLT) else "Operator"
     return html.Section(
         [
             field(
@@ -28,11 +39,11 @@ def controls(trained: TrainedRun) -> html.Section:
                 ),
             ),
             html.Div(id="matches", **{"aria-live": "polite"}),
+            select_box("colour", "Colour by", [(name, WORDS.get(name, name)) for name in known_colours(trained)]),
             html.H2("Precision matrix J"),
-            select_box("design", "Design", [(name, WORDS.get(name, name)) for name in DESIGNS]),
-            html.Div(
-                [select_box("layer", "Layer", layers), select_box("head", "Head", [("1", "1 of 1")])], className="pair"
-            ),
+            select_box("design", "Design", [(name, WORDS.get(name, name)) for name in known_designs(trained)]),
+            select_box("layer", said, layers),
+            select_box("head", "Head", [("1", "1 of 1")]),
             select_box("coupling", "Coupling sign", [(name, WORDS.get(name, name)) for name in COUPLINGS]),
             field(
                 "scale",

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from walksum.explore.answer import Answer
-from walksum.plot.layout import around_layout, whole_layout
-from walksum.plot.theme import CLASS_COLOURS, GREY
+from walksum.explore.colours import node_colours
+from walksum.explore.view import INFLUENCE
+from walksum.plot.layout import around_layout, into_square, whole_layout
+from walksum.workflow.node_table import places
 from walksum.workflow.trained_run import TrainedRun
 
 WHOLE_NODES = 2_000  # graphs up to this size are drawn whole
@@ -48,13 +50,13 @@ def tones(answer: Answer) -> np.ndarray:
     return np.sign(value) * np.clip(strength, 0, 1)
 
 
-def draw(trained: TrainedRun, answer: Answer | None) -> GraphDrawing:
+def draw(trained: TrainedRun, answer: Answer | None, colour: str = INFLUENCE) -> GraphDrawing:
     if draws_whole(trained):
-        return _whole(trained, answer)
-    return GraphDrawing([], "") if answer is None else _around(trained, answer)
+        return _whole(trained, answer, colour)
+    return GraphDrawing([], "") if answer is None else _around(trained, answer, colour)
 
 
-def _whole(trained: TrainedRun, answer: Answer | None) -> GraphDrawing:
+def _whole(trained: TrainedRun, answer: Answer | None, colour: str) -> GraphDrawing:
     edges = trained.graph.edges.numpy()
     note = ""
     if edges.shape[1] > MOST_EDGES:
@@ -66,11 +68,12 @@ def _whole(trained: TrainedRun, answer: Answer | None) -> GraphDrawing:
         edges = edges[:, kept]
     nodes = np.arange(trained.num_nodes)
     side = AROUND_SIDE if trained.num_nodes <= FEW_NODES else SIDE
-    elements = _elements(trained, answer, nodes, edges, whole_layout(trained.graph) * side)
-    return GraphDrawing(elements, note)
+    spots = places(trained.table)
+    spots = whole_layout(trained.graph) if spots is None else spots
+    return GraphDrawing(_elements(trained, answer, nodes, edges, spots * side, colour), note)
 
 
-def _around(trained: TrainedRun, answer: Answer) -> GraphDrawing:
+def _around(trained: TrainedRun, answer: Answer, colour: str) -> GraphDrawing:
     nodes = answer.influence.ranked(AROUND_NODES)
     nodes = np.concatenate([[answer.node], nodes[nodes != answer.node]])[:AROUND_NODES]
     nodes = nodes[np.abs(answer.influence.value[nodes]) > 0]
@@ -79,8 +82,9 @@ def _around(trained: TrainedRun, answer: Answer) -> GraphDrawing:
     note += f"; {edges.shape[1]:,} of the {among:,} edges among them." if edges.shape[1] < among else "."
     place = np.full(trained.num_nodes, -1)
     place[nodes] = np.arange(len(nodes))
-    position = around_layout(place[edges], answer.influence.hops[nodes]) * AROUND_SIDE
-    return GraphDrawing(_elements(trained, answer, nodes, edges, position), note)
+    spots = places(trained.table)
+    around = around_layout(place[edges], answer.influence.hops[nodes]) if spots is None else into_square(spots[nodes])
+    return GraphDrawing(_elements(trained, answer, nodes, edges, around * AROUND_SIDE, colour), note)
 
 
 def edges_among(trained: TrainedRun, nodes: np.ndarray) -> tuple[np.ndarray, int]:
@@ -99,15 +103,16 @@ def edges_among(trained: TrainedRun, nodes: np.ndarray) -> tuple[np.ndarray, int
 
 
 def _elements(
-    trained: TrainedRun, answer: Answer | None, nodes: np.ndarray, edges: np.ndarray, position: np.ndarray
+    trained: TrainedRun, answer: Answer | None, nodes: np.ndarray, edges: np.ndarray, position: np.ndarray, colour: str
 ) -> list[Element]:
-    tone = None if answer is None else tones(answer)
+    tone = tones(answer) if answer is not None and colour == INFLUENCE else None
+    hues = node_colours(trained, colour).hues
     named = set(nodes.tolist()) if len(nodes) <= LABELLED else set(nodes[:LABELLED].tolist())
     around = not draws_whole(trained)
     large = ["around"] * (around or trained.num_nodes <= FEW_NODES)
     drawn = []
     for node, (x, y) in zip(nodes.tolist(), position.tolist(), strict=True):
-        data: dict[str, Any] = {"id": f"n{node}", "name": trained.name(node), "hue": class_colour(trained, node)}
+        data: dict[str, Any] = {"id": f"n{node}", "name": trained.name(node), "hue": hues[node]}
         classes = list(large)
         if around and node in named:
             data["caption"] = trained.name(node)
@@ -139,20 +144,15 @@ def path_edges(answer: Answer | None) -> set[str]:
     return found
 
 
-def recolour(trained: TrainedRun, answer: Answer | None) -> dict[str, Any]:
+def recolour(trained: TrainedRun, answer: Answer | None, colour: str = INFLUENCE) -> dict[str, Any]:
     """What changes on a whole drawing that is already there: colours, the chosen node, the paths."""
     if answer is None:
-        return {"tones": None, "chosen": None, "paths": []}
+        return {"tones": None, "hues": node_colours(trained, colour).hues, "chosen": None, "paths": []}
+    by_influence = colour == INFLUENCE
     return {
-        "tones": np.round(tones(answer), 3).tolist(),
+        "tones": np.round(tones(answer), 3).tolist() if by_influence else None,
+        "hues": None if by_influence else node_colours(trained, colour).hues,
         "chosen": f"n{answer.node}",
         "caption": trained.name(answer.node),
         "paths": [f"e{name}" for name in sorted(path_edges(answer))],
     }
-
-
-def class_colour(trained: TrainedRun, node: int) -> str:
-    """Of the predicted class; grey for numbers."""
-    if trained.problem.regression:
-        return GREY
-    return CLASS_COLOURS[int(trained.prediction[node]) % len(CLASS_COLOURS)]

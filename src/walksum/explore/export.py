@@ -11,7 +11,7 @@ from typing import Any
 from walksum.explore.answer import Answer
 from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
-COLUMNS = ("rank", "id", "label", "prediction", "hops", "influence", "share")
+COLUMNS = ("rank", "id", "label", "prediction", "hops", "influence", "share", "adds")
 
 
 def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
@@ -26,6 +26,7 @@ def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
             "hops": int(found.hops[node]) if found.hops[node] >= 0 else None,
             "influence": float(found.value[node]),
             "share": float(found.share[node]),
+            "adds": None if answer.adds is None else float(answer.adds[node]),
         }
         for rank, node in enumerate(found.ranked().tolist(), 1)
     ]

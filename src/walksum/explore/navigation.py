@@ -46,7 +46,7 @@ def connect_navigation(app: Dash, session: Session) -> None:
             view.design != AS_TRAINED,
             view.design != AS_TRAINED,
             view.design == AS_TRAINED,
-            _hint(view),
+            _hint(trained, view),
             [html.P(message) for message in messages],
             matches,
         )
@@ -75,9 +75,11 @@ def _next_view(
     return view, messages, []
 
 
-def _hint(view: View) -> str:
+def _hint(trained: TrainedRun, view: View) -> str:
     if view.design == AS_TRAINED:
-        return "The trained model's own J. Choose a design to change sign and scale."
+        return f"{trained.operators[view.layer - 1].about} Choose a design to change sign and scale."
+    if not trained.operators:
+        return "The model has no J of its own: this design shows what the graph alone connects."
     return "This design on the same graph, not the J of the trained model."
 
 

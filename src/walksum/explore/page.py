@@ -7,13 +7,16 @@ from typing import Any
 import dash_cytoscape as cyto
 from dash import dcc, html
 
-from walksum.explore.colours import stylesheet, theme_of
-from walksum.explore.controls import controls
+from walksum.explore.colours import node_colours, stylesheet, theme_of
+from walksum.explore.controls import WORDS, controls
 from walksum.explore.drawing import draws_whole
 from walksum.explore.panels import PANELS
-from walksum.explore.whatif import kinds
+from walksum.explore.view import INFLUENCE, PREDICTION
+from walksum.explore.whatif import columns, kinds
 from walksum.explore.whatif_page import whatif_form
+from walksum.nn import GLT
 from walksum.plot.theme import CLASS_COLOURS
+from walksum.portfolio.fit import Portfolio
 from walksum.workflow.trained_run import TrainedRun
 
 cyto.load_extra_layouts()  # the build that can also write SVG
@@ -28,6 +31,7 @@ def page(trained: TrainedRun) -> html.Div:
             dcc.Location(id="url", refresh=False),
             *[dcc.Store(id=name) for name in STORES],
             dcc.Store(id="kind", data=kinds(trained)[0]),
+            dcc.Store(id="column", data=columns(trained)[0]),
             dcc.Download(id="download"),
             html.A("Skip to the answer", href="#answer", className="skip"),
             _header(trained),
@@ -51,15 +55,19 @@ def _header(trained: TrainedRun) -> html.Header:
     size = f"{trained.num_nodes:,} nodes, {trained.graph.num_edges:,} edges"
     return html.Header(
         [
-            html.H1("Why did this node get this label?"),
+            html.H1(f"Why did this node get this {'value' if trained.problem.regression else 'label'}?"),
             html.P([html.Strong(trained.title), f" · {size} · {_model(trained)}"], className="quiet"),
         ]
     )
 
 
 def _model(trained: TrainedRun) -> str:
-    config: Any = trained.model.config
-    return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
+    if isinstance(trained.model, GLT):
+        config: Any = trained.model.config
+        return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
+    if isinstance(trained.model, Portfolio):
+        return f"a blend of {len(trained.model.members)} members"
+    return "the model" if trained.job is None else trained.job.title
 
 
 def _drawing(trained: TrainedRun) -> html.Section:
@@ -96,7 +104,7 @@ def _drawing(trained: TrainedRun) -> html.Section:
                 className="canvas",
                 role="group",
                 id="canvas",
-                **{"aria-label": "GraphDrawing of the graph. The list of strongest sources holds the same as text."},
+                **{"aria-label": "Drawing of the graph. The list of strongest sources holds the same as text."},
             ),
             html.Div(id="legend", className="legend"),
             html.P(id="drawing-note", className="quiet"),
@@ -106,27 +114,41 @@ def _drawing(trained: TrainedRun) -> html.Section:
     )
 
 
-def influence_legend(trained: TrainedRun) -> list[Any]:
+def legend(trained: TrainedRun, colour: str, chosen: bool) -> list[Any]:
+    """What the colours of the drawing mean."""
+    if not chosen and not draws_whole(trained):
+        return []
     shape = [html.Span("■ training node", className="key")] if trained.training else []
+    if chosen and colour == INFLUENCE:
+        return [*_influence_legend(), *shape]
+    colour = PREDICTION if colour == INFLUENCE else colour
+    shown, words = node_colours(trained, colour), f"{WORDS.get(colour, colour)}:"
+    if shown.classes:
+        return [html.Span("predicted:" if colour == PREDICTION else words), *_class_keys(trained), *shape]
+    if not shown.ramp:
+        return [html.Span(f"{words} not known"), *shape]
+    ramp = {"background": f"linear-gradient(90deg, {', '.join(shown.ramp)})"}
+    low, high = (f"{end:.4g}" for end in shown.ends)
+    ends = [html.Span(low), html.Span(className="ramp", style=ramp, **{"aria-hidden": "true"}), html.Span(high)]
+    return [html.Span(words), *ends, *shape]
+
+
+def _influence_legend() -> list[Any]:
     return [
         html.Span("negative influence"),
         html.Span(className="ramp", **{"aria-hidden": "true"}),
         html.Span("positive influence"),
         html.Span("(logarithmic, three decades)", className="quiet"),
         html.Span([html.I(className="thick", **{"aria-hidden": "true"}), "strongest paths"], className="key"),
-        *shape,
     ]
 
 
-def class_legend(trained: TrainedRun) -> list[Any]:
-    if not draws_whole(trained) or trained.problem.regression:
-        return []
+def _class_keys(trained: TrainedRun) -> list[Any]:
     names = trained.problem.classes[: len(CLASS_COLOURS)]
     more = (
         [html.Span("and more, colours come round again")] if len(trained.problem.classes) > len(CLASS_COLOURS) else []
     )
     return [
-        html.Span("predicted:"),
         *[
             html.Span(
                 [html.I(style={"background": CLASS_COLOURS[k]}, **{"aria-hidden": "true"}), name], className="key"

@@ -13,6 +13,7 @@ from dash import dcc, html
 from walksum.analysis import convergence, correlation, spectrum
 from walksum.explore.answer import Answer, Session
 from walksum.explore.colours import diverging, theme_of
+from walksum.explore.model_panel import model_panel
 from walksum.explore.view import View
 from walksum.plot.theme import Theme
 
@@ -201,6 +202,7 @@ def _half_life(radius: float) -> str:
 
 
 PANELS: dict[str, tuple[str, Callable[[Session, View, Answer | None, Theme], list[Any]]]] = {
+    "model": ("The model", model_panel),
     "correlation": ("Correlations", correlation_panel),
     "spectrum": ("Spectral response", spectrum_panel),
     "convergence": ("Convergence", convergence_panel),

@@ -9,14 +9,18 @@ from urllib.parse import parse_qs, urlencode
 
 from walksum.designs import NAMES
 from walksum.designs.base import SIGN
+from walksum.nn import GLT
 from walksum.workflow.trained_run import TrainedRun
 
 AS_TRAINED = "trained"
 USUAL = "usual"
+PLAIN = "laplacian"  # where the model has no J of its own
 DESIGNS = (AS_TRAINED, *NAMES)
 COUPLINGS = (USUAL, *SIGN)
 SOLVERS = ("auto", "direct", "cg", "gabp", "hybrid", "chebyshev", "multigrid", "dense")
 SCALE = (0.5, 0.999)
+INFLUENCE, PREDICTION, TRUTH, ERROR, DEVIATION = "influence", "prediction", "truth", "error", "deviation"
+COLOURS = (INFLUENCE, PREDICTION, TRUTH, ERROR, DEVIATION)
 DIRECT_EDGES, DENSE_NODES = 60_000, 3_000  # beyond, their preparation takes minutes
 
 
@@ -26,11 +30,13 @@ class View:
 
     Attributes:
         node: its id; None: none yet.
-        layer, head: which J of the trained model, counted from 1; without meaning for other designs.
+        layer, head: which J of the trained model, counted from 1; without meaning for other designs. The layers of a
+            portfolio are its operators.
         design: "trained" (the model's own J) or a design on the same graph.
         coupling: its sign; "usual" is the paper's for the design.
         scale: how strong the couplings are, of the design's limit 1.
         solver: by name.
+        colour: what the nodes are coloured by.
     """
 
     node: str | None = None
@@ -40,6 +46,7 @@ class View:
     coupling: str = USUAL
     scale: float = 0.99
     solver: str = "auto"
+    colour: str = INFLUENCE
 
     @property
     def matrix(self) -> tuple[Any, ...]:
@@ -67,7 +74,19 @@ def stored_view(now: Any) -> View:
 
 
 def first_view(trained: TrainedRun) -> View:
-    return View(layer=len(trained.precisions))
+    """A node worth a look, by the model's last layer or heaviest operator; by the graph alone if it has neither."""
+    node = trained.name(trained.suggestions[0][1])
+    if not trained.operators:
+        return View(node, design=PLAIN)
+    return View(node, layer=len(trained.operators) if isinstance(trained.model, GLT) else 1)
+
+
+def known_designs(trained: TrainedRun) -> tuple[str, ...]:
+    return DESIGNS if trained.operators else tuple(NAMES)
+
+
+def known_colours(trained: TrainedRun) -> tuple[str, ...]:
+    return COLOURS if trained.deviation is not None else COLOURS[:-1]
 
 
 def refused_solvers(trained: TrainedRun) -> dict[str, str]:
@@ -100,20 +119,21 @@ def changed(trained: TrainedRun, view: View, wanted: Mapping[str, Any]) -> tuple
 
 def from_query(trained: TrainedRun, query: str | None) -> tuple[View, list[str]]:
     """The view a link names."""
-    given = {name: values[-1] for name, values in parse_qs((query or "").lstrip("?")).items()}
-    return changed(trained, first_view(trained), given)
+    given = {name: values[-1] for name, values in parse_qs((query or "").lstrip("?"), keep_blank_values=True).items()}
+    start = first_view(trained)
+    return changed(trained, replace(start, node=None) if "node" in given else start, given)
 
 
 def to_query(trained: TrainedRun, view: View) -> str:
     """The shortest query that restores the view: only what differs from the first one."""
     usual = asdict(first_view(trained))
-    said = {name: value for name, value in asdict(view).items() if value != usual[name]}
+    said = {name: "" if value is None else value for name, value in asdict(view).items() if value != usual[name]}
     return f"?{urlencode(said)}" if said else ""
 
 
 def heads(trained: TrainedRun, view: View) -> int:
     """Of the trained layer; kept in mind while another design is looked at."""
-    return trained.precisions[view.layer - 1].heads
+    return trained.precisions[view.layer - 1].heads if trained.operators else 1
 
 
 def _node(trained: TrainedRun, view: View, value: Any) -> str | None:
@@ -123,11 +143,11 @@ def _node(trained: TrainedRun, view: View, value: Any) -> str | None:
 
 
 def _layer(trained: TrainedRun, view: View, value: Any) -> int:
-    return _whole("layer", value, len(trained.precisions))
+    return _whole("layer", value, max(1, len(trained.operators)))
 
 
 def _head(trained: TrainedRun, view: View, value: Any) -> int:
-    return _whole("head", value, max(J.heads for J in trained.precisions))
+    return _whole("head", value, max((J.heads for J in trained.precisions), default=1))
 
 
 def _whole(name: str, value: Any, most: int) -> int:
@@ -136,10 +156,10 @@ def _whole(name: str, value: Any, most: int) -> int:
     return int(value)
 
 
-def _choice(name: str, known: tuple[str, ...]) -> Callable[[TrainedRun, View, Any], str]:
+def _choice(name: str, known: Callable[[TrainedRun], tuple[str, ...]]) -> Callable[[TrainedRun, View, Any], str]:
     def check(trained: TrainedRun, view: View, value: Any) -> str:
-        if value not in known:
-            raise ValueError(f"The {name} {value!r} is not known; choose {', '.join(known)}.")
+        if value not in known(trained):
+            raise ValueError(f"The {name} {value!r} is not known; choose {', '.join(known(trained))}.")
         return value
 
     return check
@@ -156,7 +176,7 @@ def _scale(trained: TrainedRun, view: View, value: Any) -> float:
 
 
 def _solver(trained: TrainedRun, view: View, value: Any) -> str:
-    name = _choice("solver", SOLVERS)(trained, view, value)
+    name = _choice("solver", lambda _: SOLVERS)(trained, view, value)
     refused = refused_solvers(trained)
     if name in refused:
         raise ValueError(f"The solver {name} is not used here: {refused[name]}.")
@@ -167,8 +187,9 @@ _CHECKS: dict[str, Callable[[TrainedRun, View, Any], Any]] = {
     "node": _node,
     "layer": _layer,
     "head": _head,
-    "design": _choice("design", DESIGNS),
-    "coupling": _choice("coupling", COUPLINGS),
+    "design": _choice("design", known_designs),
+    "coupling": _choice("coupling", lambda _: COUPLINGS),
     "scale": _scale,
     "solver": _solver,
+    "colour": _choice("colour", known_colours),
 }

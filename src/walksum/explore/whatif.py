@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum.nn import GLT
+from walksum.portfolio.fit import Portfolio
 from walksum.precision import Precision
 from walksum.solvers import CG
-from walksum.workflow.fit import predict
 from walksum.workflow.trained_run import TrainedRun
 
 ALL = "all nodes"
@@ -29,6 +31,7 @@ class Changes:
 
     Attributes:
         features: nodes and the class whose mean features they get instead of their own.
+        values: nodes, a column of theirs, and what stands there instead.
         dropped: edges that are not there.
         flipped: edges whose coupling in J has the other sign.
     """
@@ -36,9 +39,16 @@ class Changes:
     features: tuple[tuple[int, str], ...] = ()
     dropped: tuple[Edge, ...] = ()
     flipped: tuple[Edge, ...] = ()
+    values: tuple[tuple[int, str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.features or self.dropped or self.flipped)
+        return bool(self.features or self.dropped or self.flipped or self.values)
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """Nodes that are not what they were."""
+        ends = [node for edge in (*self.dropped, *self.flipped) for node in edge]
+        return frozenset([*(node for node, _ in self.features), *(node for node, _, _ in self.values), *ends])
 
     def with_features(self, trained: TrainedRun, name: str, kind: str) -> Changes:
         node = trained.node(name)
@@ -47,15 +57,24 @@ class Changes:
         kept = tuple(each for each in self.features if each[0] != node)
         return replace(self, features=(*kept, (node, kind)))
 
+    def with_value(self, trained: TrainedRun, name: str, column: str, value: str) -> Changes:
+        node = trained.node(name)
+        encoded(trained, node, column, value)  # a value that cannot be is known now
+        kept = tuple(each for each in self.values if each[:2] != (node, column))
+        return replace(self, values=(*kept, (node, column, value)))
+
     def with_edge(self, trained: TrainedRun, one: str, other: str, how: str) -> Changes:
         edge = find_edge(trained, one, other)
+        if how == FLIP and not isinstance(trained.model, GLT):
+            raise ValueError("Only the J of a GLT can have an edge of the other sign.")
         dropped, flipped = (tuple(each for each in kept if each != edge) for kept in (self.dropped, self.flipped))
         if how == DROP:
             return replace(self, dropped=(*dropped, edge), flipped=flipped)
         return replace(self, dropped=dropped, flipped=(*flipped, edge))
 
     def to_json(self) -> dict[str, Any]:
-        return {"features": self.features, "dropped": self.dropped, "flipped": self.flipped}
+        kept = {"features": self.features, "dropped": self.dropped, "flipped": self.flipped}
+        return kept | ({"values": self.values} if self.values else {})
 
 
 def from_json(record: dict[str, Any] | None) -> Changes:
@@ -63,7 +82,9 @@ def from_json(record: dict[str, Any] | None) -> Changes:
     from werkzeug.exceptions import BadRequest
 
     try:
-        return Changes(**{name: tuple((a, b) for a, b in values) for name, values in (record or {}).items()})
+        known = dict(record or {})
+        values = tuple((int(node), str(column), str(value)) for node, column, value in known.pop("values", ()))
+        return Changes(**{name: tuple((a, b) for a, b in pairs) for name, pairs in known.items()}, values=values)
     except (AttributeError, TypeError, ValueError) as error:
         raise BadRequest("The changes are not those of the page.") from error
 
@@ -71,6 +92,37 @@ def from_json(record: dict[str, Any] | None) -> Changes:
 def kinds(trained: TrainedRun) -> list[str]:
     """Whose mean features a node may be given."""
     return [*trained.problem.classes, ALL]
+
+
+def columns(trained: TrainedRun) -> list[str]:
+    """Whose value can be changed at one node."""
+    return trained.encoding.columns
+
+
+def span_of(trained: TrainedRun, column: str) -> slice:
+    """Which encoded features a column became."""
+    encoding = trained.encoding
+    names = encoding.columns
+    if column not in names:
+        raise ValueError(f"The model reads no column {column!r}.")
+    first = 0
+    for name in names[: names.index(column)]:
+        first += len(encoding.categories.get(name, [name]))
+    return slice(first, first + len(encoding.categories.get(column, [column])))
+
+
+def encoded(trained: TrainedRun, node: int, column: str, value: str) -> Tensor:
+    """What a column of a node is encoded as with another value."""
+    span, features, number = span_of(trained, column), trained.problem.features, math.nan
+    if column in trained.encoding.categories:
+        return trained.encoding.encode(features.iloc[[node]].assign(**{column: [value]}))[0, span]
+    with suppress(ValueError):
+        number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{column} takes a number, not {value!r}.")
+    if isinstance(features, Tensor):
+        return torch.tensor([number])
+    return trained.encoding.encode(features.iloc[[node]].assign(**{column: [number]}))[0, span]
 
 
 def find_edge(trained: TrainedRun, one: str, other: str) -> Edge:
@@ -88,6 +140,7 @@ def edge_number(trained: TrainedRun, edge: Edge) -> int:
 
 def describe(trained: TrainedRun, changes: Changes) -> list[str]:
     said = [f"node {trained.name(node)} has the mean features of {kind}" for node, kind in changes.features]
+    said += [f"node {trained.name(node)} has {column} = {value}" for node, column, value in changes.values]
     for words, edges in (("without the edge", changes.dropped), ("other sign on the edge", changes.flipped)):
         said += [f"{words} {trained.name(a)} to {trained.name(b)}" for a, b in edges]
     return said
@@ -110,14 +163,23 @@ class WhatIf:
         self.trained = trained
         self._lock = threading.Lock()  # flipping hooks into the model for the length of one forward pass
         self.output = lru_cache(maxsize=16)(self._output)
+        self.before = lru_cache(maxsize=16)(self._before)
+
+    def _before(self, changes: Changes) -> Tensor:
+        """Without the changes, but asked in the same way: of a portfolio, as if targets of those nodes were unknown."""
+        trained = self.trained
+        if not isinstance(trained.model, Portfolio):
+            return trained.output
+        return trained.answer(trained.x, trained.problem, changes.nodes)
 
     def _output(self, changes: Changes) -> Tensor:
         trained = self.trained
         x, problem = trained.x, trained.problem
-        if changes.features:
-            x = x.clone()
-            for node, kind in changes.features:
-                x[node] = mean_features(trained, kind)
+        x = x.clone() if changes.features or changes.values else x
+        for node, kind in changes.features:
+            x[node] = mean_features(trained, kind)
+        for node, column, value in changes.values:
+            x[node, span_of(trained, column)] = encoded(trained, node, column, value)
         edges, weight = trained.graph.edges, trained.graph.edge_weight
         kept, signs = torch.ones(edges.size(1), dtype=torch.bool), torch.ones(edges.size(1))
         kept[[edge_number(trained, edge) for edge in changes.dropped]] = False
@@ -127,9 +189,10 @@ class WhatIf:
             problem = replace(problem, edge_index=edges[:, kept], edge_weight=weight)
         turned = flipped(trained.model, signs[kept]) if changes.flipped else nullcontext()
         # ordering the elimination of a graph that is solved on once takes longer than iterating
-        solved = iterating(trained.model) if changes.dropped else nullcontext()
+        glt = isinstance(trained.model, GLT)
+        solved = iterating(trained.model) if changes.dropped and glt else nullcontext()
         with self._lock, turned, solved:
-            return predict(trained.model, x, problem, trained.encoding)
+            return trained.answer(x, problem, changes.nodes)
 
 
 @contextmanager

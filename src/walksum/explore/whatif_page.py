@@ -10,9 +10,12 @@ from walksum.explore.answer import Session
 from walksum.explore.controls import field, options
 from walksum.explore.navigation import triggers
 from walksum.explore.view import View, stored_view
-from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, from_json, kinds
+from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, columns, from_json, kinds
 from walksum.explore.whatif_panel import before_and_after
+from walksum.nn import GLT
 from walksum.workflow.trained_run import TrainedRun
+
+MOST_COLUMNS = 300  # in a list one can choose from
 
 
 def whatif_form(trained: TrainedRun) -> html.Div:
@@ -36,6 +39,17 @@ def whatif_form(trained: TrainedRun) -> html.Div:
                                 html.Select(options(classes), id="if-class", **{"data-store": "kind"}),
                             ),
                             html.Button("Change features", id="if-features", type="button"),
+                            field(
+                                "if-column",
+                                "or its",
+                                html.Select(
+                                    options([(name, name) for name in columns(trained)[:MOST_COLUMNS]]),
+                                    id="if-column",
+                                    **{"data-store": "column"},
+                                ),
+                            ),
+                            field("if-value", "becomes", dcc.Input(id="if-value", type="text", autoComplete="off")),
+                            html.Button("Change the value", id="if-set", type="button"),
                         ]
                     ),
                     html.Fieldset(
@@ -46,7 +60,12 @@ def whatif_form(trained: TrainedRun) -> html.Div:
                             html.Div(
                                 [
                                     html.Button("Drop the edge", id="if-drop", type="button"),
-                                    html.Button("Flip its sign", id="if-flip", type="button"),
+                                    html.Button(
+                                        "Flip its sign",
+                                        id="if-flip",
+                                        type="button",
+                                        hidden=not isinstance(trained.model, GLT),
+                                    ),
                                 ],
                                 className="row",
                             ),
@@ -92,20 +111,26 @@ def connect_whatif(app: Dash, session: Session) -> None:
         Input("if-drop", "n_clicks"),
         Input("if-flip", "n_clicks"),
         Input("if-clear", "n_clicks"),
+        Input("if-set", "n_clicks"),
         Input("view", "data"),
         State("if-node", "value"),
         State("kind", "data"),
         State("if-from", "value"),
         State("if-to", "value"),
+        State("column", "data"),
+        State("if-value", "value"),
         State("changes", "data"),
         prevent_initial_call=True,
     )
     def change(
-        a: Any, b: Any, c: Any, d: Any, now: Any, node: Any, kind: Any, one: Any, other: Any, known: Any
-    ) -> tuple:
+        a: Any, b: Any, c: Any, d: Any, e: Any, now: Any, node: Any, kind: Any, one: Any, other: Any, column: Any,
+        value: Any, known: Any,
+    ) -> tuple:  # fmt: skip
         changes, message = from_json(known), ""
         try:
             for by in sorted(triggers()):
+                if by == "if-set":
+                    changes = changes.with_value(trained, node or "", str(column), str(value or ""))
                 changes = _changed(trained, changes, by, node or "", kind, one or "", other or "")
             result = _result(trained, imagine, stored_view(now), changes)
         except ValueError as error:
@@ -129,4 +154,5 @@ def _result(trained: TrainedRun, imagine: WhatIf, view: View, changes: Changes) 
         return [html.P("Nothing is changed yet.", className="quiet")]
     if view.node is None:
         return [html.P("Choose a node to see its prediction move.", className="quiet")]
-    return before_and_after(trained, trained.node(view.node), changes, imagine.output(changes))
+    node = trained.node(view.node)
+    return before_and_after(trained, node, changes, imagine.before(changes), imagine.output(changes))

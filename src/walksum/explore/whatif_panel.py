@@ -14,33 +14,32 @@ from walksum.workflow.trained_run import TrainedRun
 MOST_CLASSES = 6
 
 
-def before_and_after(trained: TrainedRun, node: int, changes: Changes, after: Tensor) -> list[Any]:
+def before_and_after(trained: TrainedRun, node: int, changes: Changes, before: Tensor, after: Tensor) -> list[Any]:
     said = html.Ul([html.Li(words) for words in describe(trained, changes)], className="changes")
-    before = trained.output
     if trained.problem.regression:
         words = f"Prediction of node {trained.name(node)}: {float(before[node]):.4g} → {float(after[node]):.4g}"
         return [said, html.P(html.Strong(words), id="moved")]
     return [
         said,
-        html.P(html.Strong(_moved(trained, node, after)), id="moved"),
-        _table(trained, node, after),
-        _rest(trained, node, after),
+        html.P(html.Strong(_moved(trained, node, before, after)), id="moved"),
+        _table(trained, node, before, after),
+        _rest(trained, node, before, after),
     ]
 
 
-def _moved(trained: TrainedRun, node: int, after: Tensor) -> str:
-    first, then = int(trained.output[node].argmax()), int(after[node].argmax())
+def _moved(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> str:
+    first, then = int(before[node].argmax()), int(after[node].argmax())
     classes = trained.problem.classes
     if first == then:
         return (
-            f"Node {trained.name(node)} stays {classes[first]}: {percent(float(trained.output[node, first]))} → "
+            f"Node {trained.name(node)} stays {classes[first]}: {percent(float(before[node, first]))} → "
             f"{percent(float(after[node, first]))}"
         )
     return f"Node {trained.name(node)} moves from {classes[first]} to {classes[then]}"
 
 
-def _table(trained: TrainedRun, node: int, after: Tensor) -> html.Table:
-    first, then = trained.output[node], after[node]
+def _table(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> html.Table:
+    first, then = before[node], after[node]
     shown = (first.maximum(then)).argsort(descending=True)[:MOST_CLASSES].tolist()
     body = [
         html.Tr(
@@ -67,8 +66,8 @@ def _bar(share: float, kind: str) -> html.Div:
     return html.Div(className=f"bar {kind}", style={"width": f"{100 * share:.1f}%"})
 
 
-def _rest(trained: TrainedRun, node: int, after: Tensor) -> html.P:
-    moved = trained.output.argmax(1) != after.argmax(1)
+def _rest(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> html.P:
+    moved = before.argmax(1) != after.argmax(1)
     moved[node] = False
     count = int(moved.sum())
     words = (

@@ -69,6 +69,14 @@ def overview(
         return finish(figure, look)
 
 
+def member_weights(weights: Mapping[str, float], *, theme: str = "light") -> Figure:
+    """The weights of a portfolio's members as bars."""
+    with themed(theme) as look:
+        figure: Any = make_figure(6, 0.6 + 0.32 * max(1, len(weights)))
+        _member_weights(figure.subplots(), weights, look)
+        return finish(figure, look)
+
+
 def _validation(axes: Any, history: Sequence[Any], best: int, accuracy: bool, look: Theme) -> None:
     axes.plot([e.number for e in history], [e.val_score for e in history], color=look.categories[0])
     axes.axvline(best, color=look.faint, linewidth=0.8)

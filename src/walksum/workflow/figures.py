@@ -15,6 +15,7 @@ from walksum.analysis.part import ball, restrict, typical_node
 from walksum.analysis.spectrum import SPECTRUM_LIMIT, response, spectrum
 from walksum.data.problem import Problem
 from walksum.nn import GLT
+from walksum.portfolio.fit import Portfolio
 from walksum.precision import Precision
 from walksum.training import Epoch
 from walksum.training.models import model_by_name
@@ -79,9 +80,12 @@ def of_run(
     listener = listener or Listener()
     prepared = prepare_data(run.job, problem) if problem.labelled.numel() else None
     trained = open_trained_run(run, problem, run.job.title, prepared)
-    layers = len(trained.model.mixers) if isinstance(trained.model, GLT) else 0
+    layers, many = len(trained.operators), isinstance(trained.model, Portfolio)
     if layers and not 1 <= layer <= layers:
-        raise ValueError(f"layer={layer}; the model has layers 1 to {layers}")
+        raise ValueError(f"layer={layer}; the model has {'operators' if many else 'layers'} 1 to {layers}")
+    if many:
+        yield from of_portfolio(trained, layer - 1, listener)
+        return
     history = read_history(run.metrics["history"])
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
     yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))
@@ -94,6 +98,30 @@ def of_run(
             "walk sums are left out"
         )
     yield influence_by_hop(trained, compare, listener)
+
+
+def of_portfolio(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
+    """What a portfolio is made of, and what one of its operators does; it has neither epochs nor one Jacobian."""
+    assert trained.metrics is not None
+    weights = member_weights(trained.metrics["portfolio"]["members"])
+    yield NamedFigure("members", lambda theme: plot.member_weights(weights, theme=theme))
+    if not trained.operators:
+        listener.note("no member that carries weight reads the graph: there is no operator to draw")
+        return
+    listener.note(f"J is that of the operator {trained.operators[layer].name!r}; layer= chooses another")
+    yield from of_precision(trained, layer, listener)
+    part, centre = small_part(trained.precisions[layer])
+    yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
+
+
+def member_weights(members: list[dict[str, Any]], most: int = 6) -> dict[str, float]:
+    """The weight of each kind of member, the heaviest first."""
+    found: dict[str, float] = {}
+    for row in members:
+        kind = row["member"].split(",")[0]
+        if row["weight"] > 0:
+            found[kind] = found.get(kind, 0.0) + row["weight"]
+    return dict(sorted(found.items(), key=lambda item: -item[1])[:most])
 
 
 def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
@@ -111,7 +139,7 @@ def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterato
 
 
 def spectral_response(trained: TrainedRun, layer: int, listener: Listener, most: int = SPECTRUM_LIMIT) -> NamedFigure:
-    J, before, kind = trained.precisions[layer], trained.untrained(layer), trained.design
+    J, before, kind = trained.precisions[layer], trained.untrained(layer), trained.kind(layer)
     if J.num_nodes > most:
         centre = typical_node(J.graph)
         nodes = ball(J.graph, centre, MEDIUM)

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.fit import ELSEWHERE, HERE, Portfolio
-from walksum.portfolio.members import LabelPropagation, Model, StackedNetworks
+from walksum.portfolio.labels import LabelPropagation
+from walksum.portfolio.schedule import Model
+from walksum.portfolio.stacked import StackedNetworks
 from walksum.portfolio.tabular import Tabular
 from walksum.training.scoring import bootstrap
 from walksum.workflow.job import Job

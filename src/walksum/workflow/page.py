@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 from torch import Tensor
 
 from walksum import plot
@@ -20,8 +22,19 @@ from walksum.analysis.inverse import apply_inverse, units
 from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
-from walksum.workflow.figures import Listener, NamedFigure, spectral_response
-from walksum.workflow.record import graph_text, ranked
+from walksum.workflow import charts
+from walksum.workflow.figures import Listener, NamedFigure, member_weights, spectral_response
+from walksum.workflow.findings import (
+    calibration_bins,
+    calibration_error,
+    confusion,
+    most_wrong,
+    numeric_columns,
+    score_name,
+    shown,
+    verdict,
+)
+from walksum.workflow.record import ranked
 from walksum.workflow.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -29,12 +42,14 @@ if TYPE_CHECKING:
 
     from walksum.workflow.fit import Result
 
-MOST_ROWS = 40  # of classes, trials and sample predictions
+MOST_ROWS = 40  # of classes, trials and members
 SOURCES = 8  # nodes that explain one
 SMALLEST_IMAGE = 4  # pixels per side
 MOST_INVERTED = 1000  # nodes up to which all correlations are shown, and the whole spectrum
 MEASURED, WORK = 8, 2.4e7  # nodes whose Jacobian is taken, and numbers in the gradients of one output: a second
 DPI = 100
+LARGEST_SVG = 400_000  # bytes; of more points a PNG is smaller
+RESIDUAL_COLUMNS = 6
 
 
 def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: dict[str, Any]) -> None:
@@ -43,21 +58,71 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: di
     explained = explain(result, trained)
     picture = _png(overview_of(result, trained, explained), None)
     path.with_name("picture.png").write_bytes(picture)
+    heads, rows = most_wrong(result, trained, metrics)
     loader = Environment(loader=PackageLoader("walksum.workflow", "."), autoescape=True, trim_blocks=True)
     page = loader.get_template("run.html").render(
-        result=result,
         metrics=metrics,
         data=metrics["data"],
-        picture=base64.b64encode(picture).decode(),
+        score=score_name(metrics),
+        verdict=verdict(metrics),
         scores=[(name, *score_text(metrics, name), seconds_text(metrics, name)) for name in ranked(metrics)],
-        verdict=graph_text(metrics) if metrics["graph"] else None,
-        figures=list(page_figures(result)),
+        comparison=comparison_chart(metrics),
+        confusion=confusion(result),
+        importance=importance_chart(metrics),
+        wrong_heads=heads,
+        wrong=rows,
         explained=explained,
-        doubtful=_wrong_predictions(result, trained),
+        picture=base64.b64encode(picture).decode() if _image(trained, 0) is not None else None,
+        figures=list(page_figures(result)),
         most=MOST_ROWS,
         job=settings,
+        **charts_of_test(result, metrics),
     )
     path.write_text(page, encoding="utf-8")
+
+
+def charts_of_test(result: Result, metrics: dict[str, Any]) -> dict[str, Any]:
+    """What the test nodes show: residuals and intervals of numbers, calibration of classes."""
+    test, problem = result.prepared.split.test, result.problem
+    if not problem.regression:
+        bins = calibration_bins(result)
+        given = metrics["calibration"]
+        ece = calibration_error(bins) if given is None else given["error"]["after"]
+        return {"calibration": charts.calibration(bins), "ece": ece}
+    predicted, truth = result.output[test].double().numpy(), problem.y[test].double().numpy()
+    error = predicted - truth
+    by_column = []
+    for name in numeric_columns(result, RESIDUAL_COLUMNS, metrics):
+        values = problem.features[name].to_numpy(np.float64)[test.numpy()]
+        by_column.append(charts.residuals_by(values, error, name))
+    found: dict[str, Any] = {"residuals": charts.residuals(predicted, error, problem.target)}
+    found["by_column"] = [chart for chart in by_column if chart is not None]
+    if result.low is not None and result.high is not None:
+        low, high = (ends[test].double().numpy() for ends in (result.low, result.high))
+        found["intervals"] = charts.intervals(predicted, low, high, truth, problem.target)
+    return found
+
+
+def comparison_chart(metrics: dict[str, Any]) -> Markup:
+    rows = []
+    for name in ranked(metrics):
+        record = metrics["test"][name]
+        low, high = (record.get(end) for end in ("low", "high"))
+        rows.append((name, record["mean"], low, high, shown(metrics, record["mean"]), name == metrics["model"]))
+    return charts.bars(rows, f"Test {score_name(metrics)} of every method, with its 95 % interval")
+
+
+def importance_chart(metrics: dict[str, Any]) -> Markup | None:
+    """By how much the score falls when a column is shuffled, where that was measured."""
+    found = metrics.get("importance")
+    if not found:
+        return None
+    rows = []
+    for each in found[:MOST_ROWS]:
+        drop, two = each["importance"], 1.96 * (each["standard_error"] or 0.0)
+        text = f"{100 * drop:.1f} points" if metrics["score"] == "accuracy" else f"{drop:.3f}"
+        rows.append((str(each["column"]), drop, drop - two, drop + two, text, False))
+    return charts.bars(rows, f"Loss of {score_name(metrics)} when a column is shuffled")
 
 
 def _png(figure: Figure, dpi: float | None) -> bytes:
@@ -68,15 +133,12 @@ def _png(figure: Figure, dpi: float | None) -> bytes:
 
 def score_text(metrics: dict[str, Any], name: str) -> tuple[str, str]:
     """A method's score and its interval (one seed) or spread (several), in words."""
-    record, accuracy = metrics["test"][name], metrics["score"] == "accuracy"
-    show = (lambda v: f"{100 * v:.1f} %") if accuracy else (lambda v: f"{v:.3f}")
+    record = metrics["test"][name]
     if "low" in record:
-        beside = f"{show(record['low'])} to {show(record['high'])}"
+        beside = f"{shown(metrics, record['low'])} to {shown(metrics, record['high'])}"
     else:
-        beside = f"± {show(record['spread'])} over {len(record['values'])} seeds"
-    if "mean_absolute_error" in record:
-        beside += f"; mean error {record['mean_absolute_error']:.4g}"
-    return show(record["mean"]), beside
+        beside = f"± {shown(metrics, record['spread'])} over {len(record['values'])} seeds"
+    return shown(metrics, record["mean"]), beside
 
 
 def seconds_text(metrics: dict[str, Any], name: str) -> str:
@@ -94,6 +156,7 @@ class Explained:
     node: int
     id: str
     truth: str
+    predicted: str
     own: float
     sources: list[tuple[int, float]]
     rows: list[tuple[str, str, float, bool]]  # id, true value, entry of J^-1, whether it is a training node
@@ -111,8 +174,9 @@ def explain(result: Result, trained: TrainedRun) -> Explained | None:
     own = float(weight[node])
     weight[node] = 0
     sources = [(k, float(weight[k])) for k in weight.abs().argsort(descending=True)[:SOURCES].tolist()]
-    rows = [(trained.name(k), trained.label(k), share, trained.is_training(k)) for k, share in sources]
-    return Explained(node, trained.name(node), trained.label(node), own, sources, rows)
+    rows = [(trained.title_of(k), trained.label(k), share, trained.is_training(k)) for k, share in sources]
+    predicted = trained.predicted(node)
+    return Explained(node, trained.title_of(node), trained.label(node), predicted, own, sources, rows)
 
 
 def node_to_explain(result: Result) -> int | None:
@@ -135,20 +199,8 @@ def overview_of(result: Result, trained: TrainedRun, explained: Explained | None
         result.prediction[test],
         problem.classes,
         None if explained is None else (_sentence(trained, explained), list(_tiles(trained, explained))),
-        weights=_weights(result),
+        weights=None if result.portfolio is None else member_weights(result.portfolio["members"]),
     )
-
-
-def _weights(result: Result) -> dict[str, float] | None:
-    """Of a portfolio: the weight of each kind of member."""
-    if result.portfolio is None:
-        return None
-    found: dict[str, float] = {}
-    for row in result.portfolio["members"]:
-        kind = row["member"].split(",")[0]
-        if row["weight"] > 0:
-            found[kind] = found.get(kind, 0.0) + row["weight"]
-    return dict(sorted(found.items(), key=lambda item: -item[1])[:6])
 
 
 def _sentence(trained: TrainedRun, explained: Explained) -> str:
@@ -176,38 +228,33 @@ def _image(trained: TrainedRun, node: int) -> Tensor | None:
     return x[: side * side].view(side, side)
 
 
-def _wrong_predictions(result: Result, trained: TrainedRun) -> list[tuple[str, str, str, str]]:
-    """Test nodes the model was sure of and wrong about: where to look for label errors."""
-    test, problem = result.prepared.split.test, result.problem
-    if problem.regression:
-        off = (result.output[test] - problem.y[test]).abs()
-        order = test[off.argsort(descending=True)][:10].tolist()
-        return [(problem.ids[k], trained.label(k), f"{float(result.output[k]):.4g}", "") for k in order]
-    wrong = test[result.prediction[test] != problem.y[test]]
-    order = wrong[result.output[wrong].max(1).values.argsort(descending=True)][:10].tolist()
-    return [
-        (problem.ids[k], trained.label(k), problem.classes[guess], f"{float(result.output[k, guess]):.2f}")
-        for k, guess in zip(order, result.prediction[order].tolist(), strict=True)
-    ]
-
-
 # ---- figures ----
 
 Make = Callable[[Listener], tuple[NamedFigure, str]]
 
 
-def page_figures(result: Result) -> Iterator[tuple[str, str | None, str]]:
-    """Title, PNG in base64 and what it shows. A figure that cannot be drawn has no picture and says why."""
+def page_figures(result: Result) -> Iterator[tuple[str, list[str], str]]:
+    """Title, a light and a dark picture as data addresses, and what they show; without pictures, why there are none."""
     trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
     for title, make in _wanted(trained, result):
         notes: list[str] = []
         try:
             figure, text = make(Listener(note=notes.append))
-            picture = _png(figure.draw("light"), DPI)
+            pictures = [_address(figure.draw(theme)) for theme in ("light", "dark")]
         except (ValueError, RuntimeError) as error:  # a training that diverged is still worth its page
-            yield title, None, f"could not be drawn: {error}"
+            yield title, [], f"could not be drawn: {error}"
             continue
-        yield title, base64.b64encode(picture).decode(), " ".join([text, *(f"{n}." for n in notes)])
+        yield title, pictures, " ".join([text, *(f"{n}." for n in notes)])
+
+
+def _address(figure: Figure) -> str:
+    """The figure as a data address: vectors, or pixels where these are smaller."""
+    vectors = io.BytesIO()
+    write(figure, vectors, "svg")
+    kind, content = "svg+xml", vectors.getvalue()
+    if len(content) > LARGEST_SVG:
+        kind, content = "png", _png(figure, DPI)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _wanted(trained: TrainedRun, result: Result) -> Iterator[tuple[str, Make]]:

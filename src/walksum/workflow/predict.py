@@ -43,7 +43,7 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     x = run.encoding.encode(problem.features)
     notes = [*problem.notes, *run.encoding.notes(problem.features)]
     if isinstance(model, Portfolio):
-        answer = ask(model, problem, x, run.encoding, _residuals(run, model, problem), str(place))
+        answer = ask(model, problem, x, run.encoding, known_residuals(run, model, problem), str(place))
         found = output_of(answer, run.encoding, problem.regression)
         table = prediction_table(problem, found.output, run.encoding, found.low, found.high)
         return Predictions(table, notes + answer.notes)
@@ -56,7 +56,7 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     return Predictions(prediction_table(problem, output, run.encoding, *ends), notes)
 
 
-def _residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
+def known_residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
     """Out-of-fold residuals of nodes that training knew, found again by their ids."""
     kept = model.residuals.get(ELSEWHERE)
     if kept is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -17,14 +19,19 @@ from walksum.data.problem import Problem
 from walksum.designs import DESIGNS
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.portfolio.fit import Portfolio
+from walksum.portfolio.residual import LEVEL_95
 from walksum.precision import Precision
 from walksum.training import TASKS
+from walksum.workflow.auto import ask, output_of
 from walksum.workflow.fit import Job, PreparedData, edges_for, make_model, predict
-from walksum.workflow.models import AUTO_NAME
+from walksum.workflow.operators import ModelOperator, operators_of
+from walksum.workflow.predict import known_residuals
 from walksum.workflow.run import Run
 
 UNKNOWN = "?"
 MOST_MATCHES = 8
+NAME_COLUMNS = ("name", "title")  # of a nodes table, in this order
 
 
 @dataclass(frozen=True)
@@ -40,22 +47,33 @@ class TrainedRun:
         training: the nodes whose labels it learned from, where that is known.
         job: how it was trained, where that is known.
         prepared: what it was trained on; None where the nodes have no labels.
+        hidden: nodes whose targets the model never read: those it was tested on.
+        stored: the predictions of the run, for the nodes of this graph, where they were kept.
+        residuals: of a portfolio, out-of-fold residuals of nodes that training knew, standardised.
+        metrics: of the run.
+        table: the user's table of nodes as it came, one row per node.
     """
 
     title: str
     problem: Problem
     x: Tensor
     encoding: Encoding
-    model: nn.Module
+    model: nn.Module | Portfolio
     training: frozenset[int] | None = None
     job: Job | None = None
     prepared: PreparedData | None = None
+    hidden: frozenset[int] = frozenset()
+    stored: pd.DataFrame | None = None
+    residuals: np.ndarray | None = None
+    metrics: dict[str, Any] | None = None
+    table: pd.DataFrame | None = None
 
     @classmethod
     def of_prepared(cls, job: Job, prepared: PreparedData, model: Any) -> TrainedRun:
         """A model fresh from its training."""
-        nodes = frozenset(prepared.split.train.tolist())
-        return cls(job.title, prepared.problem, prepared.x, prepared.encoding, model, nodes, job, prepared)
+        nodes, table = frozenset(prepared.split.train.tolist()), prepared.problem.features
+        table = table if isinstance(table, pd.DataFrame) else None
+        return cls(job.title, prepared.problem, prepared.x, prepared.encoding, model, nodes, job, prepared, table=table)
 
     @property
     def graph(self) -> Graph:
@@ -68,6 +86,7 @@ class TrainedRun:
     @property
     def edges(self) -> Any:
         """What the model is called with beside x."""
+        assert isinstance(self.model, nn.Module)
         return edges_for(self.model, self.problem)
 
     @property
@@ -75,12 +94,55 @@ class TrainedRun:
         assert self.job is not None
         return f"{'learned' if self.job.learned else 'fixed'} {DESIGNS[self.job.design].title}"
 
+    def kind(self, layer: int) -> str:
+        """What a picture calls the J of a layer."""
+        return self.design if isinstance(self.model, GLT) else self.operators[layer].name
+
     # ---- what the model predicts ----
 
     @cached_property
     def output(self) -> Tensor:
-        """Probabilities ``[N, C]``, or predicted numbers ``[N]``."""
-        return predict(self.model, self.x, self.problem, self.encoding)
+        """Probabilities ``[N, C]``, or predicted numbers ``[N]``: the kept ones, or as the model answers now."""
+        kept = (
+            isinstance(self.model, Portfolio) and self.stored is not None
+        )  # from folds that did not learn from a node
+        return _stored_output(self.stored, self.problem) if kept else self.answer(self.x, self.problem)
+
+    def answer(self, x: Tensor, problem: Problem, changed: Collection[int] = ()) -> Tensor:
+        """The model's output for other features or edges of these nodes.
+
+        A portfolio reads known targets; of nodes that are ``changed`` it reads none, for they were told of others.
+        """
+        if isinstance(self.model, Portfolio):
+            y = self.known_y.clone()
+            y[sorted(changed)] = torch.nan if problem.regression else -1
+            known = replace(problem, y=y)
+            found = ask(self.model, known, x, self.encoding, self.residuals)
+            return output_of(found, self.encoding, problem.regression).output
+        return predict(self.model, x, problem, self.encoding)
+
+    @cached_property
+    def known_y(self) -> Tensor:
+        """Targets that the model may read: those of test nodes are hidden."""
+        y = self.problem.y.clone()
+        y[sorted(self.hidden)] = torch.nan if self.problem.regression else -1
+        return y
+
+    @cached_property
+    def deviation(self) -> np.ndarray | None:
+        """Standard deviation of each predicted number ``[N]``; None where none was kept."""
+        if self.stored is None or "low" not in self.stored:
+            return None
+        return (self.stored["high"] - self.stored["low"]).to_numpy() / (2 * LEVEL_95)
+
+    @cached_property
+    def error(self) -> np.ndarray:
+        """Of numbers prediction minus truth; of classes one minus the true class's probability; NaN if not known."""
+        y = self.problem.y.numpy()
+        if self.problem.regression:
+            return self.prediction.astype(np.float64) - y
+        share = self.output.double().numpy()[np.arange(len(y)), np.maximum(y, 0)]
+        return np.where(y >= 0, 1 - share, np.nan)
 
     @cached_property
     def prediction(self) -> np.ndarray:
@@ -99,14 +161,20 @@ class TrainedRun:
     # ---- what its layers solve ----
 
     @cached_property
+    def operators(self) -> list[ModelOperator]:
+        """Every linear operator of the model; none of a model that has no J."""
+        y = self.known_y.double().numpy()
+        targets = y if self.problem.regression else np.where(y < 0, np.nan, y)
+        return operators_of(self.model, self.x, self.graph, targets, self.residuals, scale=self.encoding.target_scale)
+
+    @property
     def precisions(self) -> list[Precision]:
-        """J of every layer as trained, in float64."""
-        assert isinstance(self.model, GLT)
-        return [J.detach().to(torch.float64) for J in self.model.precisions(self.x, self.graph)]
+        """J of every operator as trained, in float64."""
+        return [operator.J for operator in self.operators]
 
     def untrained(self, layer: int = 0) -> Precision | None:
         """J of the same layer with the weights training began with; None where they are not known."""
-        if self.job is None or not self.job.learned or self.prepared is None:
+        if self.job is None or not self.job.learned or self.prepared is None or not isinstance(self.model, GLT):
             return None
         fresh = make_model(self.job, self.problem, self.prepared.encoding).eval()
         assert isinstance(fresh, GLT)
@@ -121,6 +189,7 @@ class TrainedRun:
 
     def hops(self, nodes: Tensor | None = None) -> Hops:
         """How far the model looks, at ``nodes`` or at some drawn from a fixed seed."""
+        assert isinstance(self.model, nn.Module)
         return hop_shares(self.model, self.x, self.edges, self.graph, nodes)
 
     def curves(self, layer: int = 0) -> list[Curve]:
@@ -137,6 +206,36 @@ class TrainedRun:
     def name(self, node: int) -> str:
         return str(self.problem.ids[node])
 
+    @cached_property
+    def name_column(self) -> str | None:
+        """The column of the user's table that holds names: called so, or of words that nearly all differ."""
+        if self.table is None:
+            return None
+        called = {str(column).lower(): str(column) for column in self.table.columns}
+        for name in NAME_COLUMNS:
+            if name in called:
+                return called[name]
+        for column in self.table.columns:
+            words = self.table[column]
+            if not pd.api.types.is_numeric_dtype(words) and words.nunique() > 0.9 * len(words):
+                return str(column)
+        return None
+
+    def title_of(self, node: int) -> str:
+        """The node's id, with its name where the user's table has one."""
+        if self.table is None or self.name_column is None:
+            return self.name(node)
+        said = str(self.table[self.name_column].iloc[node])
+        return self.name(node) if said in ("nan", "None", "", self.name(node)) else f"{self.name(node)}, {said}"
+
+    def values(self, node: int) -> list[tuple[str, Any]]:
+        """The node's columns, as they came."""
+        if self.table is not None:
+            return [(str(name), value) for name, value in self.table.iloc[node].items()]
+        if isinstance(self.problem.features, pd.DataFrame):
+            return [(str(name), value) for name, value in self.problem.features.iloc[node].items()]
+        return []
+
     def node(self, name: str) -> int:
         """The node of that id; a ValueError that says what to try otherwise."""
         found = self._nodes.get(name.strip())
@@ -149,16 +248,15 @@ class TrainedRun:
         return found
 
     def search(self, text: str) -> list[int]:
-        """The node of exactly that id; else those whose ids begin with the text or hold it, the former first."""
+        """The node of exactly that id; else those whose ids or names hold the text, first those that begin with it."""
         text = text.strip()
         if text in self._nodes:
             return [self._nodes[text]]
         wanted = text.lower()
         if not wanted:
             return []
-        holding = [
-            (not name.lower().startswith(wanted), node) for name, node in self._nodes.items() if wanted in name.lower()
-        ]
+        titles = ((self.title_of(node).lower(), node) for node in range(self.num_nodes))
+        holding = [(not title.startswith(wanted), node) for title, node in titles if wanted in title]
         return [node for _, node in sorted(holding)[:MOST_MATCHES]]
 
     def label(self, node: int) -> str:
@@ -173,50 +271,43 @@ class TrainedRun:
 
     @cached_property
     def suggestions(self) -> list[tuple[str, int]]:
-        """Nodes worth a first look, and why."""
-        found = [("most neighbours", int(self.graph.degree.argmax()))]
-        if self.problem.regression:
-            return found
-        known = np.flatnonzero(self.problem.y.numpy() >= 0)
+        """Nodes worth a first look and why, the most useful first."""
+        most = ("most neighbours", int(self.graph.degree.argmax()))
+        known = np.flatnonzero(~np.isnan(self.error))
         known = np.array([node for node in known if not self.is_training(int(node))], dtype=np.int64)
-        if known.size:
-            top = self.output.max(1).values.numpy()[known]
-            right = self.prediction[known] == self.problem.y.numpy()[known]
-            if right.any():
-                found.append(("least sure, yet right", int(known[right][top[right].argmin()])))
-            if (~right).any():
-                found.append(("surest of the wrong ones", int(known[~right][top[~right].argmax()])))
-        return found
+        if not known.size:
+            return [most]
+        if self.problem.regression:
+            off = np.abs(self.error[known])
+            return [("largest error", int(known[off.argmax()])), ("smallest error", int(known[off.argmin()])), most]
+        found = []
+        top = self.output.max(1).values.numpy()[known]
+        right = self.prediction[known] == self.problem.y.numpy()[known]
+        if (~right).any():
+            found.append(("surest of the wrong ones", int(known[~right][top[~right].argmax()])))
+        if right.any():
+            found.append(("least sure, yet right", int(known[right][top[right].argmin()])))
+        return [*found, most]
 
 
-def check_explorable(run: Run) -> None:
-    """Before a large file is read."""
-    name = run.config["job"]["model"]
-    if name != "glt":
-        raise ValueError(
-            f"{run.folder} holds the model {name!r}, which has no precision matrix J to look at; "
-            "explore a run of 'walksum train --model glt'"
-        )
-
-
-def open_trained_run(run: Run, problem: Problem, title: str, prepared: PreparedData | None = None) -> TrainedRun:
+def open_trained_run(
+    run: Run, problem: Problem, title: str, prepared: PreparedData | None = None, table: pd.DataFrame | None = None
+) -> TrainedRun:
     """A run and the graph it was trained on (or another with the same columns)."""
-    if run.job.model == AUTO_NAME:
-        raise ValueError(
-            f"{run.folder} holds a portfolio, which has neither epochs nor a J to draw: see its report.html, or "
-            "train with --model glt"
-        )
     x = run.encoding.encode(problem.features)
-    known = _training_nodes(run, problem)
-    return TrainedRun(title, problem, x, run.encoding, run.model, known, run.job, prepared)
+    rows = run.predictions.set_index("id").reindex([str(name) for name in problem.ids])
+    split = rows["split"].fillna("").to_numpy() if "split" in rows else np.full(problem.num_nodes, "")
+    train, test = (frozenset(np.flatnonzero(split == part).tolist()) for part in ("train", "test"))
+    model, residuals = run.model, None
+    if isinstance(model, Portfolio) and problem.regression:
+        residuals = known_residuals(run, model, problem)
+    stored = None if rows["prediction"].isna().any() else rows  # some nodes are new: what was kept lacks them
+    return TrainedRun(
+        title, problem, x, run.encoding, model, train or None, run.job, prepared, test, stored, residuals, run.metrics,
+        table,
+    )  # fmt: skip
 
 
-def _training_nodes(run: Run, problem: Problem) -> frozenset[int] | None:
-    """Of the graph the run was trained on, where its split can be drawn again; tables do not tell how they were cut."""
-    from walksum.data.problem_split import split_problem
-
-    trained = run.metrics["data"]
-    same = (trained["nodes"], trained["edges"], trained["labelled_nodes"])
-    if problem.data is None or same != (problem.num_nodes, problem.graph.num_edges, problem.labelled.numel()):
-        return None
-    return frozenset(split_problem(problem, run.job.split, run.job.seed).train.tolist())
+def _stored_output(stored: Any, problem: Problem) -> Tensor:
+    names = "prediction" if problem.regression else [f"probability_{name}" for name in problem.classes]
+    return torch.tensor(stored[names].to_numpy(np.float64), dtype=torch.float32)

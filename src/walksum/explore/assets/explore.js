@@ -30,6 +30,9 @@
       each.tabIndex = each === tab ? 0 : -1;
     });
     tab.focus();
+    // until its own content is there the panel shows nothing, and never that of another tab
+    const body = document.getElementById("panel-body");
+    if (body && body.getAttribute("aria-labelledby") !== tab.id) body.dataset.pending = "true";
     tell("panel", tab.dataset.panel);
   }
 
@@ -137,18 +140,26 @@
         return String((elements || []).length);
       },
 
+      arrived: function () {
+        document.getElementById("panel-body").removeAttribute("data-pending");
+        stamp += 1;
+        return String(stamp);
+      },
+
       // a whole drawing stays; only its colours, the chosen node and the paths change
       recolour: function (colours) {
         if (!colours) return window.dash_clientside.no_update;
         whenDrawn((drawn) => drawn.batch(() => {
           drawn.nodes(".chosen").removeClass("chosen").removeData("caption");
           drawn.edges(".path").removeClass("path");
-          if (!colours.tones) {
+          if (colours.tones) {
+            colours.tones.forEach((tone, k) => drawn.getElementById("n" + k).data("tone", tone));
+            drawn.nodes().addClass("toned");
+          } else {
+            colours.hues.forEach((hue, k) => drawn.getElementById("n" + k).data("hue", hue));
             drawn.nodes().removeClass("toned");
-            return;
           }
-          colours.tones.forEach((tone, k) => drawn.getElementById("n" + k).data("tone", tone));
-          drawn.nodes().addClass("toned");
+          if (!colours.chosen) return;
           drawn.getElementById(colours.chosen).data("caption", colours.caption).addClass("chosen");
           colours.paths.forEach((edge) => pathEdge(drawn, edge).addClass("path"));
         }), 100);

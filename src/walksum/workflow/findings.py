@@ -1,0 +1,133 @@
+"""What the page of a run says: the verdict, and which test nodes were hard; from the result and its metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from walksum.workflow.record import graph_text
+from walksum.workflow.trained_run import TrainedRun
+
+if TYPE_CHECKING:
+    from walksum.workflow.fit import Result
+
+MOST_CLASSES = 20  # in a table of confusions
+WORST = 10
+SHOWN_COLUMNS = 4
+BINS = 10
+SIMPLEST = ("mean", "majority class")
+
+
+def score_name(metrics: dict[str, Any]) -> str:
+    return "R²" if metrics["score"] == "R^2" else str(metrics["score"])
+
+
+def shown(metrics: dict[str, Any], value: float) -> str:
+    """A score as people write it."""
+    return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:.3f}"
+
+
+def verdict(metrics: dict[str, Any]) -> list[str]:
+    """What is predicted and how well, and whether the graph helped or something simpler does as well."""
+    target, parts = metrics["data"]["target"], metrics["parts"]["test"]
+    own, simplest = parts[metrics["model"]], next((parts[name] for name in SIMPLEST if name in parts), None)
+    if "mae" in own:
+        said = f"{target} is predicted with R² {own['r2']:.3f}: off by {own['mae']:.3g} on average"
+        said += "" if simplest is None else f", where the mean alone is off by {simplest['mae']:.3g}"
+    else:
+        said = f"{target} is predicted correctly for {100 * own['accuracy']:.1f} % of the test nodes"
+        often = "" if simplest is None else f"{100 * simplest['accuracy']:.1f} %"
+        said += f"; the most common class alone would be right for {often}" if often else ""
+    if metrics["metric"] not in ("r2", "mae", "accuracy"):
+        said += f"; {score_name(metrics)} {shown(metrics, metrics['test'][metrics['model']]['mean'])}"
+    words = graph_text(metrics).replace("R^2", "R²")
+    return [f"{said}.", f"{words[:1].upper()}{words[1:]}."]
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts of test nodes ``[true][predicted]``, the names of the classes, and each row's share that was right."""
+
+    names: list[str]
+    counts: list[list[int]]
+    recall: list[float | None]
+    left_out: int  # rare classes without a row
+
+
+def confusion(result: Result) -> Confusion | None:
+    """Of the most frequent classes among the test nodes; None for numbers."""
+    problem, test = result.problem, result.prepared.split.test
+    if problem.regression:
+        return None
+    truth, guess = problem.y[test].numpy(), result.prediction[test].numpy()
+    often = np.argsort(-np.bincount(truth, minlength=len(problem.classes)), kind="stable")[:MOST_CLASSES]
+    kept = sorted(often.tolist())
+    counts = [[int(((truth == a) & (guess == b)).sum()) for b in kept] for a in kept]
+    totals = [int((truth == a).sum()) for a in kept]
+    recall = [counts[k][k] / total if total else None for k, total in enumerate(totals)]
+    return Confusion([problem.classes[k] for k in kept], counts, recall, len(problem.classes) - len(kept))
+
+
+def calibration_bins(result: Result) -> list[tuple[float, float, int]]:
+    """Mean probability of the predicted class, share that was right, count; of test nodes in groups by probability."""
+    test = result.prepared.split.test
+    top = result.output[test].max(1)
+    said, right = top.values.double().numpy(), (top.indices == result.problem.y[test]).double().numpy()
+    order = np.argsort(said, kind="stable")
+    groups = [part for part in np.array_split(order, min(BINS, max(1, len(order) // 10))) if len(part)]
+    return [(float(said[part].mean()), float(right[part].mean()), len(part)) for part in groups]
+
+
+def calibration_error(bins: list[tuple[float, float, int]]) -> float:
+    """The mean distance between what was said and what was right."""
+    total = sum(count for _, _, count in bins)
+    return sum(count * abs(said - right) for said, right, count in bins) / total
+
+
+def numeric_columns(result: Result, most: int, metrics: dict[str, Any]) -> list[str]:
+    """Columns of numbers, the most important first where that is known."""
+    frame = result.problem.features
+    if not isinstance(frame, pd.DataFrame):
+        return []
+    used = [name for name in result.prepared.encoding.numeric if name in frame]
+    rank = {each["column"]: k for k, each in enumerate(metrics.get("importance") or [])}
+    return sorted(used, key=lambda name: rank.get(name, len(rank)))[:most]
+
+
+def most_wrong(result: Result, trained: TrainedRun, metrics: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: test nodes that were missed most, by their names and with some of their values."""
+    test, problem = result.prepared.split.test, result.problem
+    if problem.regression:
+        off = (result.output[test] - problem.y[test]).abs()
+        nodes = test[off.argsort(descending=True)][:WORST].tolist()
+        beside = ["interval"] if result.low is not None else []
+    else:
+        wrong = test[result.prediction[test] != problem.y[test]]
+        nodes = wrong[result.output[wrong].max(1).values.argsort(descending=True)][:WORST].tolist()
+        beside = ["probability"]
+    columns = numeric_columns(result, SHOWN_COLUMNS, metrics)
+    rows = []
+    for node in nodes:
+        cells = [trained.title_of(node), trained.label(node), _guess(result, node), *_beside(result, node)]
+        rows.append(cells + [_cell(problem.features[name].iloc[node]) for name in columns])
+    return ["node", "true", "predicted", *beside, *columns], rows
+
+
+def _guess(result: Result, node: int) -> str:
+    value = result.prediction[node]
+    return f"{float(value):.4g}" if result.problem.regression else result.problem.classes[int(value)]
+
+
+def _beside(result: Result, node: int) -> list[str]:
+    if not result.problem.regression:
+        return [f"{100 * float(result.output[node].max()):.0f} %"]
+    if result.low is None or result.high is None:
+        return []
+    return [f"{float(result.low[node]):.4g} to {float(result.high[node]):.4g}"]
+
+
+def _cell(value: Any) -> str:
+    return "" if value != value else f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,219 @@
+"""Runs that are no GLT: portfolios with fields and known targets, and models without a J; in a real browser too."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from walksum.explore.answer import Session
+from walksum.explore.answer_panel import added
+from walksum.explore.server import make_app
+from walksum.explore.view import View, first_view
+from walksum.explore.whatif import Changes, WhatIf
+from walksum.portfolio.features import other_targets, propagated
+from walksum.portfolio.fit import ELSEWHERE
+from walksum.portfolio.residual import residual_field
+from walksum.workflow import fit_tables, open_run
+from walksum.workflow.auto import ask
+from walksum.workflow.figures import Listener, of_run
+from walksum.workflow.node_table import read_node_table
+from walksum.workflow.problem import Source, problem_of_run
+from walksum.workflow.trained_run import open_trained_run
+
+pytest.importorskip("dash_cytoscape")
+
+
+def towns():
+    """A path of towns on a bent coast: half of a town's rent is its size, half its place."""
+    draw, count = np.random.default_rng(0), 150
+    size, place = draw.normal(size=count), np.sin(np.arange(count) / 8)
+    nodes = pd.DataFrame({"id": [f"t{k}" for k in range(count)], "size": size})
+    nodes["kind"] = np.where(size > 0, "port", "inland")
+    nodes["name"] = [f"Town <{k}>" for k in range(count)]
+    nodes["lon"], nodes["lat"] = np.linspace(5, 9, count), 50 + np.cos(np.arange(count) / 20)
+    nodes["rent"] = 100 + 10 * (size + 2 * place) + draw.normal(size=count)
+    nodes["dear"] = np.where(nodes["rent"] > 100, "yes", "no")
+    nodes.loc[::15, ["rent", "dear"]] = None
+    ends = np.arange(count - 1)
+    return nodes, pd.DataFrame({"source": [f"t{k}" for k in ends], "target": [f"t{k + 1}" for k in ends]})
+
+
+def opened(folder, target, **how):
+    """A saved run, read back as the command does it."""
+    nodes, edges = towns()
+
+    def enough(name, done, total, seconds):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    fit_tables(nodes, edges, target, features=["size", "kind"], on_member=enough, **how).save(folder)
+    run, source = open_run(folder), Source(nodes=nodes, edges=edges)
+    problem = problem_of_run(run, source, labels=True)
+    return run, open_trained_run(run, problem, "towns", table=read_node_table(run, source, problem))
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    return opened(tmp_path_factory.mktemp("numbers") / "run", "rent")
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    return opened(tmp_path_factory.mktemp("classes") / "run", "dear")[1]
+
+
+def with_field(trained):
+    """The same run as if its members had left a wave along the coast over."""
+    rows = known_rows(trained)
+    left = np.full(trained.num_nodes, np.nan)
+    left[rows] = np.sin(rows / 6) + 0.1 * np.random.default_rng(1).normal(size=len(rows))
+    model = replace(trained.model, fields={ELSEWHERE: residual_field(trained.graph, rows, left[rows])})
+    return replace(trained, model=model, residuals=left)
+
+
+def layer_of(trained, words):
+    return next(k for k, each in enumerate(trained.operators, 1) if each.name == words)
+
+
+def known_rows(trained):
+    y = trained.known_y.double().numpy()
+    return np.flatnonzero(~np.isnan(y) if trained.problem.regression else y >= 0)
+
+
+def test_predictions_are_those_of_the_run_and_its_split_is_known(numbers):
+    run, trained = numbers
+    assert np.allclose(trained.prediction, run.predictions["prediction"], rtol=1e-6)
+    assert len(trained.training) == (run.predictions["split"] == "train").sum()
+    width = run.predictions["high"] - run.predictions["low"]
+    assert np.allclose(trained.deviation, width / (2 * 1.959964))
+    worst = int(run.predictions.query("split != 'train'").eval("abs(prediction - truth)").idxmax())
+    assert first_view(trained).node == f"t{worst}"
+
+
+def test_the_known_targets_add_up_to_label_propagation(numbers):
+    trained = numbers[1]
+    layer = layer_of(trained, "known targets, scale 0.9")
+    rows = known_rows(trained)
+    y = trained.known_y.double().numpy()[rows, None]
+    expected = other_targets(trained.graph, rows, y, (0.9,), ratio=True)[:, 0]
+    for node in (rows[3], 0, 44):  # one with a known target, and two without
+        answer = Session(trained).answer(View(f"t{node}", layer))
+        assert answer.adds.sum() == pytest.approx(expected[node], rel=1e-9)
+        assert answer.adds[node] == 0
+
+
+def test_the_known_residuals_add_up_to_the_fields_mean(numbers):
+    trained = with_field(numbers[1])
+    field, scale = trained.model.fields[ELSEWHERE], trained.encoding.target_scale
+    rows = np.flatnonzero(~np.isnan(trained.residuals))
+    mean, _ = field.predict(trained.graph, rows, trained.residuals[rows])
+    layer = layer_of(trained, "residual field")
+    for node in (rows[3], 0, 44):
+        answer = Session(trained).answer(View(f"t{node}", layer))
+        assert answer.adds.sum() == pytest.approx(scale * mean[node], rel=1e-8)
+
+
+def test_labels_of_classes_carry_weights_that_sum_to_one(classes):
+    layer = layer_of(classes, classes.operators[0].name)
+    answer = Session(classes).answer(View("t44", layer))
+    assert answer.adds.sum() == pytest.approx(1)
+    assert sum(share for _, share in answer.by_label) == pytest.approx(1)
+    assert {name for name, share in answer.by_label} <= {"yes", "no"}
+
+
+def test_rows_of_a_propagation_are_those_of_its_operator(numbers):
+    trained = numbers[1]
+    layer = layer_of(trained, "propagation, scale -0.9")
+    unit = np.zeros((trained.num_nodes, 1))
+    unit[7] = 1
+    row = propagated(trained.graph, unit, -0.9)[:, 0]
+    assert np.allclose(Session(trained).answer(View("t7", layer)).influence.value, row, atol=1e-10)
+
+
+def test_what_if_asks_the_portfolio(numbers):
+    trained = numbers[1]
+    imagine = WhatIf(trained)
+    changes = Changes().with_value(trained, "t44", "size", "3").with_value(trained, "t44", "kind", "port")
+    before, after = imagine.before(changes), imagine.output(changes)
+    assert float(after[44]) > float(before[44]) + 3
+    assert torch.allclose(after[100:], before[100:], atol=1.0)
+    hidden = trained.known_y.clone()
+    hidden[44] = torch.nan
+    x = trained.x.clone()
+    row = trained.problem.features.iloc[[44]].assign(size=3.0, kind="port")
+    x[44] = trained.encoding.encode(row)[0]
+    direct = ask(trained.model, replace(trained.problem, y=hidden), x, trained.encoding, trained.residuals)
+    expected = direct.value[44] * trained.encoding.target_scale + trained.encoding.target_mean
+    assert float(after[44]) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match=r"size takes a number, not 'big'\."):
+        changes.with_value(trained, "t44", "size", "big")
+    with pytest.raises(ValueError, match=r"Only the J of a GLT"):
+        changes.with_edge(trained, "t4", "t5", "flip")
+
+
+def test_a_map_is_drawn_where_columns_are_coordinates(numbers):
+    from walksum.explore.drawing import draw
+
+    trained = numbers[1]
+    spots = [each["position"] for each in draw(trained, None).elements if "position" in each]
+    x, y = np.array([[spot["x"], spot["y"]] for spot in spots]).T
+    assert (np.diff(x) > 0).all()  # from west to east
+    assert np.corrcoef(y, trained.table["lat"])[0, 1] == pytest.approx(-1, abs=1e-3)  # north is above
+
+
+def test_a_model_without_a_J_is_explored_by_the_graph_alone(tmp_path):
+    trained = opened(tmp_path / "run", "dear", model="mlp", max_epochs=3, budget=3)[1]
+    assert trained.operators == []
+    view = first_view(trained)
+    assert view.design == "laplacian"
+    assert Session(trained).answer(view).influence.share.sum() == pytest.approx(1)
+    assert make_app(trained)
+
+
+def test_figures_of_a_portfolio(numbers):
+    run, trained = numbers
+    notes = []
+    names = [each.name for each in of_run(run, trained.problem, listener=Listener(note=notes.append))]
+    assert names == ["members", "graphical-model", "correlation", "spectral-response", "walk-sums"]
+    assert f"operator {trained.operators[0].name!r}" in notes[0]
+
+
+def test_the_page_of_a_regression_by_a_portfolio(driver, numbers):
+    from browser import Page
+
+    from conftest import Served
+
+    trained, served = with_field(numbers[1]), None
+    try:
+        served = Served(trained)
+        page = Page(driver, served).open("")
+        worst = trained.suggestions[0][1]
+        page.shows(trained.title_of(worst))
+        assert page.text("h1") == "Why did this node get this value?"
+        assert page.text("#fact-error") == f"{trained.error[worst]:+.4g}"
+        assert page.text("#fact-deviation") == f"{trained.deviation[worst]:.4g}"
+        answer = Session(trained).answer(first_view(trained))
+        shown = page.js(
+            "return Array.from(document.querySelectorAll('#sources tbody tr')).map(row => "
+            "[row.dataset.source, row.cells[5].innerText])"
+        )
+        assert shown == [[trained.name(k), added(trained, float(answer.adds[k]))] for k in answer.listed]
+        assert f"{answer.adds.sum():+.4g} here" in page.text("#adds-total")
+        assert page.texts("#columns tbody tr")[0].split("\t")[:2] == ["size", f"{trained.table['size'][worst]:.6g}"]
+        page.choose("layer", str(layer_of(trained, "known targets, scale 0.9")))
+        page.wait(lambda: "known targets of other nodes" in page.text("#hint"), "the operator to change")
+        page.choose("colour", "deviation")
+        page.wait(lambda: page.text("#legend").startswith("standard deviation:"), "the colours")
+        page.search("Town <77>")
+        page.shows(trained.title_of(77))
+        assert not page.find("#if-flip").is_displayed()
+        page.panel("model")
+        test = trained.metrics["test"]["auto"]["mean"]
+        assert f"{test:.3f}" in page.text("#model-scores")
+        severe = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        assert severe == []
+    finally:
+        if served is not None:
+            served.close()

@@ -1,0 +1,151 @@
+"""The page of a run: a verdict first, numbers that are those of the run, names of the user's own, no empty boxes."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from walksum.workflow import fit_tables
+from walksum.workflow.findings import calibration_error, verdict
+
+NASTY = '<b>odd & "id"</b>'
+
+
+def tables():
+    draw, count = np.random.default_rng(0), 160
+    size, place = draw.normal(size=count), np.sin(np.arange(count) / 8)
+    nodes = pd.DataFrame(
+        {"id": [f"{NASTY} {k}" for k in range(count)], "size <m>": size, "age": draw.normal(size=count)}
+    )
+    nodes["town"] = [f"Town {k}" for k in range(count)]
+    nodes["rent"] = 100 + 10 * (size + 2 * place) + draw.normal(size=count)
+    nodes["dear"] = np.where(nodes["rent"] > 100, "yes & more", "<no>")
+    ids = nodes["id"].to_numpy()
+    return nodes, pd.DataFrame({"source": ids[:-1], "target": ids[1:]})
+
+
+def fitted(target, **how):
+    def enough(name, done, total, seconds):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    return fit_tables(*tables(), target, on_member=enough, **how)
+
+
+class Reader(HTMLParser):
+    """Text of a page, its tables as rows of cells, and whether every tag that is opened is closed."""
+
+    VOID = frozenset({"meta", "img", "source", "br"})
+
+    def __init__(self, page):
+        super().__init__()
+        self.rows, self.open, self.words = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return fitted("rent", features=["size <m>", "age", "town"])
+
+
+@pytest.fixture(scope="module")
+def classes():
+    return fitted("dear", features=["size <m>", "age"])
+
+
+def test_the_first_line_is_the_verdict(numbers):
+    own = numbers.metrics["test"]["auto"]
+    page = numbers.report()
+    first = re.search(r'<p class="verdict">(.*?)</p>', page)[1]
+    assert first.startswith(f"rent is predicted with R² {own['mean']:.3f}: off by {own['mean_absolute_error']:.3g}")
+    assert page.index("verdict") < page.index("<section>")
+
+
+def test_the_graph_and_better_rows_are_told():
+    test = {
+        "GLT": {"mean": 0.8, "low": 0.75, "high": 0.85},
+        "MLP": {"mean": 0.6, "low": 0.5, "high": 0.7},
+        "majority class": {"mean": 0.4, "low": 0.3, "high": 0.5},
+    }
+    metrics = {"test": test, "model": "GLT", "score": "accuracy", "data": {"target": "kind"}}
+    assert verdict(metrics)[0].endswith(
+        "80.0 % of the test nodes; the most common class alone would be right for 40.0 %."
+    )
+    assert verdict(metrics)[1].startswith("The graph helped")
+    test["MLP"] |= {"mean": 0.82, "low": 0.78, "high": 0.86}
+    assert "is not clear" in verdict(metrics)[1]
+    assert verdict(metrics)[2] == "A simpler method scored higher on these nodes: MLP, 82.0 %."
+    test["MLP"] |= {"mean": 0.92, "low": 0.88, "high": 0.96}
+    assert "did not help" in verdict(metrics)[1]
+
+
+def test_the_page_is_whole_and_escaped(numbers, classes):
+    for run in (numbers, classes):
+        page = run.report()
+        reader = Reader(page.removeprefix("<!doctype html>\n"))
+        assert reader.open in ([], ["html"])
+        assert "<b>odd" not in page
+        assert "None" not in "".join(reader.words)
+        assert "<section>\n</section>" not in page
+        assert not any(word in page for word in ("http://", "https://", "<script", "<link"))
+
+
+def test_residuals_names_and_intervals_of_a_regression(numbers):
+    reader = Reader(numbers.report())
+    frame = numbers.predictions.query("split == 'test'")
+    worst = (frame["prediction"] - frame["truth"]).abs().idxmax()
+    row = next(row for row in reader.rows if row and row[0].startswith(frame["id"][worst]))
+    assert row[0] == f"{frame['id'][worst]}, Town {worst}"
+    assert row[2] == f"{frame['prediction'][worst]:.4g}"
+    assert row[3].startswith(f"{frame['low'][worst]:.4g} to ")
+    assert row[4] in {f"{tables()[0][name][worst]:.5g}" for name in ("size <m>", "age")}
+    page = numbers.report()
+    assert page.count('class="dot"') >= 2 * len(frame)  # residuals, and intervals of up to 60
+    assert "Mean error by size &lt;m&gt;" in page
+
+
+def test_confusions_and_calibration_of_classes(classes):
+    reader = Reader(classes.report())
+    frame = classes.predictions.query("split == 'test'")
+    for name in ("<no>", "yes & more"):
+        row = next(row for row in reader.rows if row and row[0] == name and len(row) == 4)
+        mine = frame[frame["truth"] == name]
+        assert [int(cell) for cell in row[1:3]] == [
+            (mine["prediction"] == other).sum() for other in sorted(classes.config["classes"])
+        ]
+    assert "true ↓ predicted →" in "".join(reader.words)
+    assert "The mean distance from it is" in classes.report()
+    assert calibration_error([(0.8, 0.5, 10), (0.6, 0.6, 30)]) == pytest.approx(0.075)
+
+
+def test_importance_is_drawn_where_it_was_measured(numbers):
+    before = numbers.report()
+    assert "Which columns it uses" not in before
+    numbers.metrics["importance"] = [
+        {"column": "size <m>", "drop": 0.31, "se": 0.02},
+        {"column": "age", "drop": 0.0, "se": 0.01},
+    ]
+    try:
+        page = numbers.report()
+    finally:
+        del numbers.metrics["importance"]
+    assert "Which columns it uses" in page
+    assert "0.310" in page
