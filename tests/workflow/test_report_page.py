@@ -140,8 +140,8 @@ def test_importance_is_drawn_where_it_was_measured(numbers):
     before = numbers.report()
     assert "Which columns it uses" not in before
     numbers.metrics["importance"] = [
-        {"column": "size <m>", "drop": 0.31, "se": 0.02},
-        {"column": "age", "drop": 0.0, "se": 0.01},
+        {"column": "size <m>", "importance": 0.31, "standard_error": 0.02},
+        {"column": "age", "importance": 0.0, "standard_error": 0.01},
     ]
     try:
         page = numbers.report()

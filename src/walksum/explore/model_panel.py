@@ -22,7 +22,7 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
     tests = sorted(metrics["test"].items(), key=lambda item: -item[1]["mean"])
     shown = [_bars(f"Test {score}", "scores", [(name, each["mean"], f"{each['mean']:.3f}") for name, each in tests])]
     if metrics.get("importance"):
-        worth = [(str(each["column"]), each["drop"], _drop(each)) for each in metrics["importance"]]
+        worth = [(str(each["column"]), each["importance"], _drop(each)) for each in metrics["importance"]]
         shown.append(_bars(f"Loss of {score} when a column is shuffled", "importance", worth))
     if metrics.get("portfolio"):
         members = [each for each in metrics["portfolio"]["members"] if each["weight"] > 0]
@@ -33,8 +33,8 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
 
 
 def _drop(each: dict[str, Any]) -> str:
-    spread = each.get("se")
-    return f"{each['drop']:.3f}" + ("" if spread is None else f" ± {spread:.3f}")
+    spread = each["standard_error"]
+    return f"{each['importance']:.3f}" + ("" if spread is None else f" ± {spread:.3f}")
 
 
 def _bars(title: str, key: str, rows: list[tuple[str, float, str]]) -> html.Table:
