@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits as loss
 from torch_geometric.nn import GCNConv, Linear, Sequential
 from torch_geometric.transforms import RandomLinkSplit
 from torch_geometric.utils import negative_sampling
@@ -45,9 +45,8 @@ def train_one(net, train, val, test, rate=0.01, epochs=50):
     for epoch in range(1, epochs + 1):
         z = net.train()(train.x, train.edge_index)
         i, j = torch.cat([known, negative_sampling(train.edge_index, len(z), known.size(1))], 1)
-        truth = (torch.arange(len(i)) < known.size(1)).float()
         optimiser.zero_grad()
-        binary_cross_entropy_with_logits((z[i] * z[j]).sum(1), truth).backward()
+        loss((z[i] * z[j]).sum(1), (torch.arange(len(i)) < known.size(1)).float()).backward()
         optimiser.step()
         if epoch % 5 == 0:
             found.append((auc(net, val), auc(net, test), epoch))
