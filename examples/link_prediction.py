@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
-from torch_geometric.nn import GCNConv, Sequential
+from torch.nn.functional import binary_cross_entropy_with_logits as loss
+from torch_geometric.nn import GCNConv, Linear, Sequential
 from torch_geometric.transforms import RandomLinkSplit
 from torch_geometric.utils import negative_sampling
 
@@ -17,7 +17,7 @@ from walksum.data import load
 
 data, split = load("cora"), RandomLinkSplit(0.05, 0.1, is_undirected=True, add_negative_train_samples=False)
 F, takes, edges = data.num_features, "x, edge_index", "x, edge_index -> x"
-mix = ws.Propagate(0.5, loops=True)
+mix, plain = ws.Propagate(0.8, loops=True), partial(Linear, bias=False, weight_initializer="glorot")
 
 
 def two_layers(layer, norm, **options):
@@ -29,7 +29,7 @@ ENCODERS = {
     "two GCN layers": lambda: two_layers(GCNConv, nn.Identity),
     "one GCN layer": lambda: GCNConv(F, 64),
     "two GLT layers with norm": lambda: two_layers(ws.GLTConv, partial(nn.BatchNorm1d, affine=False), learned=False),
-    "linear, Propagate(0.5)": lambda: Sequential(takes, [(nn.Linear(F, 64), "x -> x"), (mix, edges)]),
+    "linear, Propagate(0.8)": lambda: Sequential(takes, [(plain(F, 64), "x -> x"), (mix, edges)]),
 }
 
 
@@ -45,9 +45,8 @@ def train_one(net, train, val, test, rate=0.01, epochs=50):
     for epoch in range(1, epochs + 1):
         z = net.train()(train.x, train.edge_index)
         i, j = torch.cat([known, negative_sampling(train.edge_index, len(z), known.size(1))], 1)
-        truth = (torch.arange(len(i)) < known.size(1)).float()
         optimiser.zero_grad()
-        binary_cross_entropy_with_logits((z[i] * z[j]).sum(1), truth).backward()
+        loss((z[i] * z[j]).sum(1), (torch.arange(len(i)) < known.size(1)).float()).backward()
         optimiser.step()
         if epoch % 5 == 0:
             found.append((auc(net, val), auc(net, test), epoch))
