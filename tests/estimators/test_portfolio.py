@@ -304,7 +304,7 @@ def test_a_joint_field_leaves_every_training_row_out(table):
     before = field.predict(out, field.train, everyone)
     changed = field.y.clone()
     changed[5] += 3
-    after = KnownField(field.train, changed, field.weight, field.reach).predict(out, field.train, everyone)
+    after = KnownField(field.train, changed, field.inverse, field.covariance).predict(out, field.train, everyone)
     assert torch.allclose(before[0, train[5]], after[0, train[5]], atol=1e-4)
     assert not torch.allclose(before, after, atol=1e-2)
     left = np.setdiff1d(np.arange(N), train)

@@ -16,8 +16,9 @@ from torch import Tensor
 from walksum.field.fit import residual_precision
 from walksum.portfolio.problem import Fold, Problem
 from walksum.portfolio.residual import residual_field
+from walksum.solving import solve
 
-LARGEST = 5000  # nodes: the covariance is a dense matrix
+LARGEST = 5000  # nodes: the covariance at the training rows is a dense matrix
 
 
 @dataclass(frozen=True)
@@ -26,40 +27,43 @@ class KnownField:
 
     Attributes:
         train: rows whose targets are known ``[n]``, and those targets ``y [n]``.
-        weight: :math:`K^{-1}` with a mean diagonal of one ``[n, n]``.
-        reach: :math:`C_{\cdot t} K^{-1}` ``[N, n]``.
+        inverse: :math:`K^{-1}` ``[n, n]``.
+        covariance: :math:`C_{\cdot t}` ``[N, n]``.
     """
 
     train: Tensor
     y: Tensor
-    weight: Tensor
-    reach: Tensor
+    inverse: Tensor
+    covariance: Tensor
 
     @classmethod
     def of(cls, problem: Problem, columns: np.ndarray, fold: Fold) -> KnownField:
         train = fold[0]
         target = problem.y[train]
         field = residual_field(problem.graph, train, target - _linear(columns[train], target))
-        J = residual_precision(problem.graph.to("cpu"), field.a, field.precision).to_dense()[0].to(problem.device)
-        covariance = torch.cholesky_inverse(torch.linalg.cholesky(J))
-        rows = torch.from_numpy(train).to(problem.device)
-        among = covariance[:, rows]
-        noise = max(field.noise, 1e-6) * torch.eye(len(rows), dtype=among.dtype, device=among.device)
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(among[rows] + noise))
-        y = torch.from_numpy(target).float().to(problem.device)
-        return cls(rows, y, (inverse / inverse.diagonal().mean()).float(), (among @ inverse).float())
+        J = residual_precision(problem.graph.to("cpu"), field.a, field.precision)
+        rows = torch.from_numpy(train)
+        unit = torch.zeros(problem.num_nodes, len(rows), dtype=torch.float64)
+        unit[rows, torch.arange(len(rows))] = 1.0
+        with torch.no_grad():
+            covariance = solve(J, unit)
+        noise = max(field.noise, 1e-6) * torch.eye(len(rows), dtype=torch.float64)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance[rows] + noise))
+        y = torch.from_numpy(target).float()
+        return cls(*(each.to(problem.device) for each in (rows, y, inverse.float(), covariance.float())))
 
     def loss(self, out: Tensor, place: Tensor) -> Tensor:
-        """Of all networks together; ``out [M, rows]``, ``place`` says where the training rows stand in it."""
+        """Of all networks together, as large as a squared error; ``out [M, rows]``, ``place``: where the training rows
+        stand in it."""
         r = self.y - out[:, place]
-        return ((r @ self.weight) * r).sum() / len(self.y)
+        return ((r @ self.inverse) * r).mean(1).sum() / self.inverse.diagonal().mean()
 
     def predict(self, out: Tensor, place: Tensor, rows: Tensor) -> Tensor:
         """``[M, rows]``: the networks' values and what the known residuals say about these rows; a training row's
         own residual is left out."""
-        r = self.y - out[:, place]
-        value = out + r @ self.reach[rows].T
-        value[:, place] = self.y - (r @ self.weight) / self.weight.diagonal()
+        found = (self.y - out[:, place]) @ self.inverse
+        value = out + found @ self.covariance[rows].T
+        value[:, place] = self.y - found / self.inverse.diagonal()
         return value
 
 

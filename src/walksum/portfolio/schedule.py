@@ -43,6 +43,10 @@ class Member:
     index: int = 0  # among the members of its training
     refit: Refit | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy elsewhere cannot train again."""
+        return {**self.__dict__, "refit": None}
+
 
 @dataclass
 class Trained:

@@ -106,9 +106,7 @@ class Stack:
         networks, optimiser = self._descent(self.start, None, active, active)
         kept = {name: p.clone() for name, p in self.start.parameters.items()}
         best = torch.full((M,), -torch.inf, device=device)
-        stop = (
-            torch.zeros(M, dtype=torch.long, device=device) if epochs is None else torch.from_numpy(epochs).to(device)
-        )
+        stop = torch.from_numpy(np.zeros(M, np.int64) if epochs is None else epochs.copy()).to(device)
         last = recipe.epochs if epochs is None else int(epochs.max())
         complete = True
         with torch.random.fork_rng(devices=[] if device == "cpu" else None):
@@ -138,11 +136,7 @@ class Stack:
                     better = ended = stop[active] == epoch
                 some, over = torch.stack([better.sum(), ended.sum()]).tolist()
                 if some:
-                    for name, p in networks.parameters.items():
-                        if name == "first":
-                            kept[name][:, active[better]] = p.detach()[:, better]
-                        else:
-                            kept[name][active[better]] = p.detach()[better]
+                    _keep(kept, networks, active, better)
                 if over == len(active):
                     break
                 if len(active) - over <= CROWDED * len(active):
@@ -152,18 +146,17 @@ class Stack:
                     complete = False
                     break
         final = replace(self.start, parameters=kept)
+        return Stacked(self._outputs(final), final.to("cpu"), stop.cpu().numpy(), complete)
+
+    def _outputs(self, networks: Networks) -> np.ndarray:
+        """``[configs, folds, N, C]``."""
         with torch.no_grad():
-            out = final.forward(self.x, self.graph)
+            out = networks.forward(self.x, self.graph)
             if self.field is not None:
-                everyone = torch.arange(problem.num_nodes, device=device)
+                everyone = torch.arange(out.size(1), device=out.device)
                 out = self.field.predict(out[..., 0], self.field.train, everyone).unsqueeze(-1)
-        outputs = (
-            out.double()
-            .cpu()
-            .numpy()
-            .reshape(len(self.configs), len(problem.folds), problem.num_nodes, problem.outputs)
-        )
-        return Stacked(outputs, final.to("cpu"), stop.cpu().numpy(), complete)
+        found = out.double().cpu().numpy()
+        return found.reshape(len(self.configs), len(self.problem.folds), *found.shape[1:])
 
     def _descent(
         self, networks: Networks, before: torch.optim.Optimizer | None, who: Tensor, active: Tensor
@@ -192,6 +185,15 @@ class Stack:
 
         optimiser.register_step_pre_hook(decay)
         return found, optimiser
+
+
+def _keep(kept: dict[str, Tensor], networks: Networks, active: Tensor, better: Tensor) -> None:
+    """Remember the weights of the networks that are ``better``; ``active`` says which members the networks are."""
+    for name, p in networks.parameters.items():
+        if name == "first":
+            kept[name][:, active[better]] = p.detach()[:, better]
+        else:
+            kept[name][active[better]] = p.detach()[better]
 
 
 def _glorot(rows: int, columns: int, random: torch.Generator) -> Tensor:
