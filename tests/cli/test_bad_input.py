@@ -180,7 +180,7 @@ def test_json_errors_are_json_and_debug_shows_where(tmp_path):
         (("train", "--coupling", "none"), "--coupling none; known: 'repulsive', 'attractive'"),
         (("train", "--model", "gnn"), "--model gnn; known: auto, glt"),
         (("train", "--solver", "lu"), "--solver lu; known: 'auto'"),
-        (("train", "--split", "1,2"), "--split 1,2; expected three counts"),
+        (("train", "--split", "1,2,3,4"), "--split 1,2,3,4; expected three counts"),
         (("train", "--nodes", "a.csv", "--edges", "b.csv"), "--target is missing; name the column to predict"),
         (("train", "--out", "."), "--out . already exists"),
         (("train", "--nodes", "a.csv"), "--nodes and --edges belong together"),

@@ -80,12 +80,13 @@ class Source:
         if self.graph is not None:
             return read_graph(self.graph, columns)
         if self.has_tables:
-            self._check_tables(columns)
+            self.check_tables(columns)
             return read_tables(self.nodes, self.edges, columns, self.encoding, self.on_read)
         name = self.dataset or "digits"
         return from_data(name, load(name, self.root))
 
-    def _check_tables(self, columns: Columns) -> None:
+    def check_tables(self, columns: Columns) -> None:
+        """Refuse one table alone where it does not suffice."""
         if self.edges is None and not columns.place_columns:
             raise ValueError(
                 "nodes= and edges= belong together; give both tables, or join near rows by coordinates='lon,lat' or "
@@ -101,6 +102,8 @@ class Source:
 def check_column_names(source: Source, columns: Columns) -> None:
     """Refuse names of columns where no table has any, and a table without a target."""
     if source.has_columns:
+        if source.has_tables:
+            source.check_tables(columns)
         if columns.target is None:
             raise ValueError("target= is missing; name the column to predict, for example target='label'")
         return
