@@ -23,7 +23,9 @@ def cells(*texts):
 
 def read(nodes, edges=EDGES, target="y", **columns):
     frame = pd.DataFrame(nodes)
-    return read_tables(frame.assign(y=[1.5, 2.5, 3.5]) if "y" not in frame else frame, edges, Columns(target, **columns))
+    return read_tables(
+        frame.assign(y=[1.5, 2.5, 3.5]) if "y" not in frame else frame, edges, Columns(target, **columns)
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_nodes_that_only_edges_name_are_added_when_asked():
     assert problem.labelled.tolist() == [0, 1, 2]
     assert problem.features["size"].isna().tolist() == [False, False, False, True, True]
     assert "2 nodes are named by edges alone ('z', 'x'): added, with empty cells" in problem.notes
-    with pytest.raises(ValueError, match="drop_unknown=True .* or add_unknown=True to add empty rows"):
+    with pytest.raises(ValueError, match=r"drop_unknown=True .* or add_unknown=True to add empty rows"):
         read({"id": list("abc")}, edges)
 
 

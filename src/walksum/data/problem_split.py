@@ -148,7 +148,8 @@ def graph_parts(graph: Graph, parts: int = PARTS) -> np.ndarray:
         import pymetis
     except ImportError:
         return _parts_by_breadth(start, neighbours, parts)
-    return np.asarray(pymetis.part_graph(parts, xadj=start, adjncy=neighbours)[1], dtype=np.int64)
+    adjacency = np.split(neighbours, start[1:-1])
+    return np.asarray(pymetis.part_graph(parts, adjacency=adjacency)[1], dtype=np.int64)
 
 
 def _adjacency(graph: Graph) -> tuple[np.ndarray, np.ndarray]:

@@ -6,15 +6,29 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 
 
 class TransductiveKFold:
     """Folds for scikit-learn's searches: labelled rows take turns in the test, unlabelled ones stay in training.
 
+    scikit-learn cuts the rows of a fold out, and with them every edge to a test row. With a graph of one's own, use
+    :meth:`cross_val_score`, which keeps test rows as rows without a label.
+
     Args:
         n_splits: number of folds.
         random_state: seed of their order.
+
+    Example:
+        >>> import networkx, numpy as np, walksum as ws
+        >>> graph = networkx.disjoint_union(networkx.complete_graph(10), networkx.complete_graph(10))
+        >>> X, y = np.zeros((20, 1)), np.array(["red"] * 10 + ["blue"] * 10, dtype=object)
+        >>> y[3] = None
+        >>> model = ws.AutoClassifier(members=("label",), cv=2, random_state=0)
+        >>> ws.TransductiveKFold(3).cross_val_score(model, X, y, graph=graph).tolist()
+        [1.0, 1.0, 1.0]
     """
 
     def __init__(self, n_splits: int = 5, random_state: int | None = 0):
@@ -26,12 +40,50 @@ class TransductiveKFold:
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row numbers of training and test, one pair per fold."""
         y = np.asarray(y)
-        hidden = np.isnan(y) if y.dtype.kind == "f" else unlabelled(y)
+        y, known = known_labels(y)
+        hidden = np.isnan(y) if y.dtype.kind == "f" else ~known
         rows, rest = np.nonzero(~hidden)[0], np.nonzero(hidden)[0]
         kind: Any = KFold if y.dtype.kind == "f" else StratifiedKFold
         folds = kind(self.n_splits, shuffle=True, random_state=self.random_state)
         for train_rows, test_rows in folds.split(rows, y[rows]):
             yield np.sort(np.concatenate([rows[train_rows], rest])), rows[test_rows]
+
+    def cross_val_score(self, estimator: Any, X: Any, y: Any, graph: Any = None, scoring: Any = None) -> np.ndarray:
+        """One score per fold: a clone is fitted to all rows and the whole graph, test rows without their label.
+
+        Args:
+            estimator: one of this package, whose ``fit`` takes rows without a label and ``graph``.
+            X, y, graph: as for its ``fit``.
+            scoring: called with true and predicted values of the test rows; None: accuracy or R^2.
+        """
+        y, scores = np.asarray(y), []
+        nothing = {"f": np.nan, "i": -1, "u": -1}.get(y.dtype.kind)
+        judge = scoring or (r2_score if y.dtype.kind == "f" else accuracy_score)
+        for _, test in self.split(X, y):
+            hidden = (
+                y.astype(np.int64) if y.dtype.kind == "u" else y.copy() if nothing is not None else y.astype(object)
+            )
+            hidden[test] = nothing
+            fitted = clone(estimator).fit(X, hidden, **({} if graph is None else {"graph": graph}))
+            truth, _ = known_labels(y[test])
+            scores.append(float(judge(truth, fitted.predict(X)[test])))
+        return np.array(scores)
+
+
+def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels in an array of one kind, and which rows have one: not None, NaN, NA, nor -1 among numbers."""
+    if y.dtype.kind != "O":
+        return y, ~unlabelled(y)
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(y))
+    plain = np.array(y[~missing].tolist()) if (~missing).any() else np.array([0])
+    if plain.ndim != 1:  # not one label per row: scikit-learn says so better
+        return y, ~missing
+    filled = np.empty(len(y), dtype=plain.dtype)
+    filled[missing] = plain[0]
+    filled[~missing] = plain
+    return filled, ~missing & ~unlabelled(filled)
 
 
 def unlabelled(y: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from walksum.data.knn import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
-from walksum.estimators.folds import TransductiveKFold, unlabelled
+from walksum.estimators.folds import TransductiveKFold, known_labels
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.solvers import Solver
@@ -201,20 +201,19 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
 
         Args:
             X: features ``[N, F]``.
-            y: labels ``[N]``; -1 or NaN marks a row without one. With labels that are texts, all rows have one.
-            graph: an adjacency matrix ``[N, N]`` (dense or sparse), an edge list ``[2, M]`` or a
-                :class:`walksum.Graph`; without one, the ``n_neighbors`` nearest rows of X are joined.
+            y: labels ``[N]``, numbers or texts; -1, NaN or None marks a row without one.
+            graph: an adjacency matrix ``[N, N]`` (dense or sparse), an edge list ``[2, M]``, a :class:`walksum.Graph`
+                or one of networkx; without one, the ``n_neighbors`` nearest rows of X are joined.
             sample_weight: how much each row counts in the loss ``[N]``; a factor of the class weights.
         """
         X = validate_data(self, X, dtype=np.float64)
-        y = _checked_y(y, len(X))
-        known = ~unlabelled(y)
+        y, known = known_labels(_checked_y(y, len(X)))
         check_classification_targets(y[known])
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_.tolist()}"
-                + ("" if known.all() else "; -1 and NaN mark rows without a label")
+                + ("" if known.all() else "; -1, NaN and None mark rows without a label")
             )
         target = np.full(len(y), -1, dtype=np.int64)
         target[known] = codes
@@ -238,8 +237,7 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label."""
-        y, guess = np.asarray(y), self.predict(X)
-        known = ~unlabelled(y)
+        (y, known), guess = known_labels(np.asarray(y)), self.predict(X)
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         return float(accuracy_score(y[known], guess[known], sample_weight=weight))
 

@@ -19,6 +19,8 @@ EXACT = 2000  # known rows up to which all are conditioned on; beyond, the neare
 NEAREST = 64
 STEPS = 60
 PRIOR = 2.0  # standard deviation of the logarithm of a parameter: a weak prior, for tables of a hundred rows
+NOISY = np.log([0.95, 0.2])  # noise and size of the field that a second search starts from
+MOST_LENGTHS = 30  # columns that may have lengths of their own
 BROAD = 10.0  # standard deviation of the constant, in units of the target's
 
 
@@ -26,17 +28,17 @@ BROAD = 10.0  # standard deviation of the constant, in units of the target's
 class Kriging:
     r"""A Gaussian process on places ``p`` and, if asked for, columns ``x``; one set of parameters per fold.
 
-    .. math:: k = s_0^2 M_\nu(|p - p'| / l_0) + s_1^2 M_{5/2}(|x - x'| / l_1) + s_2^2 x^T x' / F + c^2 + n^2 [i = j]
+    .. math:: k = s_0^2 M_\nu(|p - p'| / l_0) + s_1^2 M_{5/2}(|(x - x') / l|) + s_2^2 x^T x' / F + c^2 + n^2 [i = j]
 
     Nothing of the training table is kept but the parameters: another table is predicted from its own known targets.
 
     Attributes:
-        columns: whether the terms of x are there.
+        columns: how x is read: "none" of its terms, "one" length l for all columns, or one for "each".
         smoothness: :math:`\nu`.
-        parameters: logarithms of ``n, s_0, l_0, s_1, l_1, s_2``, ``[folds, 3]`` or ``[folds, 6]``.
+        parameters: logarithms of ``n, s_0, l_0, s_1, s_2, l``, ``[folds, 3]``, ``[folds, 6]`` or ``[folds, 5 + F]``.
     """
 
-    columns: bool
+    columns: str
     smoothness: float
     parameters: np.ndarray
 
@@ -52,7 +54,7 @@ class Kriging:
 
     @classmethod
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> Kriging:
-        return cls(bool(config["columns"]), float(config["smoothness"]), arrays["parameters"])
+        return cls(str(config["columns"]), float(config["smoothness"]), arrays["parameters"])
 
     def _predict(self, problem: Problem, known: np.ndarray, fold: int) -> np.ndarray:
         """The conditional mean at every node ``[N, 1]``, at ``known`` ones from all others."""
@@ -82,8 +84,8 @@ class _Covariance:
         s = self.scale
         K = s[1] ** 2 * _matern(_distance(p, q) / s[2], self.smoothness) + BROAD**2
         if len(s) > 3:
-            K = K + s[3] ** 2 * _matern(_distance(x, z) / s[4], 2.5)
-            K = K + s[5] ** 2 * (x @ z.transpose(-1, -2)) / max(1, x.size(-1))
+            K = K + s[3] ** 2 * _matern(_distance(x / s[5:], z / s[5:]), 2.5)
+            K = K + s[4] ** 2 * (x @ z.transpose(-1, -2)) / max(1, x.size(-1))
         return K
 
 
@@ -105,9 +107,9 @@ def _matern(r: Tensor, smoothness: float) -> Tensor:
     return (1 + 5**0.5 * r + 5 * r**2 / 3) * torch.exp(-(5**0.5) * r)
 
 
-def _inputs(problem: Problem, columns: bool) -> tuple[Tensor, Tensor]:
+def _inputs(problem: Problem, columns: str) -> tuple[Tensor, Tensor]:
     assert problem.position is not None
-    x = np.asarray(problem.X) if columns else np.zeros((problem.num_nodes, 0))
+    x = np.asarray(problem.X) if columns != "none" else np.zeros((problem.num_nodes, 0))
     return torch.from_numpy(problem.position), torch.from_numpy(x)
 
 
@@ -128,7 +130,7 @@ def _from_nearest(covariance: _Covariance, p: Tensor, x: Tensor, known: np.ndarr
     return mean.numpy()
 
 
-def fit_kriging(problem: Problem, columns: bool, deadline: float) -> tuple[np.ndarray, Kriging] | None:
+def fit_kriging(problem: Problem, columns: str, deadline: float) -> tuple[np.ndarray, Kriging] | None:
     """Outputs ``[folds, N, 1]`` and the parameters, by their likelihood with weak priors; None if time ran out."""
     found: list[np.ndarray] = []
     smoothness = SMOOTHNESS[0]
@@ -137,6 +139,8 @@ def fit_kriging(problem: Problem, columns: bool, deadline: float) -> tuple[np.nd
             return None
         if k == 0:
             tried = [(*_fit(problem, columns, train, each, None), each) for each in SMOOTHNESS]
+            _, theta, smoothness = min(tried, key=lambda one: one[0])
+            tried += [(*_fit(problem, columns, train, smoothness, None, noisy=True), smoothness)]
             _, theta, smoothness = min(tried, key=lambda one: one[0])
         else:
             _, theta = _fit(problem, columns, train, smoothness, found[0])
@@ -147,7 +151,7 @@ def fit_kriging(problem: Problem, columns: bool, deadline: float) -> tuple[np.nd
 
 
 def _fit(
-    problem: Problem, columns: bool, train: np.ndarray, smoothness: float, start: np.ndarray | None
+    problem: Problem, columns: str, train: np.ndarray, smoothness: float, start: np.ndarray | None, noisy: bool = False
 ) -> tuple[float, np.ndarray]:
     """Minus the log-posterior of the parameters at its least, and where that is."""
     from scipy.optimize import minimize
@@ -157,7 +161,9 @@ def _fit(
     p, x = (each[torch.from_numpy(train)] for each in _inputs(problem, columns))
     y, eye = torch.from_numpy(problem.y[train]), torch.eye(len(train), dtype=torch.float64)
     spread = float(_distance(p, p).median()) or 1.0
-    middle = [0.5, 0.7, 0.3 * spread] + ([0.5, float(_distance(x, x).median()) or 1.0, 0.7] if columns else [])
+    middle = [0.5, 0.7, 0.3 * spread]
+    if columns != "none":
+        middle += [0.5, 0.7] + [float(_distance(x, x).median()) or 1.0] * (1 if columns == "one" else x.size(1))
     prior = torch.log(torch.tensor(middle, dtype=torch.float64))
 
     def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
@@ -173,7 +179,9 @@ def _fit(
         assert theta.grad is not None
         return float(value.detach()), theta.grad.numpy()
 
-    first = prior.numpy() if start is None else start
+    first = prior.numpy().copy() if start is None else start
+    if noisy:
+        first[: len(NOISY)] = NOISY
     bounds = [(m - 7, m + 7) for m in prior.tolist()]
     first = np.clip(first, [low for low, _ in bounds], [high for _, high in bounds])
     best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})

@@ -15,7 +15,7 @@ from walksum.portfolio.blend import Metric
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, exact_diagonal, needs_targets, needs_this_graph
 from walksum.portfolio.deep import DeepBanks, fit_deep
 from walksum.portfolio.features import other_targets
-from walksum.portfolio.kriging import Kriging, fit_kriging
+from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.stack import Config, Input, Networks, Operator, Stack, StackRecipe
 from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
@@ -83,7 +83,9 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
         made = [*_labels(problem), *boosting, *networks, *others, *deep]
     else:
         made = [*_labels(problem), *boosting, networks[0], *deep, *networks[1:], *others]
-    made = [*_kriging(problem), *made]
+    if problem.position is not None:  # what tables of places are mostly learned by, and quickly, comes first
+        quick = [task for task in others if task.name.startswith(("linear", "extra trees"))]
+        made = [*_kriging(problem), *quick, *(task for task in made if task not in quick)]
     return [task for task in made if which is None or task.name.startswith(which)]
 
 
@@ -320,7 +322,7 @@ def _kriging(problem: Problem) -> Iterator[Task]:
     if problem.position is None or problem.classes:
         return
 
-    def runner(columns: bool, name: str) -> Any:
+    def runner(columns: str, name: str) -> Any:
         def run(deadline: float) -> Trained:
             found = fit_kriging(problem, columns, deadline)
             if found is None:
@@ -329,9 +331,10 @@ def _kriging(problem: Problem) -> Iterator[Task]:
 
         return run
 
-    for columns in (False, True) if not problem.wide else (False,):
-        name = "kriging place" + " + x" * columns
-        yield Task(name, 3, True, runner(columns, name), True)
+    names = {"none": "kriging place", "one": "kriging place + x", "each": "kriging place + each x"}
+    for columns, name in names.items():
+        if columns == "none" or (not problem.wide and (columns == "one" or problem.X.shape[1] <= MOST_LENGTHS)):
+            yield Task(name, 3, True, runner(columns, name), True)
 
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:

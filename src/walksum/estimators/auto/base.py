@@ -92,6 +92,10 @@ def _arcs(graph: Any) -> np.ndarray | None:
     """The directed edges, where they came as such."""
     if graph is None or isinstance(graph, Graph):
         return None
+    if hasattr(graph, "is_directed") and hasattr(graph, "nodes"):  # networkx: rows are its nodes in their order
+        number = {node: k for k, node in enumerate(graph.nodes)}
+        ends = [(number[a], number[b]) for a, b in graph.edges()] if graph.is_directed() else []
+        return directed(np.array(ends, dtype=np.int64).reshape(-1, 2).T)
     if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
         pairs = graph.cpu().numpy()
     elif sp.issparse(graph):

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from walksum.estimators.auto.base import Auto
-from walksum.estimators.folds import unlabelled
+from walksum.estimators.folds import known_labels
 from walksum.portfolio.blend import METRICS
 from walksum.training.scoring import names_for
 
@@ -65,8 +65,8 @@ class AutoClassifier(ClassifierMixin, Auto):
         Args:
             X: features ``[N, F]``, dense or sparse.
             y: labels ``[N]``; -1, NaN or None marks a row without one.
-            graph: an adjacency matrix, an edge list or a :class:`walksum.Graph`; directed edges are read as such by
-                the tabular members. Without one, the nearest rows of X are joined.
+            graph: an adjacency matrix, an edge list, a :class:`walksum.Graph` or one of networkx; directed edges are
+                read as such by the tabular members. Without one, the nearest rows of X are joined.
             validation: labelled rows (numbers or a mask) that choose and are not learned from.
         """
         start = time.monotonic()
@@ -118,13 +118,7 @@ def _class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
     if y.dtype.kind == "f" and np.isinf(y).any():
         raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
-    if y.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in y])
-        plain = np.array(y[~missing].tolist()) if (~missing).any() else np.array([0])
-        filled = np.empty(len(y), dtype=plain.dtype)
-        filled[~missing] = y[~missing]
-        return filled, ~missing & ~unlabelled(filled)
-    known = ~unlabelled(y)
+    y, known = known_labels(y)
     if not known.any():
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
     return y, known
