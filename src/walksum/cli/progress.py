@@ -111,10 +111,10 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
         shown = [row for row in metrics["portfolio"]["members"] if row["weight"] > 0][:MOST_MEMBERS]
         told = ", ".join(f"{row['member']} {row['weight']:.2f}" for row in shown)
         console.say(f"{metrics['portfolio']['count']} members; most weight: {told}")
-    if metrics["graph"] is not None or metrics["portfolio"]:
+    if metrics.get("graph") is not None or metrics.get("portfolio"):
         console.say(graph_text(metrics), always=True)
     _say_classes(console, metrics)
-    if metrics["importance"]:
+    if metrics.get("importance"):
         rows = metrics["importance"][:MOST_COLUMNS]
         told = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
         console.say(f"columns that matter most, by the fall of {metrics['score']} when permuted: {told}")
@@ -132,7 +132,7 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
 
 def _say_classes(console: Console, metrics: dict[str, Any]) -> None:
     """How far probabilities can be believed, and how the rarest class fares where it is rare."""
-    record = metrics["calibration"]
+    record = metrics.get("calibration")
     if record is None:
         return
     error, share = (

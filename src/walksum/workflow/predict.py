@@ -52,7 +52,8 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     finally:
         model.cpu()
     intervals = run.metrics.get("intervals")
-    ends = interval_around(output, run.encoding, intervals["reach"]) if intervals else ()
+    reach = intervals.get("reach") if intervals else None  # older runs did not keep it
+    ends = () if reach is None else interval_around(output, run.encoding, reach)
     return Predictions(prediction_table(problem, output, run.encoding, *ends), notes)
 
 

@@ -104,7 +104,7 @@ def ranked(metrics: dict[str, Any]) -> list[str]:
 
 def graph_text(metrics: dict[str, Any]) -> str:
     """Whether the graph helped, and whether another row did better, in words."""
-    graph = metrics["graph"]
+    graph = metrics.get("graph")
     if graph is None:
         return "whether the graph helped is not known: no method without edges was trained; raise the budget"
     if graph["low"] is None:
@@ -119,9 +119,9 @@ def graph_text(metrics: dict[str, Any]) -> str:
 
 def _difference(metrics: dict[str, Any], record: dict[str, Any], other: str) -> str:
     """By how much the model is better than another, above 0 always meaning better."""
-    percent, units = metrics["score"] == "accuracy", metrics["metric"] in ("rmse", "mae")
+    percent, units = metrics["score"] == "accuracy", metrics.get("metric") in ("rmse", "mae")
     show = (lambda v: f"{100 * v:+.1f}") if percent else (lambda v: f"{v:+.3g}") if units else (lambda v: f"{v:+.3f}")
     gain, low, high = (show(record[name]) for name in ("gain", "low", "high"))
     unit = "points" if percent else f"of {metrics['score']}"
-    less = "" if metrics["higher_is_better"] else f" (above 0: less {metrics['score']})"
+    less = "" if metrics.get("higher_is_better", True) else f" (above 0: less {metrics['score']})"
     return f"{gain} {unit} over {other}, 95 % interval {low} to {high}{less}"

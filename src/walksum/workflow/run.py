@@ -78,7 +78,7 @@ class Run:
         """Test scores, one row per method, the best first: with a 95 % interval (one seed) or a spread (several)."""
         rows = {name: {**record, "seeds": len(record["values"])} for name, record in self.metrics["test"].items()}
         table = pd.DataFrame.from_dict(rows, orient="index").drop(columns="values")
-        table = table.sort_values("mean", ascending=not self.metrics["higher_is_better"])
+        table = table.sort_values("mean", ascending=not self.metrics.get("higher_is_better", True))
         return table.rename(columns={"mean": self.metrics["score"]}).rename_axis("method")
 
     @property
@@ -118,7 +118,7 @@ class Run:
         tables of more than 200 columns, and of trainings that were interrupted.
         """
         names = ["column", "importance", "standard_error", "permutations"]
-        return pd.DataFrame(self.metrics["importance"] or [], columns=names)
+        return pd.DataFrame(self.metrics.get("importance") or [], columns=names)
 
     def predict(
         self,
@@ -219,7 +219,7 @@ class Run:
             f"  {self.job.settings}; {_how_long(metrics)}, {metrics['seconds']:.1f} s"
             + (f", {seeds} seeds" if seeds > 1 else ""),
         ]
-        if metrics["graph"] is not None or metrics["portfolio"]:
+        if metrics.get("graph") is not None or metrics.get("portfolio"):
             lines.append(f"  {graph_text(metrics)}")
         if self.notes:
             lines.append(f"  {len(self.notes)} note{'s' * (len(self.notes) != 1)}: see .notes")
