@@ -1,7 +1,7 @@
 """Random systems against the promise that no wrong answer is silent: ``python tests/fuzz/run.py --systems 100000``.
 
-The record is written after every chunk, and a run that was stopped goes on where it was. A worker that crashes leaves the
-number of its system in the record.
+The record is written after every chunk, and a run that was stopped goes on where it was. A worker that crashes leaves
+the number of its system in the record.
 """
 
 from __future__ import annotations
@@ -109,10 +109,9 @@ def _in_pool(
             for f in Path(folder).glob(SCRATCH.format("*")):
                 f.unlink()
             record["violations"].append({"seed": crashed, "where": "worker", "why": "the process died"})
-            lost = {seed for seed in crashed}
-            for first in [f for f, _ in running.values()] + [first]:
-                if first not in record["done"] and any(first <= s < first + counts[first] for s in lost):
-                    record["done"] = sorted({*record["done"], first})
+            given = [f for f in todo if f not in left and f not in record["done"]]
+            died = [f for f in given if any(f <= seed < f + counts[f] for seed in crashed)]
+            record["done"] = sorted({*record["done"], *died})
             _write(record, out)
             return [f for f in todo if f not in record["done"]]
     return left
