@@ -46,8 +46,8 @@ def gradients() -> list[str]:
     worst, broken = record["largest disagreement over what is allowed"], len(record["violations"])
     return [
         f"{record['systems']:,} systems over {len(record['designs'])} designs and {len(record['solvers'])} solvers: "
-        f"{record['compared']:,} compared, {record['said not to have converged']} said not to have converged, {broken} wrong. "
-        f"Allowed: {record['allowed']}; the largest disagreement was {worst:.2g} of that.",
+        f"{record['compared']:,} compared, {record['said not to have converged']} said not to have converged, "
+        f"{broken} wrong. Allowed: {record['allowed']}; the largest disagreement was {worst:.2g} of that.",
     ]
 
 
@@ -70,17 +70,15 @@ def load() -> list[str]:
     record = read("load")
     if record is None:
         return ["No record yet: `python -m benchmarks.load` writes results/trust/load.json."]
+    named = {"explorer": "requests to the explorer by 8 clients", "training": "training steps"}
     lines = []
-    if explorer := record.get("explorer"):
-        lines.append(
-            f"Explorer: {explorer['clients']} clients, {explorer['requests']:,} requests, {explorer['errors']} errors; "
-            f"memory {explorer['megabytes at a tenth']:.0f} MB after a tenth of them, {explorer['megabytes at the end']:.0f} MB at the end."
-        )
-    if training := record.get("training"):
-        lines.append(
-            f"Training: {training['steps']:,} steps; memory {training['megabytes at a tenth']:.0f} MB after a tenth of them, "
-            f"{training['megabytes at the end']:.0f} MB at the end."
-        )
+    for name, words in named.items():
+        if found := record.get(name):
+            early, late = found["megabytes at a tenth"], found["megabytes at the end"]
+            lines.append(
+                f"- {found['count']:,} {words}: {found['errors']} errors; memory {early:.0f} MB after a tenth of them, "
+                f"{late:.0f} MB at the end."
+            )
     return lines
 
 
@@ -89,7 +87,7 @@ def _sum(counts: dict[str, int], start: str, end: str = "") -> int:
 
 
 def _listed(found: dict[str, int]) -> str:
-    return ", ".join(f"{count} × {name}" for name, count in found.items())
+    return ", ".join(f"{count} x {name}" for name, count in found.items())
 
 
 def filled(text: str) -> str:

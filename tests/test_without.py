@@ -21,11 +21,11 @@ sys.meta_path.insert(0, Blocked())
 import torch
 import walksum as ws
 
-graph = ws.Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
-J = ws.FixedLaplacian()(graph)
-h = torch.randn(4, 3, dtype=J.dtype, requires_grad=True)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
+    graph = ws.Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+    J = ws.FixedLaplacian()(graph)
+    h = torch.randn(4, 3, dtype=J.dtype, requires_grad=True)
     for solver in ("auto", "cg", "dense", "gabp", "chebyshev"):
         mu = ws.solve(J, h, solver)
         exact = torch.linalg.solve(J.to_dense().double(), h.double())

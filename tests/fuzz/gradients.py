@@ -23,12 +23,12 @@ import walksum as ws
 SOLVERS = ("auto", "direct", "cg", "dense", "inverse", "hybrid", "chebyshev", "gabp", "gabp sequential", "multigrid")
 TIGHT = {"gabp": ws.GaBP(tol=1e-13, max_steps=5000), "chebyshev": ws.Chebyshev(max_steps=5000)}
 TIGHT["gabp sequential"] = ws.GaBP(tol=1e-13, max_steps=5000, schedule="sequential")
-# A difference errs by its step squared times the curvature and by rounding over its step; the best of these counts.
+# A difference errs by its step squared times the curvature, and by rounding over its step: the best counts.
 STEPS, ALLOWED = (1e-5, 1e-6, 1e-7, 1e-4, 1e-3), 1e-5
 
 
 def one(seed: int) -> tuple[str, str, float, float] | None:
-    """Design, solver, relative disagreement and what is allowed of it in one system; None where the solver says that it did not converge."""
+    """Design, solver, relative disagreement and what is allowed of it; None where a solve says it did not converge."""
     rng = np.random.default_rng([seed, 2])
     torch.default_generator.manual_seed(seed)
     graph = systems._graph(rng, {})

@@ -367,7 +367,7 @@ def _check_gradient(system: systems.System, twins: list[Twin], ledger: Ledger) -
     J, name = system.J, system.solvers[0]
     good = all(t.small and t.factor is not None and t.scaled_condition < 1e3 for t in twins)
     usual = good and all(1e-3 < float(t.norm) < 1e3 for t in twins) and name != "unrolled"
-    if not usual or J.dtype not in (torch.float32, torch.float64) or not 0 < system.h.numel():
+    if not usual or J.dtype not in (torch.float32, torch.float64) or not system.h.numel() > 0:
         return
     h0 = torch.randn(system.h.shape, dtype=torch.float64)
     weight, statuses = torch.randn(system.h.shape, dtype=torch.float64), []

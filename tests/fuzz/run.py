@@ -1,7 +1,7 @@
 """Random systems against the promise that no wrong answer is silent: ``python tests/fuzz/run.py --systems 100000``.
 
-The record is written after every chunk, and a run that was stopped goes on where it was. A worker that crashes leaves the
-number of its system in the record.
+The record is written after every chunk, and a run that was stopped goes on where it was. A worker that crashes leaves
+the number of its system in the record.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import json
 import multiprocessing
 import os
 import platform
+import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
 from pathlib import Path
 
-CHUNK = 50
-SCRATCH = ".walksum-fuzz-{}"  # the system a worker is at, one file per process
+CHUNK = 25
+SCRATCH = "at-{}"  # the system a worker is at, one file per process
 
 
 def work(first: int, count: int, folder: str) -> dict:
@@ -33,7 +34,7 @@ def work(first: int, count: int, folder: str) -> dict:
         at.write_text(str(seed))
         properties.try_system(seed, ledger)
     at.unlink()
-    return asdict(ledger)
+    return {name: value if isinstance(value, list) else dict(value) for name, value in vars(ledger).items()}
 
 
 def _empty(seed: int) -> dict:
@@ -49,7 +50,11 @@ def _try_again(record: dict) -> None:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as pool:
             try:
-                found = [v for seed in seeds for v in pool.submit(work, seed, 1, ".").result()["violations"]]
+                found = [
+                    v
+                    for seed in seeds
+                    for v in pool.submit(work, seed, 1, tempfile.gettempdir()).result()["violations"]
+                ]
             except BrokenProcessPool:
                 found = [violation]
         record["violations" if found else "mended"] += found[:1] or [violation]
@@ -81,10 +86,11 @@ def run(seed: int, systems: int, seconds: float, processes: int, out: Path) -> d
     _try_again(record)
     todo = [f for f in range(seed, seed + systems, CHUNK) if f not in record["done"]]
     counts = {first: min(CHUNK, seed + systems - first) for first in todo}
-    start, folder = time.monotonic(), str(out.parent)
+    start, folder = time.monotonic(), tempfile.mkdtemp(prefix="walksum-fuzz-")
     out.parent.mkdir(parents=True, exist_ok=True)
     while todo and time.monotonic() - start < seconds:
         todo = _in_pool(record, todo, counts, start, seconds, processes, out, folder)
+    shutil.rmtree(folder)
     return record
 
 
@@ -109,10 +115,9 @@ def _in_pool(
             for f in Path(folder).glob(SCRATCH.format("*")):
                 f.unlink()
             record["violations"].append({"seed": crashed, "where": "worker", "why": "the process died"})
-            lost = {seed for seed in crashed}
-            for first in [f for f, _ in running.values()] + [first]:
-                if first not in record["done"] and any(first <= s < first + counts[first] for s in lost):
-                    record["done"] = sorted({*record["done"], first})
+            given = [f for f in todo if f not in left and f not in record["done"]]
+            died = [f for f in given if any(f <= seed < f + counts[f] for seed in crashed)]
+            record["done"] = sorted({*record["done"], *died})
             _write(record, out)
             return [f for f in todo if f not in record["done"]]
     return left

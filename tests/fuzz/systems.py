@@ -1,4 +1,4 @@
-"""Random systems J mu = h: every graph, scale, sign, dtype, layout in memory and solver, each made of one whole number."""
+"""Random systems J mu = h: every graph, scale, sign, dtype, memory layout and solver, each made of one whole number."""
 
 from __future__ import annotations
 

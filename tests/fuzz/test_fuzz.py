@@ -48,3 +48,10 @@ def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
     record = run.run(0, 7, float("inf"), 1, tmp_path / "fuzz.json")
     assert done == [0, 2, 4, 6]
     assert record["systems"]["all"] == 7
+
+
+def test_the_ledger_of_a_chunk_is_json(tmp_path):
+    ledger = json.loads(json.dumps(run.work(0, 3, str(tmp_path))))
+    assert ledger["systems"]["all"] == 3
+    assert all(isinstance(count, int) for part in ("systems", "checks", "outcomes") for count in ledger[part].values())
+    assert list(tmp_path.iterdir()) == []

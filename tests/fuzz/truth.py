@@ -1,4 +1,4 @@
-"""Twins in extended precision (numpy's longdouble): the matrix, its Cholesky factor and inverse, a true backward error."""
+"""Twins in extended precision (numpy's longdouble): matrix, Cholesky factor, inverse and true backward error."""
 
 from __future__ import annotations
 
