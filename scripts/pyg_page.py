@@ -155,18 +155,24 @@ def training_steps() -> str:
     return STEPS + "\n" + table(["graph", "model", "CPU time", "in GCN's", "in GAT's"], rows) if rows else ""
 
 
+def _scales(found: list[dict]) -> str:
+    rows = [[str(row["scale"]), f"{row['mean']:.1f}", ", ".join(map(str, row["values"]))] for row in found]
+    return table(["scale", "validation accuracy", "seeds 0 to 4"], rows)
+
+
 def choices() -> str:
     """Whole graphs, and the default scale."""
     graphs, scales = read("graph_level"), read("layer_scale")
+    if not graphs:
+        return LAYER_SCALE + "\n" + _scales(scales)
     names = [name for name in graphs[0] if name != "offset"]
     level = [[name, *(f"{row[name]:.1f} %" for row in graphs)] for name in names]
-    scale = [[str(row["scale"]), f"{row['mean']:.1f}", ", ".join(map(str, row["values"]))] for row in scales]
     return "\n".join(
         [
             GRAPH_LEVEL,
             table(["model", *(f"seed {k}" for k in range(len(graphs)))], level),
             LAYER_SCALE,
-            table(["scale", "validation accuracy", "seeds 0 to 4"], scale),
+            _scales(scales),
         ]
     )
 

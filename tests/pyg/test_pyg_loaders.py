@@ -80,7 +80,11 @@ def test_link_neighbor_loader():
 @sampler
 def test_cluster_loader():
     """`ClusterLoader`: METIS parts; fewer cut couplings than random parts."""
-    for batch in ClusterLoader(ClusterData(whole(), 4, log=False), batch_size=2):
+    try:
+        parts = ClusterData(whole(), 4, log=False)
+    except RuntimeError as error:  # a torch-sparse that was built without it
+        pytest.skip(f"needs METIS: {error}")
+    for batch in ClusterLoader(parts, batch_size=2):
         step(batch)
 
 
