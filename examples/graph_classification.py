@@ -32,12 +32,13 @@ class Net(nn.Module):
     def __init__(self, layer, depth):
         super().__init__()
         self.layers = nn.ModuleList(layer(16 if k else 2, 16) for k in range(depth))
-        self.read = nn.Linear(32, 2)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(16) for _ in range(depth))  # far reach makes large sums
+        self.read = nn.Sequential(nn.BatchNorm1d(32), nn.Linear(32, 2))
 
     def forward(self, batch):
-        z = self.layers[0](batch.x, batch.edge_index)
-        for layer in self.layers[1:]:
-            z = layer(z.tanh(), batch.edge_index)
+        z = self.norms[0](self.layers[0](batch.x, batch.edge_index))
+        for layer, norm in zip(self.layers[1:], self.norms[1:], strict=True):
+            z = norm(layer(z.tanh(), batch.edge_index))
         return self.read(torch.cat([global_mean_pool(z, batch.batch), global_mean_pool(z.square(), batch.batch)], 1))
 
 
@@ -56,5 +57,6 @@ for name, make in nets.items():
             optimiser.zero_grad()
             nn.functional.cross_entropy(net(batch), batch.y).backward()
             optimiser.step()
+    net.eval()
     (batch,) = DataLoader(test, batch_size=len(test))
     print(f"{name}: {(net(batch).argmax(1) == batch.y).float().mean():.1%} of 200 new graphs")
