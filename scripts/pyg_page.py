@@ -44,15 +44,15 @@ MINIBATCH = """## Parts of one large graph
 
 A part is solved as a graph of its own, so influence ends at its border: every output is biased towards what its own
 part says. PubMed, ten parts, `PredictThenPropagate` with scale 0.9, 10 random splits, the difference to the full batch
-on the same splits with its standard error (`benchmarks/minibatch.py`). The gradients of
-all parts are added up before a step, so that only the border differs. The border error is the relative error of
-propagated features, nodes solved is the work in multiples of the full graph.
+on the same splits with its standard error (`benchmarks/minibatch.py`). The gradients of all parts are added up before a
+step, so that only the border differs. The border error is the relative error of propagated features, nodes solved is
+the work in multiples of the full graph.
 
 The halo, each part solved together with its neighbours of 1 or 2 hops, is the boundary correction. It removes most of
 the border error, at 1.4 and 3.6 times the work; in accuracy all variants lie within two standard errors of the full
-batch, so that on PubMed it does not pay. Random parts and steps per drawn batch (`ClusterLoader`) have no record yet. A
-step per single METIS part trains badly with few labels, since a part holds mostly one class: add the gradients up, or
-draw several parts per batch.
+batch, so whether it pays on PubMed is not shown. Random parts and steps per drawn batch (`ClusterLoader`) have no record
+yet. With few labels, a step per single METIS part follows the classes of that part: add the gradients up, or draw
+several parts per batch.
 """
 BATCHES = """## A new graph in every batch
 
@@ -63,14 +63,14 @@ new graph, and on the same graph again 0.3 for fixed and 0.6 for learned designs
 STEPS = """## Training steps on one CPU thread
 
 Two layers, 64 hidden units, 8 heads, Adam, the same dropout implementation for all (`benchmarks/host_time.py --device
-cpu --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT and GAT's
+cpu --quick --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT and GAT's
 for the learned one.
 """
 GRAPH_LEVEL = """## Whole graphs
 
 `examples/graph_classification.py`: two marked nodes are in the same part of a graph of 24 nodes or not. One must hear
-across the whole graph to know, which two layers with J^-1 do and two layers of GCN cannot; twelve layers of GCN, as many
-as a ring has nodes, can too (`benchmarks/graph_level.py`, 200 new graphs).
+across the whole graph to know, which two layers with J^-1 do and two layers of GCN cannot; twelve layers of GCN, as
+many as a ring has nodes, can too (`benchmarks/graph_level.py`, 200 new graphs).
 """
 LAYER_SCALE = """## The default scale of `GLTConv`
 

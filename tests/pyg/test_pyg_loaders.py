@@ -19,6 +19,7 @@ sampler = pytest.mark.skipif(
     not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE), reason="needs pyg-lib or torch-sparse"
 )
 sparse = pytest.mark.skipif(not typing.WITH_TORCH_SPARSE, reason="needs torch-sparse")
+pytestmark = pytest.mark.filterwarnings("ignore:Using '.*' without a 'pyg-lib'")  # PyG's notice, torch-sparse does
 
 
 def whole():
