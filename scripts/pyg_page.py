@@ -50,9 +50,9 @@ the work in multiples of the full graph.
 
 The halo, each part solved together with its neighbours of 1 or 2 hops, is the boundary correction. It removes most of
 the border error, at 1.4 and 3.6 times the work; in accuracy all variants lie within two standard errors of the full
-batch, so whether it pays on PubMed is not shown. Random parts and steps per drawn batch (`ClusterLoader`) have no record
-yet. With few labels, a step per single METIS part follows the classes of that part: add the gradients up, or draw
-several parts per batch.
+batch, so whether it pays on PubMed is not shown. Random parts and steps per drawn batch (`ClusterLoader`) have no
+record yet. With few labels, a step per single METIS part follows the classes of that part: add the gradients up, or
+draw several parts per batch.
 """
 BATCHES = """## A new graph in every batch
 
@@ -63,8 +63,8 @@ new graph, and on the same graph again 0.3 for fixed and 0.6 for learned designs
 STEPS = """## Training steps on one CPU thread
 
 Two layers, 64 hidden units, 8 heads, Adam, the same dropout implementation for all (`benchmarks/host_time.py --device
-cpu --quick --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT and GAT's
-for the learned one.
+cpu --quick --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT
+and GAT's for the learned one. It is not met.
 """
 GRAPH_LEVEL = """## Whole graphs
 
