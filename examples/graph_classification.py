@@ -2,9 +2,8 @@
 
     python examples/graph_classification.py
 
-Each graph is two rings of 12 nodes with two more edges, between the rings or within them. One node of each ring is
-marked, with 1 and with -1. What nodes hear of both marks cancels where the rings are joined, and does not where they
-are separate: one needs to hear across the whole graph to know.
+Each graph is two rings of 12 nodes with two more edges, between the rings or within them. One node of each is marked,
+with 1 and with -1: what nodes hear of both cancels where the rings are joined, which one must hear far to know.
 """
 
 import torch
@@ -32,7 +31,7 @@ class Net(nn.Module):
     def __init__(self, layer, depth):
         super().__init__()
         self.layers = nn.ModuleList(layer(16 if k else 2, 16) for k in range(depth))
-        self.norms = nn.ModuleList(nn.BatchNorm1d(16) for _ in range(depth))  # far reach makes large sums
+        self.norms = nn.ModuleList(nn.BatchNorm1d(16) for _ in range(depth))
         self.read = nn.Sequential(nn.BatchNorm1d(32), nn.Linear(32, 2))
 
     def forward(self, batch):
