@@ -2,9 +2,8 @@
 
     python examples/graph_classification.py
 
-Each graph is two rings of 12 nodes with two more edges, between the rings or within them, so that no node can tell by
-its degree. One node of each ring is marked, with 1 and with -1. What nodes hear of both marks cancels where the rings
-are joined, and does not where they are separate: one needs to hear across the whole graph to know.
+Each graph is two rings of 12 nodes with two more edges, between the rings or within them. One node of each is marked,
+with 1 and with -1: what nodes hear of both cancels where the rings are joined, which one must hear far to know.
 """
 
 import torch
@@ -32,12 +31,13 @@ class Net(nn.Module):
     def __init__(self, layer, depth):
         super().__init__()
         self.layers = nn.ModuleList(layer(16 if k else 2, 16) for k in range(depth))
-        self.read = nn.Linear(32, 2)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(16) for _ in range(depth))
+        self.read = nn.Sequential(nn.BatchNorm1d(32), nn.Linear(32, 2))
 
     def forward(self, batch):
-        z = self.layers[0](batch.x, batch.edge_index)
-        for layer in self.layers[1:]:
-            z = layer(z.tanh(), batch.edge_index)
+        z = batch.x
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            z = norm(layer(z.tanh(), batch.edge_index))
         return self.read(torch.cat([global_mean_pool(z, batch.batch), global_mean_pool(z.square(), batch.batch)], 1))
 
 
@@ -57,4 +57,4 @@ for name, make in nets.items():
             nn.functional.cross_entropy(net(batch), batch.y).backward()
             optimiser.step()
     (batch,) = DataLoader(test, batch_size=len(test))
-    print(f"{name}: {(net(batch).argmax(1) == batch.y).float().mean():.1%} of 200 new graphs")
+    print(f"{name}: {(net.eval()(batch).argmax(1) == batch.y).float().mean():.1%} of 200 new graphs")

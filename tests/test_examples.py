@@ -40,8 +40,8 @@ def test_pyg_layer():
 
 def test_graph_classification():
     text = run("graph_classification.py")
-    assert percent(text, "GLT, 2 layers") > max(95, percent(text, "GCN, 12 layers"))
-    assert percent(text, "GCN, 2 layers") < 60
+    assert percent(text, "GLT, 2 layers") > 95
+    assert percent(text, "GCN, 2 layers") < 75
 
 
 def test_long_range():

@@ -139,8 +139,8 @@ class _EdgeSum(_Sum):
         kernel = backends.find(values, "edge_sum")
         if kernel is not None:
             return kernel(graph, values)
-        zeros = values.new_zeros(values.size(0), graph.num_nodes)
-        return backends.backend(values).spmm(graph, zeros, values, torch.ones_like(zeros).unsqueeze(-1)).squeeze(-1)
+        zeros, ones = graph.derived(_constants, values.size(0), values.dtype)
+        return backends.backend(values).spmm(graph, zeros, values, ones).squeeze(-1)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
@@ -153,6 +153,11 @@ class _EdgeSum(_Sum):
     @staticmethod
     def vmap(info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
         return unfold_heads(info, edge_sum(graph, fold_heads(info, values, in_dims[0]))), 0
+
+
+def _constants(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    zeros = torch.zeros(heads, graph.num_nodes, dtype=dtype, device=graph.device)
+    return zeros, torch.ones_like(zeros).unsqueeze(-1)
 
 
 class _EndSum(_Sum):

@@ -209,7 +209,7 @@ def test_basic_gnn():
 
 def test_repr_says_scale_and_reach():
     """`repr`: design with scale and reach."""
-    assert "scale=0.8, reach=1.44" in repr(ws.GLTConv(6, 4, learned=False))
+    assert "scale=0.7, reach=1.12" in repr(ws.GLTConv(6, 4, learned=False))
     assert "scale=0.99" in repr(ws.GLT(6, 16, 1, 2))  # the paper's
     assert "GLTConv((5, 6), 4, heads=2" in repr(ws.GLTConv((5, 6), 4, 2))
 
