@@ -63,7 +63,8 @@ def test_training_is_that_of_one_process(found):
 
 def test_a_restart_continues_to_the_same_result(found):
     for rank in found:
-        assert rank["training"]["resumed"]
+        # after its first step DDP orders its buckets anew, and with them the sums of more than two gradients
+        assert rank["training"]["resumed"] < 1e-10
         assert rank["training"]["epochs"] == [4, 4]
 
 
