@@ -34,6 +34,11 @@ def test_solutions_and_gradients_are_those_of_one_process(found, processes):
             assert gradient < 1e-9, name
 
 
+@pytest.mark.data
+def test_pubmed_in_four_processes_is_pubmed_in_one(found):
+    assert all(max(rank["pubmed"]) < 1e-6 for rank in found)
+
+
 @both
 def test_reports_are_of_the_whole_and_the_same_everywhere(found, processes):
     reports = [rank[processes]["reports"] for rank in found[:processes]]
