@@ -29,7 +29,11 @@ def start(rank, count, port):
     return subprocess.Popen([sys.executable, "-c", LOOP], env=os.environ | where, **pipes)
 
 
-@pytest.mark.parametrize(("how", "lost"), [(signal.SIGKILL, 1), (signal.SIGSTOP, 1), (signal.SIGKILL, 0)])
+CASES = [(signal.SIGKILL, 1)]  # the others take longer
+CASES += [pytest.param(how, lost, marks=pytest.mark.slow) for how, lost in ((signal.SIGSTOP, 1), (signal.SIGKILL, 0))]
+
+
+@pytest.mark.parametrize(("how", "lost"), CASES)
 def test_the_others_name_a_lost_process(how, lost):
     port = free_port()
     processes = [start(rank, 3, port) for rank in range(3)]

@@ -34,6 +34,11 @@ def test_solutions_and_gradients_are_those_of_one_process(found, processes):
             assert gradient < 1e-9, name
 
 
+@pytest.mark.data
+def test_pubmed_in_four_processes_is_pubmed_in_one(found):
+    assert all(max(rank["pubmed"]) < 1e-6 for rank in found)
+
+
 @both
 def test_reports_are_of_the_whole_and_the_same_everywhere(found, processes):
     reports = [rank[processes]["reports"] for rank in found[:processes]]
@@ -63,7 +68,8 @@ def test_training_is_that_of_one_process(found):
 
 def test_a_restart_continues_to_the_same_result(found):
     for rank in found:
-        assert rank["training"]["resumed"]
+        # after its first step DDP orders its buckets anew, and with them the sums of more than two gradients
+        assert rank["training"]["resumed"] < 1e-10
         assert rank["training"]["epochs"] == [4, 4]
 
 

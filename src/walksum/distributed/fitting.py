@@ -53,7 +53,9 @@ def fit(
             :class:`walksum.Propagate`.
         data: the part of this process.
         recipe: learning rate, patience and the like.
-        checkpoints: a folder, on all machines the same one; a training that finds a checkpoint there goes on from it.
+        checkpoints: a folder, on all machines the same one; a training that finds a checkpoint there goes on from it
+            to the same result. For two processes that holds to the last bit; with more, DistributedDataParallel sums
+            the gradients of its first step in another order than those of later ones.
         every: epochs between two checkpoints.
         seed: of dropout, different in every process.
         on_epoch: called with the newest and the best epoch.

@@ -78,7 +78,8 @@ class Across(Prepared):
         return worst(self._relative(h - self.rows(mu), mu, h))
 
     def _relative(self, r: Tensor, mu: Tensor, h: Tensor) -> Tensor:
-        return relative_error(*self._largest(r, mu, h), self.J_norm)
+        error, size, given = self._largest(r, mu, h)
+        return relative_error(error, size, given, self.J_norm)
 
     def _largest(self, *vectors: Tensor) -> Tensor:
         """The largest magnitude of every column of each, over all processes."""

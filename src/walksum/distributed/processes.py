@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ import torch.distributed as dist
 
 from walksum._checks import check_choice, check_positive
 
-TIMEOUT = 40.0  # seconds until a process that does not answer counts as lost
-GRACE = 5.0  # seconds in which the others must report, before they count as lost too
+TIMEOUT = 30.0  # seconds until a process that does not answer counts as lost
+GRACE = 5.0  # seconds beyond that in which the others must report, before they count as lost too
 LOST = "lost contact"
 DEVICES = ("cpu", "cuda")
 
@@ -48,7 +49,7 @@ def joined(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[torch.devi
         yield place
         dist.barrier()  # none may leave while another still needs its answers
     except BaseException as error:
-        raise _explain(store, rank, count, error) from error
+        raise _explain(store, rank, count, error, timeout) from error
     finally:
         with suppress(Exception):
             dist.destroy_process_group()
@@ -65,19 +66,23 @@ def _place(device: str) -> torch.device:
     return torch.device("cuda", local)
 
 
-def _explain(store: dist.Store, rank: int, count: int, error: BaseException) -> BaseException:
+def _explain(store: dist.Store, rank: int, count: int, error: BaseException, timeout: float) -> BaseException:
     """Tell the others how we ended; where it was their end that we noticed, say whose."""
     noticed = _is_lost_contact(error)
     reason = LOST if noticed else f"{type(error).__name__}: {error}"
+    # a broken connection is noticed at once, by others perhaps only when their own wait has timed out
+    until = time.time() + GRACE + (0 if "timed out" in str(error).lower() else timeout)
     with suppress(Exception):
-        store.set(_key(rank), reason[:500])
+        store.set(_key(rank), json.dumps({"until": until, "why": reason[:500]}))
     if not noticed or count == 1:
         return error
-    reasons = _reasons(store, rank, count)
+    reasons = _reasons(store, rank, count, until)
     if reasons is None:
         return ProcessLost(
             f"process 0, which holds the list of processes, no longer answers; {_remedy()} ({_first_line(error)})"
         )
+    with suppress(Exception):
+        _part_ways(store, rank, [other for other, why in reasons.items() if why is not None])
     failed = {other: why for other, why in reasons.items() if why not in (None, LOST)}
     silent = [other for other, why in reasons.items() if why is None]
     told = [f"process {other} of {count} ended with {why}" for other, why in failed.items()]
@@ -85,17 +90,29 @@ def _explain(store: dist.Store, rank: int, count: int, error: BaseException) -> 
     return ProcessLost(f"{'; '.join(told) or 'the connection broke'}; {_remedy()} ({_first_line(error)})")
 
 
-def _reasons(store: dist.Store, rank: int, count: int) -> dict[int, str | None] | None:
-    """What the others reported within the time they have, None for silence; None altogether without the store."""
-    deadline, found = time.monotonic() + GRACE, {}
+def _reasons(store: dist.Store, rank: int, count: int, until: float) -> dict[int, str | None] | None:
+    """What the others reported within the time they have, None for silence; None altogether without the store.
+
+    The time is that of the process which noticed first, so that all of them end together.
+    """
+    found: dict[int, str | None] = {other: None for other in range(count) if other != rank}
     try:
-        for other in (k for k in range(count) if k != rank):
-            while not (known := store.check([_key(other)])) and time.monotonic() < deadline:
-                time.sleep(0.1)
-            found[other] = store.get(_key(other)).decode() if known else None
+        while time.time() < until and None in found.values():
+            for other in (k for k, why in found.items() if why is None and store.check([_key(k)])):
+                report = json.loads(store.get(_key(other)))
+                found[other], until = report["why"], min(until, report["until"])
+            time.sleep(0.1)
     except Exception:
         return None
     return found
+
+
+def _part_ways(store: dist.Store, rank: int, others: list[int]) -> None:
+    """Process 0 may hold the store: it stays until the others have read what they need."""
+    store.set(f"{_key(rank)}/read", "")
+    deadline = time.monotonic() + GRACE
+    while rank == 0 and time.monotonic() < deadline and not all(store.check([f"{_key(k)}/read"]) for k in others):
+        time.sleep(0.1)
 
 
 def _key(rank: int) -> str:

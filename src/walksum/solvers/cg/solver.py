@@ -144,7 +144,7 @@ class PreparedCG(Prepared):
 
     def _relative(self, r: Tensor, mu: Tensor, h: Tensor) -> Tensor:
         """The backward error of every column for a residual r, ``[H, F]``."""
-        return relative_error(*(t.abs().amax(1) for t in (r, mu, h)), self.J_norm)
+        return relative_error(r.abs().amax(1), mu.abs().amax(1), h.abs().amax(1), self.J_norm)
 
     def _near(self, r: Tensor, mu: Tensor, h: Tensor) -> bool:
         return bool((self._relative(r, mu, h) <= self.tol).all())
