@@ -59,7 +59,7 @@ class Plane:
 
 def bars(rows: Sequence[tuple[str, float, float | None, float | None, str, bool]], title: str) -> Markup:
     """Horizontal bars: name, value, low and high of its interval, its text, whether it stands out."""
-    name_width, text_width, height = 178, 88, ROW * len(rows) + 6
+    name_width, text_width, height = 202, 84, ROW * len(rows) + 6
     ends = [value for _, value, low, high, _, _ in rows for value in (value, low or value, high or value, 0.0)]
     low_end, high_end = min(ends), max(ends) or 1.0
     room = WIDTH - name_width - text_width
