@@ -69,8 +69,8 @@ def test_the_page_shows_them_and_stays_small(learned):
         "What it lets pass",
         "How far it looks",
     ]
-    assert all(png for _, png, _ in shown)
-    assert sum(len(png) for _, png, _ in shown) < 1e6
+    assert all(len(pictures) == 2 for _, pictures, _ in shown)  # light and dark
+    assert sum(len(address) for _, pictures, _ in shown for address in pictures) < 4e6
 
 
 def test_the_page_of_a_model_without_precision(problem):
@@ -85,10 +85,12 @@ def test_a_training_that_diverged_still_has_its_page(problem, learned):
     broken = copy.deepcopy(learned.model)
     with torch.no_grad():
         broken.embed.weight.fill_(torch.nan)
-    shown = {title: (png, text) for title, png, text in page_figures(dataclasses.replace(learned, model=broken))}
-    assert shown["How it learned"][0] is not None
-    png, text = shown["Which nodes move together"]
-    assert png is None
+    shown = {
+        title: (pictures, text) for title, pictures, text in page_figures(dataclasses.replace(learned, model=broken))
+    }
+    assert len(shown["How it learned"][0]) == 2
+    pictures, text = shown["Which nodes move together"]
+    assert pictures == []
     assert text.startswith("could not be drawn")
 
 

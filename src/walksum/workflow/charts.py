@@ -59,7 +59,7 @@ class Plane:
 
 def bars(rows: Sequence[tuple[str, float, float | None, float | None, str, bool]], title: str) -> Markup:
     """Horizontal bars: name, value, low and high of its interval, its text, whether it stands out."""
-    name_width, text_width, height = 170, 92, ROW * len(rows) + 6
+    name_width, text_width, height = 202, 84, ROW * len(rows) + 6
     ends = [value for _, value, low, high, _, _ in rows for value in (value, low or value, high or value, 0.0)]
     low_end, high_end = min(ends), max(ends) or 1.0
     room = WIDTH - name_width - text_width
@@ -155,7 +155,7 @@ def _wider(low: float, high: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _short(name: str, most: int = 26) -> str:
+def _short(name: str, most: int = 28) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"
 
 

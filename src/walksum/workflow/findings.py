@@ -27,7 +27,7 @@ def score_name(metrics: dict[str, Any]) -> str:
 
 def shown(metrics: dict[str, Any], value: float) -> str:
     """A score as people write it."""
-    return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:.3f}"
+    return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:z.3f}"  # z: never -0.000
 
 
 def verdict(metrics: dict[str, Any]) -> list[str]:
