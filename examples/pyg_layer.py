@@ -33,7 +33,7 @@ class Net(nn.Module):
 
 layers = {
     "GCNConv": GCNConv,
-    "GLTConv, fixed": lambda a, b: ws.GLTConv(a, b, learned=False),
+    "GLTConv, fixed": lambda a, b: ws.GLTConv(a, b, learned=False, scale=0.8),
     "GLTConv, learned": ws.GLTConv,
 }
 for name, layer in layers.items():

@@ -80,21 +80,21 @@ def test_the_first_line_is_the_verdict(numbers):
 
 
 def test_the_graph_and_better_rows_are_told():
-    test = {
-        "GLT": {"mean": 0.8, "low": 0.75, "high": 0.85},
-        "MLP": {"mean": 0.6, "low": 0.5, "high": 0.7},
-        "majority class": {"mean": 0.4, "low": 0.3, "high": 0.5},
-    }
-    metrics = {"test": test, "model": "GLT", "score": "accuracy", "data": {"target": "kind"}}
+    parts = {"GLT": {"accuracy": 0.8}, "MLP": {"accuracy": 0.6}, "majority class": {"accuracy": 0.4}}
+    graph = {"verdict": "helped", "against": "MLP", "gain": 0.2, "low": 0.1, "high": 0.3, "better": None}
+    test = {"GLT": {"mean": 0.8}}
+    metrics = {"model": "GLT", "score": "accuracy", "metric": "accuracy", "data": {"target": "kind"}, "graph": graph}
+    metrics |= {"parts": {"test": parts}, "test": test}
     assert verdict(metrics)[0].endswith(
         "80.0 % of the test nodes; the most common class alone would be right for 40.0 %."
     )
-    assert verdict(metrics)[1].startswith("The graph helped")
-    test["MLP"] |= {"mean": 0.82, "low": 0.78, "high": 0.86}
-    assert "is not clear" in verdict(metrics)[1]
-    assert verdict(metrics)[2] == "A simpler method scored higher on these nodes: MLP, 82.0 %."
-    test["MLP"] |= {"mean": 0.92, "low": 0.88, "high": 0.96}
-    assert "did not help" in verdict(metrics)[1]
+    assert verdict(metrics)[1].startswith("The graph helped: +20.0 points over MLP, the best without edges")
+    graph["better"] = {"method": "ridge", "gain": -0.02, "low": -0.1, "high": 0.05}
+    assert "ridge scored higher, though not clearly" in verdict(metrics)[1]
+    graph["better"] |= {"low": None, "high": None}
+    assert verdict(metrics)[1].endswith("ridge scored higher.")
+    metrics["graph"] = None
+    assert "is not known" in verdict(metrics)[1]
 
 
 def test_the_page_is_whole_and_escaped(numbers, classes):
@@ -137,8 +137,9 @@ def test_confusions_and_calibration_of_classes(classes):
 
 
 def test_importance_is_drawn_where_it_was_measured(numbers):
-    before = numbers.report()
-    assert "Which columns it uses" not in before
+    before = numbers.metrics["importance"]
+    numbers.metrics["importance"] = None
+    assert "Which columns it uses" not in numbers.report()
     numbers.metrics["importance"] = [
         {"column": "size <m>", "importance": 0.31, "standard_error": 0.02},
         {"column": "age", "importance": 0.0, "standard_error": 0.01},
@@ -146,6 +147,6 @@ def test_importance_is_drawn_where_it_was_measured(numbers):
     try:
         page = numbers.report()
     finally:
-        del numbers.metrics["importance"]
+        numbers.metrics["importance"] = before
     assert "Which columns it uses" in page
     assert "0.310" in page

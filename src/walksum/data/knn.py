@@ -46,7 +46,7 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
 
 
 def as_features(X: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+    return torch.from_numpy(np.require(X, np.float32, "CW"))
 
 
 def _pairs(graph: Any) -> np.ndarray:

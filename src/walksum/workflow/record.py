@@ -113,6 +113,8 @@ def graph_text(metrics: dict[str, Any]) -> str:
     if graph["better"] is None:
         return text
     other = graph["better"]
+    if other["low"] is None:
+        return f"{text}. {other['method']} scored higher"
     word = "did better" if other["high"] < 0 else "scored higher, though not clearly"
     return f"{text}. {other['method']} {word}: {_difference(metrics, other, 'it')}"
 

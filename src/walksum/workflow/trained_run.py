@@ -297,6 +297,8 @@ def open_trained_run(
     x = run.encoding.encode(problem.features)
     rows = run.predictions.set_index("id").reindex([str(name) for name in problem.ids])
     split = rows["split"].fillna("").to_numpy() if "split" in rows else np.full(problem.num_nodes, "")
+    known = ~torch.isnan(problem.y).numpy() if problem.regression else (problem.y >= 0).numpy()
+    split = np.where(known, split, "")  # another graph may have the same ids, and no targets
     train, test = (frozenset(np.flatnonzero(split == part).tolist()) for part in ("train", "test"))
     model, residuals = run.model, None
     if isinstance(model, Portfolio) and problem.regression:
