@@ -46,7 +46,7 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
 
 
 def as_features(X: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.require(X, np.float32, "CW"))
+    return torch.from_numpy(np.require(X, np.float32, ["C", "W"]))
 
 
 def _pairs(graph: Any) -> np.ndarray:

@@ -54,7 +54,7 @@ def node_features(
 
 def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:
     """``P_s X`` in float64."""
-    x = torch.from_numpy(np.require(X, np.float64, "CW"))
+    x = torch.from_numpy(np.require(X, np.float64, ["C", "W"]))
     return x.numpy() if scale == 0 else _operator(scale)(x, graph.to("cpu")).numpy()
 
 

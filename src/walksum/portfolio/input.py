@@ -36,7 +36,7 @@ class Input:
         self.sparse = density <= SPARSE
         if not self.sparse:
             dense = X.toarray() if sp.issparse(X) else np.asarray(X)
-            self.dense = torch.from_numpy(np.require(dense, np.float32, "CW")).to(device)
+            self.dense = torch.from_numpy(np.require(dense, np.float32, ["C", "W"])).to(device)
             return
         rows = sp.csr_matrix(X, dtype=np.float32)
         numbered = sp.csr_matrix((np.arange(rows.nnz) + 1, rows.indices, rows.indptr), rows.shape)

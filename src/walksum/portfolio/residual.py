@@ -34,7 +34,7 @@ class ResidualField:
 
     def condition(self, graph: Graph, nodes: np.ndarray, residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean of u ``[N, C]`` and standard deviation of a new residual ``[N]``, given those at ``nodes``."""
-        r = np.require(residuals, np.float64, "W").reshape(len(nodes), -1)
+        r = np.require(residuals, np.float64, ["W"]).reshape(len(nodes), -1)
         field = GaussianField(residual_precision(graph.to("cpu"), self.a, self.precision), validate_args=False)
         with torch.no_grad():
             known = field.condition(torch.from_numpy(nodes), torch.from_numpy(r.T.copy()).unsqueeze(1), self.noise)
@@ -54,7 +54,7 @@ class ResidualField:
 
 def residual_field(graph: Graph, nodes: np.ndarray, residuals: Any) -> ResidualField:
     """Fit one field to residuals ``[n]``, or to all columns of ``[n, C]`` together."""
-    r = torch.from_numpy(np.require(residuals, np.float64, "W").reshape(len(nodes), -1))
+    r = torch.from_numpy(np.require(residuals, np.float64, ["W"]).reshape(len(nodes), -1))
     graph = graph.to("cpu")
     field, fit = fit_residual_field(graph, torch.from_numpy(nodes), r, signs=False, method="elimination", shared=True)
     noise = float(fit.noise)
