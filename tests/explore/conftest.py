@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import threading
 
 import numpy as np
 import pytest
 import torch
-from village import trained_on, village
+from village import Served, trained_on, village
 
 from walksum.data.problem import Problem
 
@@ -36,24 +35,6 @@ def large():
         classes=list("abcd"),
     )
     return trained_on(problem, "diagonally-dominant", learned=False, epochs=2)
-
-
-class Served:
-    """A trained on a real server of its own."""
-
-    def __init__(self, trained):
-        from walksum.explore.server import open_server, url_of
-
-        self.trained = trained
-        self.server = open_server(trained, 0)
-        self.url, self.port = url_of(self.server), self.server.server_port
-        self._thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self):
-        self.server.shutdown()
-        self._thread.join()
-        self.server.server_close()
 
 
 @pytest.fixture(scope="module")

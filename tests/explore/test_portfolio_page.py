@@ -182,8 +182,7 @@ def test_figures_of_a_portfolio(numbers):
 
 def test_the_page_of_a_regression_by_a_portfolio(driver, numbers):
     from browser import Page
-
-    from conftest import Served
+    from village import Served
 
     trained, served = with_field(numbers[1]), None
     try:

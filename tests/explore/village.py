@@ -1,5 +1,6 @@
 """A village with words for ids, and a quickly trained model of it."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -41,3 +42,21 @@ def trained_on(problem, design="laplacian", learned=True, epochs=20):
     model, _ = fit_model(job, prepared)
     training = frozenset(prepared.split.train.tolist())
     return TrainedRun(problem.name, problem, prepared.x, prepared.encoding, model, training)
+
+
+class Served:
+    """A trained on a real server of its own."""
+
+    def __init__(self, trained):
+        from walksum.explore.server import open_server, url_of
+
+        self.trained = trained
+        self.server = open_server(trained, 0)
+        self.url, self.port = url_of(self.server), self.server.server_port
+        self._thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()

@@ -19,7 +19,9 @@ def auto(
     datasets: Annotated[
         list[str] | None, typer.Argument(help="Names, or counties for its four targets; default: all.")
     ] = None,
-    splits: Annotated[int, typer.Option(help="Splits per dataset; published ones have ten; 0: show the records.", min=0)] = 10,
+    splits: Annotated[
+        int, typer.Option(help="Splits per dataset; published ones have ten; 0: show the records.", min=0)
+    ] = 10,
     first: Annotated[int, typer.Option(help="Number of the first split.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Fits at a time; processes of their own, also on one GPU.", min=1)] = 1,
     budget: Annotated[float, typer.Option(help="Seconds of each portfolio, and of the networks beside it.")] = 600.0,
