@@ -54,8 +54,7 @@ def fit(
         data: the part of this process.
         recipe: learning rate, patience and the like.
         checkpoints: a folder, on all machines the same one; a training that finds a checkpoint there goes on from it
-            to the same result. For two processes that holds to the last bit; with more, DistributedDataParallel sums
-            the gradients of its first step in another order than those of later ones.
+            to the same result, to the last bit in one process and within rounding in several.
         every: epochs between two checkpoints.
         seed: of dropout, different in every process.
         on_epoch: called with the newest and the best epoch.
