@@ -48,8 +48,9 @@ def gradients() -> list[str]:
         f"{record['systems']:,} systems over {len(record['designs'])} designs and {len(record['solvers'])} solvers: "
         f"{record['compared']:,} compared, {record['said not to have converged']} said not to have converged, "
         f"{broken} wrong. Allowed: {record['allowed']}; the largest disagreement was {worst:.2g} of that. "
-        "The rule is the second: with one step of 1e-5 and a limit of 1e-5 six of these systems disagreed, most of them "
-        "by the error of the differences; the best of several steps and the share of the condition number came later.",
+        "The rule is the second: with one step of 1e-5 and a limit of 1e-5 six of these systems disagreed, most "
+        "of them by the error of the differences; the best of several steps and the share of the condition number "
+        "came later.",
     ]
 
 

@@ -5,8 +5,7 @@ import shutil
 
 import pandas as pd
 import pytest
-
-from conftest import QUICK, inside, run
+from customers import QUICK, inside, run
 
 TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv")
 COLOUR = (*TABLES, "--target", "colour")

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from customers import run, start
 from typer.testing import CliRunner
 
-from conftest import run, start
 from walksum.cli import app
 from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord

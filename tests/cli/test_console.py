@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from customers import start
 from rich.table import Table
 
-from conftest import start
 from walksum.cli.console import EXTRAS, Console, run_command, with_flags
 
 

@@ -7,8 +7,8 @@ import sys
 import urllib.request
 
 import pytest
+from customers import ENVIRONMENT, start
 
-from conftest import ENVIRONMENT, start
 from walksum.data.cache import cache_root
 
 pytest.importorskip("dash_cytoscape")

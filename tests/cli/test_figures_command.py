@@ -5,9 +5,9 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
+from customers import inside
 from typer.testing import CliRunner
 
-from conftest import inside
 from walksum.cli import app
 from walksum.data.digits import digits
 from walksum.data.problem import from_data

@@ -3,10 +3,10 @@ import json
 import pandas as pd
 import pytest
 import torch
+from customers import QUICK, Shop, answers
 from torch_geometric.data import Data
 from typer.testing import CliRunner
 
-from conftest import QUICK, Shop, answers
 from walksum.cli import app
 from walksum.data.user_files import Columns, read_tables
 from walksum.workflow.fit import predict

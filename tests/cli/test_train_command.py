@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from customers import QUICK, Shop, answers, run, start, write
 from torch_geometric.data import Data
 
 import walksum as ws
-from conftest import QUICK, Shop, answers, run, start, write
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.data.problem_split import split_problem

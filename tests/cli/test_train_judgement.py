@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from customers import QUICK
 
-from conftest import QUICK
 from walksum.training.scoring import names_for
 from walksum.workflow import open_run
 

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-
-from conftest import QUICK
+from customers import QUICK
 
 COUNT = 60
 
