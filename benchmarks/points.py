@@ -78,7 +78,7 @@ def ours(problem: Any, job: Any, members: tuple[str, ...] | None) -> tuple[np.nd
     """The model of ``walksum train`` with these members, without the rows it is compared with."""
     from walksum.portfolio.blend import r_squared
     from walksum.portfolio.fit import fit_portfolio
-    from walksum.workflow.auto import in_units, portfolio_problem
+    from walksum.workflow.auto import output_of, portfolio_problem
     from walksum.workflow.fit import prepare_data
 
     prepared = prepare_data(job, problem)
@@ -88,7 +88,7 @@ def ours(problem: Any, job: Any, members: tuple[str, ...] | None) -> tuple[np.nd
     heaviest = {row["member"]: round(row["weight"], 3) for row in table[:4]}
     how = {"members": len(table), "complete": found.complete, "heaviest": heaviest}
     how["neighbours"] = problem.places.neighbours
-    return in_units(found.here().value, prepared.encoding, True).double().numpy(), how
+    return output_of(found.here(), prepared.encoding, True).output.double().numpy(), how
 
 
 def boosting(X: np.ndarray, place: np.ndarray, y: np.ndarray, learn: np.ndarray, seed: int) -> np.ndarray:

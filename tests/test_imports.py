@@ -1,6 +1,7 @@
 """An import names only what stands above it on the way of the data; the layer needs six packages and no more."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,19 @@ assert x.grad.isfinite().all()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_scripts_and_benchmarks_import_is_there():
+    """They are run by hand, so a name that moved would be noticed only when a record is made again."""
+    root, missing = Path(__file__).parents[1], []
+    for path in [*root.glob("scripts/*.py"), *root.glob("benchmarks/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("walksum", "benchmarks"):
+                module = importlib.import_module(node.module)
+                names = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                missing += [
+                    f"{path.name}: {node.module}.{name}"
+                    for name in names
+                    if importlib.util.find_spec(f"{node.module}.{name}") is None
+                ]
+    assert missing == []
