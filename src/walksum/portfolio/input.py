@@ -45,8 +45,8 @@ class Input:
         self.by_column = torch.from_numpy(columns.data.astype(np.int64) - 1).to(device)
         self.row_parts = _parts(rows, device)
         self.column_parts = _parts(columns, device)
-        with warnings.catch_warnings():  # torch says once per process that its CSR matrices are new
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        with warnings.catch_warnings():  # torch says once per process that its CSR matrices are new and unchecked
+            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             self.times(torch.zeros(X.shape[1], 1, device=device), 0.0)
 
     def rows(self, which: np.ndarray) -> Input:
