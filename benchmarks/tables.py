@@ -95,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[*COUNTIES, *GRAPHS])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--coverage", type=int, default=0, help="so many splits of the county targets, no other")
     parser.add_argument("--budget", type=float, help="seconds; default: the command's")
     parser.add_argument("--out", type=Path, default=Path("results/tables/train.jsonl"))
@@ -104,7 +105,7 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     covered: dict[str, list[float]] = {}
     for name in names:
-        for seed in range(args.coverage or args.seeds):
+        for seed in range(args.first, args.first + (args.coverage or args.seeds)):
             record = measure(name, seed, extra)
             with args.out.open("a") as file:
                 file.write(json.dumps(record) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch.nn.functional as nnf
 from torch import Tensor, nn
 
 from walksum.graph import Graph
+from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.problem import Problem
@@ -57,7 +57,7 @@ def fit_deep(
     models: list[DeepBank] = []
     out, complete = np.zeros((len(problem.folds), problem.num_nodes, problem.outputs)), True
     for k, fold in enumerate(problem.folds):
-        now = time.monotonic()
+        now = clock.now()
         until = now + (deadline - now) / (len(problem.folds) - k)
         with torch.random.fork_rng(devices=[] if problem.device == "cpu" else None):
             torch.manual_seed(100_003 * seed + 1009 * problem.seed + k)
@@ -126,6 +126,7 @@ def _train(
         return nnf.cross_entropy(out, y[train]) if problem.classes else nnf.mse_loss(out[:, 0], y[train])
 
     best, kept, since = -np.inf, copy.deepcopy(model.state_dict()), 0
+    whole, checked = True, clock.now()
     for epoch in range(epochs):
         model.train()
         descend(loss, optimiser)
@@ -138,9 +139,10 @@ def _train(
             best, kept, since = score, copy.deepcopy(model.state_dict()), 0
         else:
             since += 2
-        if since >= patience or time.monotonic() > until:
+        before, checked = checked, clock.now()
+        whole = 2 * checked - before <= until  # else the next look would come too late
+        if since >= patience or not whole:
             break
-    whole = time.monotonic() <= until
     model.load_state_dict(kept)
     model.eval()
     with torch.no_grad():

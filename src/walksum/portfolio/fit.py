@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from walksum.portfolio import clock
 from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
@@ -186,11 +186,11 @@ def fit_portfolio(
     """
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
         raise ValueError(f"budget={budget!r}; expected a positive number of seconds")
-    start = time.monotonic()  # finding what can be tried takes a factorisation, so its time counts
+    start = clock.now()  # finding what can be tried takes a factorisation, so its time counts
     todo = tasks(problem, metric, members)
     if not todo:
         raise ValueError(f"members={members!r} names no member; leave it None for all")
-    left = TRAINING * budget - (time.monotonic() - start)
+    left = TRAINING * budget - (clock.now() - start)
     found, complete, interrupted = run_tasks(todo, problem, metric, left, callback)
     if not found:
         raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")

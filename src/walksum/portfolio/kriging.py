@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.problem import Problem
 
@@ -135,7 +135,7 @@ def fit_kriging(problem: Problem, columns: str, deadline: float) -> tuple[np.nda
     found: list[np.ndarray] = []
     smoothness = SMOOTHNESS[0]
     for k, (train, _) in enumerate(problem.folds):
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             return None
         if k == 0:
             tried = [(*_fit(problem, columns, train, each, None), each) for each in SMOOTHNESS]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.problem import Problem
 
 HOPELESS = 0.04  # of the score: four temperatures of the blend's weights
+LAST = 0.05  # of the budget: with less left no training starts
 
 
 class Model(Protocol):
@@ -80,14 +81,17 @@ def run_tasks(
 ) -> tuple[list[Member], bool, bool]:
     """Members in order, whether the clock cut nothing short, and whether Ctrl-C did: it keeps what is there."""
     members: list[Member] = []
-    start, complete, interrupted = time.monotonic(), True, False
+    start, complete, interrupted = clock.now(), True, False
     end, scores = start + budget, Scores(problem, metric)
     for k, task in enumerate(todo):
-        now = time.monotonic()
-        if now >= end:
+        now = clock.now()
+        if now >= end - LAST * budget:
             complete = False
             break
         if scores.hopeless(task):
+            continue
+        if members and end - now < task.share / 200 * budget:  # a deep network, too late
+            complete = False
             continue
         # where time is short, the first members train to their end and the last are left out: a member that was cut
         # off early is worth less than none
@@ -95,7 +99,7 @@ def run_tasks(
         deadline = now + (end - now) * min(1.0, share)
         try:
             found = task.run(deadline)
-            seconds = time.monotonic() - now
+            seconds = clock.now() - now
             each = seconds / max(1, len(found.names))
             for index, (name, out) in enumerate(zip(found.names, found.outputs, strict=True)):
                 members.append(
@@ -104,7 +108,7 @@ def run_tasks(
                 scores.add(task.family, out)
             complete &= found.complete
             if progress is not None:
-                progress(task.name, k + 1, len(todo), time.monotonic() - start)
+                progress(task.name, k + 1, len(todo), clock.now() - start)
         except KeyboardInterrupt:
             if not members:
                 raise

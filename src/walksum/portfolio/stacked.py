@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, needs_targets, needs_this_graph
 from walksum.portfolio.input import Input
@@ -85,7 +85,7 @@ def stack_runner(problem: Problem, inputs: str, configs: list[Config], how: Stac
         standards: list[Standard | None] = []
         networks = []
         for k, folds in enumerate(turns):
-            now = time.monotonic()
+            now = clock.now()
             until = now + (deadline - now) / (len(turns) - k)
             x, standard = problem.once(("input", inputs, k), lambda folds=folds: _input(problem, inputs, folds[0][0]))
             field = problem.once(("field", inputs, k), lambda f=folds[0]: _field(problem, inputs, f)) if joint else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
+from walksum.portfolio import clock
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
 from walksum.portfolio.folds import cross_validation, given_validation
 from walksum.portfolio.problem import SPARSE, WIDE, directed
@@ -34,11 +34,11 @@ SHOWN = 12  # members in metrics.json
 
 def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: OnMember | None) -> Result:
     """Fit a portfolio, look at the test nodes once, and compare."""
-    start = time.monotonic()
+    start = clock.now()
     prepared = prepare_data(job, problem)
     asked, learn, notes = portfolio_problem(job, prepared)
     portfolio = fit_portfolio(asked, prepared.judge, job.budget, callback=on_member)
-    took = time.monotonic() - start
+    took = clock.now() - start
     answer, calibration = portfolio.here(), None
     if not problem.regression:
         judged = asked.judged

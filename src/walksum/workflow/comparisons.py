@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from walksum.portfolio import clock
 from walksum.training.metrics import Score
 from walksum.workflow.fit import OnEpoch, fit_model, predict
 from walksum.workflow.job import Job
@@ -97,11 +97,11 @@ class Race:
         found: list[tuple[float, dict[str, Any], Tensor]] = []
         longest, train = 0.0, self.data.split.train
         for setting in settings[: self.trials]:
-            began = time.monotonic()
+            began = clock.now()
             if found and began + 2 * longest > self.until:
                 break
             output = fit(self.data, train, **setting)
-            longest = max(longest, time.monotonic() - began)
+            longest = max(longest, clock.now() - began)
             found.append((self._judge(output), setting, output))
         _, setting, output = max(found, key=lambda each: each[0])
         return output if self.learn is train else fit(self.data, self.learn, **setting)
@@ -114,7 +114,7 @@ class Race:
         """The same of networks, which keep the validation nodes for their epochs."""
         best: tuple[float, Tensor] | None = None
         for k, job in enumerate(jobs[: self.trials]):
-            now = time.monotonic()
+            now = clock.now()
             if k and now > self.until:
                 break
             model, outcome = fit_model(job, self.data, on_epoch, now + max(0.0, self.until - now) / min(2, len(jobs)))
@@ -145,10 +145,10 @@ def compare(
             settings, and epochs of networks.
     """
     learn = prepared.split.train if learn is None else learn
-    start, left_out = time.monotonic(), []
+    start, left_out = clock.now(), []
     share, trials = max(job.budget / SHARE, searched[1]), max(TRIALS, searched[0])
     for name, ignores_graph, method in _methods(job, prepared, on_epoch):
-        began = time.monotonic()
+        began = clock.now()
         if began - start > max(job.budget, searched[1]):
             left_out.append(name)
             continue
@@ -159,7 +159,7 @@ def compare(
         except ValueError as error:
             found.notes.append(f"not compared: {name} ({error})")
             continue
-        found.seconds[name] = time.monotonic() - began
+        found.seconds[name] = clock.now() - began
         found.add(name, output, ignores_graph)
     if left_out:
         found.notes.append(f"not compared, since the budget of {job.budget:g} s was spent: {', '.join(left_out)}")

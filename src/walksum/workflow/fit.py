@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ from walksum.data.problem import Problem
 from walksum.data.splits import Split
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.portfolio import clock
 from walksum.portfolio.fit import Portfolio
 from walksum.solvers import Solution
 from walksum.training import Data, Epoch, Outcome, Recipe
@@ -106,7 +106,7 @@ def fit_model(
         nonlocal late
         if on_epoch is not None:
             on_epoch(job.title, epoch, best, recipe)
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             late = True
             raise KeyboardInterrupt
 

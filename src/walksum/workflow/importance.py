@@ -6,7 +6,6 @@ is how much the metric falls on nodes it did not learn from.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from walksum.portfolio import clock
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.fit import ELSEWHERE, HERE, Portfolio
 from walksum.portfolio.labels import LabelPropagation
@@ -104,14 +104,14 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
     names = prepared.encoding.columns
     if isinstance(prepared.problem.features, Tensor) or not 0 < len(names) <= MOST_COLUMNS or len(nodes) < 2:
         return None
-    start, random = time.monotonic(), np.random.default_rng(job.seed)
+    start, random = clock.now(), np.random.default_rng(job.seed)
     until = start + SHARE * job.budget
     judge, y = prepared.judge, prepared.problem.y[nodes].numpy()
     base = ask(prepared.x)
     permuted: dict[str, list[np.ndarray]] = {}
     for _ in range(REPEATS):
         for name in _by_relevance(prepared, names):
-            if permuted and time.monotonic() > until:
+            if permuted and clock.now() > until:
                 break
             permuted.setdefault(name, []).append(ask(_permuted(prepared, name, random)))
 
@@ -128,7 +128,7 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
         table.append({"column": name, "importance": value, "standard_error": error, "permutations": len(found)})
     table.sort(key=lambda row: -row["importance"])
     left = [name for name in names if name not in permuted]
-    how = {"on": by, "nodes": len(y), "not_measured": left, "seconds": time.monotonic() - start}
+    how = {"on": by, "nodes": len(y), "not_measured": left, "seconds": clock.now() - start}
     return {"columns": table, "how": how}
 
 

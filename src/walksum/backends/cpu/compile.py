@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -89,26 +90,50 @@ def _file_of(module: str) -> Path:
     return HERE.joinpath(*module.removeprefix(PACKAGE).split(".")).with_suffix(".py")
 
 
-def _announce() -> None:
-    """Say once per process why the first call takes seconds. A warm cache triggers no compile event."""
+class _Compiling:
+    """Says once per process why the first call takes seconds, and counts them. A warm cache triggers no event."""
+
+    def __init__(self) -> None:
+        self.said, self.depth, self.since, self.seconds = False, 0, 0.0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if not self.depth:  # a kernel's helpers are compiled inside it
+            self.since = time.monotonic()
+        self.depth += 1
+        module = event.data["dispatcher"].py_func.__module__
+        if not self.said and module.startswith("walksum."):
+            self.said = True
+            print("walksum: compiling kernels, once, up to half a minute", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if not self.depth:
+            self.seconds += time.monotonic() - self.since
+
+
+_compiling = _Compiling()
+
+
+def compiling_seconds() -> float:
+    """How long this process has compiled kernels so far."""
+    running = time.monotonic() - _compiling.since if _compiling.depth else 0.0
+    return _compiling.seconds + running
+
+
+def _listen() -> None:
     try:
-        from numba.core import event  # private: without it compiling is silent
+        from numba.core import event  # private: without it compiling is silent, and counts as work
     except ImportError:
         return
 
-    class Announce(event.Listener):
-        said = False
-
+    class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
-            module = event.data["dispatcher"].py_func.__module__
-            if not self.said and module.startswith("walksum."):
-                self.said = True
-                print("walksum: compiling kernels, once, up to half a minute", file=sys.stderr, flush=True)
+            _compiling.on_start(event)
 
         def on_end(self, event: Any) -> None:
-            pass
+            _compiling.on_end(event)
 
-    event.register("numba:compile", Announce())
+    event.register("numba:compile", Listener())
 
 
-_announce()
+_listen()
