@@ -1,11 +1,23 @@
 """The largest graphs on one GPU, each task in a process of its own: ``python -m benchmarks.large_gpu``.
 
 products      2.4M nodes, 124M directed edges: seconds per training step and peak memory of a two-layer GLT
-ten-million   10M nodes, 500M directed edges: the same
+ten-million   10M nodes, 500M directed edges: the same, blocks computed again in the backward pass
 papers        111M nodes, 3.2G directed edges, 16 columns: the fixed Laplacian solved to 1e-4
 
-The library keeps four numbers per directed edge, 128 GB for the last of these in 64 bits. So that task holds the
-neighbour lists alone (4 bytes per directed edge) and forms the values of J from the degrees inside the product.
+What is alive at the peak, in GiB; N F is a float32 vector of all columns, E the undirected edges.
+
+=========== ===== ===== ============================================================================================
+task         N F    E   peak
+=========== ===== ===== ============================================================================================
+products    0.57  0.23  edges 16 E bytes 0.93; neighbour lists 32 E bytes 1.9; activations 24 N F and x 14; 4.5 N F
+                        of a solve 2.6; J, its gradient and what its formulas hold, 10 E floats at most 2.3: 22
+ten-million 2.38  0.93  edges 3.7; lists 7.5; activations 24 N F would be 57, with one block at a time 14 N F 33; x
+                        2.4; J and its formulas 5: 52. Building: pairs 3.8, keys and their sort 7, edges 3.7: 15
+papers      6.62  6.0   pairs of 32 bits 12.0, lists of 32 bits 11.9 (offsets of 64 bits 0.8), keys of a range of rows
+                        1: 26 while building. Solve: lists 12.7, five vectors 33, rows gathered at once 4.2, |r| 6.6:
+                        57. The library itself keeps four numbers per directed edge, 96 in 64 bits: so that task
+                        holds the lists alone and forms J's values from the degrees inside the product
+=========== ===== ===== ============================================================================================
 """
 
 from __future__ import annotations
@@ -17,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,7 +44,7 @@ SIZES = {  # nodes, pairs drawn, columns; of --small, to try it anywhere
     "ten-million": ((10_000_000, 252_000_000, 64), (3_000, 40_000, 8)),
     "papers": ((111_000_000, 1_610_000_000, 16), (5_000, 60_000, 4)),
 }
-LIMIT = {"products": 150, "ten-million": 200, "papers": 300}  # seconds
+LIMIT = {"products": 90, "ten-million": 90, "papers": 150}  # seconds
 DRAWN = 2**26  # pairs drawn at once
 SLOTS = 2**25  # neighbours gathered at once
 BUCKETS = 64  # ranges of rows that are sorted one after another
@@ -52,13 +65,25 @@ def training(name: str, device: str, small: bool) -> Iterator[dict[str, Any]]:
     x = torch.randn(nodes, width, device=device)
     y = torch.randint(10, (nodes,), device=device)
     for design, learned in (("diagonally-dominant", False), ("laplacian", True)):
-        model = ws.GLT(width, width, 2, 10, heads=1, design=design, learned=learned, dropout=0.0).to(device)
+        model = ws.GLT(width, width, 2, 10, heads=1, design=design, learned=learned, dropout=0.0)
+        model.recompute = name == "ten-million"
+        model = model.to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
         step = ws.TrainingStep(lambda m=model: torch.nn.functional.cross_entropy(m(x, graph), y), optimiser)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         times = [_timed(step, device) for _ in range(4)]
-        yield {"design": design, "learned": learned, "first_s": times[0], "step_s": min(times[1:]), **_memory(device)}
+        solves = [found for mixer in model.mixers for found in (mixer.last_solve, mixer.last_backward_solve) if found]
+        yield {
+            "design": design,
+            "learned": learned,
+            "first_s": times[0],
+            "step_s": min(times[1:]),
+            "solve_steps": [solution.steps for solution in solves],
+            "backward_error": max(solution.residual for solution in solves),
+            **_memory(device),
+        }
+        del model, optimiser, step
 
 
 class Adjacency:
@@ -190,22 +215,27 @@ def _memory(device: str) -> dict[str, float]:
     return {"peak_gib": torch.cuda.max_memory_allocated() / GIB} if device == "cuda" else {}
 
 
-def _tell(task: str, told: dict[str, Any]) -> None:
+def _tell(task: str, told: dict[str, Any], out: Path | None) -> None:
     rounded = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in told.items()}
-    print(json.dumps({"task": task, **rounded}), flush=True)
+    line = json.dumps({"task": task, **rounded})
+    print(line, flush=True)
+    if out is not None:
+        with out.open("a") as file:
+            file.write(line + "\n")
 
 
-def run(task: str, device: str, small: bool) -> None:
+def run(task: str, device: str, small: bool, out: Path | None) -> None:
     results = papers(device, small) if task == "papers" else training(task, device, small)
     try:
         for told in results:
-            _tell(task, told)
+            _tell(task, told, out)
     except torch.cuda.OutOfMemoryError as error:
         total, held = (torch.cuda.mem_get_info()[1] / GIB, torch.cuda.memory_allocated() / GIB)
         remedy = "use fewer columns or hidden units, or share the graph out over processes (walksum.distributed)"
         _tell(
             task,
             {"out_of_memory": str(error).split("(")[0].strip(), "held_gib": held, "total_gib": total, "remedy": remedy},
+            out,
         )
 
 
@@ -214,17 +244,19 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="graphs of a few thousand nodes, to try the script")
+    parser.add_argument("--out", type=Path, help="file to which each result is appended as a line")
     parser.add_argument("--here", action="store_true", help="in this process, without a time limit")
     options = parser.parse_args()
     for task in options.tasks:
         if options.here:
-            run(task, options.device, options.small)
+            run(task, options.device, options.small, options.out)
             continue
         command = [sys.executable, "-m", "benchmarks.large_gpu", "--tasks", task, "--device", options.device, "--here"]
+        command += ["--small"] * options.small + (["--out", str(options.out)] if options.out else [])
         try:
-            subprocess.run(command + ["--small"] * options.small, timeout=LIMIT[task], check=False)
+            subprocess.run(command, timeout=LIMIT[task], check=False)
         except subprocess.TimeoutExpired:
-            _tell(task, {"stopped_after_s": LIMIT[task]})
+            _tell(task, {"stopped_after_s": LIMIT[task]}, options.out)
 
 
 if __name__ == "__main__":

@@ -94,13 +94,23 @@ def peak_bytes(run: Callable[[], object], device: str = "cpu") -> int | None:
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
     try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
+        clear_peak()
     except OSError:
         return None
     before = _status("VmRSS")
     run()
-    return max(0, _status("VmHWM") - before)
+    return max(0, peak_resident() - before)
+
+
+def clear_peak() -> None:
+    """Let the high-water mark of the resident set begin anew, after freed heap is given back."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_resident() -> int:
+    """Bytes of the resident set at their highest."""
+    return _status("VmHWM")
 
 
 def _status(field: str) -> int:

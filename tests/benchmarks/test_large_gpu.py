@@ -1,9 +1,13 @@
 """The script for the largest graphs, on a small one."""
 
+import pytest
 import torch
 
 import walksum as ws
 from benchmarks import large_gpu
+from walksum.graph import csr as neighbour_lists
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def test_neighbour_lists_in_buckets_solve_like_the_library(monkeypatch):
@@ -19,3 +23,41 @@ def test_neighbour_lists_in_buckets_solve_like_the_library(monkeypatch):
     assert error <= 1e-12
     expected = ws.solve(ws.FixedLaplacian(0.9)(graph, h), h, ws.CG(tol=1e-13, preconditioner="jacobi"))
     assert torch.allclose(mu, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_neighbour_lists_of_64_bits_give_the_same_solution(device, monkeypatch):
+    pairs = torch.randint(80, (2, 300))
+    x = torch.randn(80, 5)
+
+    def solved() -> torch.Tensor:
+        graph = ws.Graph.from_edge_index(pairs.to(device), 80)
+        torch.manual_seed(0)
+        model = ws.GLT(5, 8, 1, 2, dropout=0.0, solver="cg").to(device)
+        model(x.to(device), graph).square().sum().backward()
+        assert (graph.csr.indices.dtype, graph.csr.indptr.dtype) == (kind, torch.int64)
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    kind = torch.int32
+    expected = solved()
+    kind = torch.int64  # as from 2^31 directed edges on
+    monkeypatch.setattr(neighbour_lists, "index_dtype", lambda largest: torch.int64)
+    assert torch.allclose(solved(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_a_direction_in_bfloat16_costs_few_steps_and_no_accuracy(monkeypatch):
+    from walksum.solvers.cg import cuda
+
+    graph = large_gpu.graphs.lognormal_on("cuda", 20_000, 400_000)
+    J, h, seen = ws.FixedDiagonallyDominant()(graph), torch.randn(20_000, 16, device="cuda"), []
+    exact = ws.solve(ws.Precision(graph, J.diag.double(), J.off.double()), h.double(), ws.CG(tol=1e-13))
+    errors = []
+    for cache in (2**60, 0):
+        monkeypatch.setattr(cuda, "CACHE", cache)
+        mu = ws.solve(J, h, ws.CG(), observe=seen.append)
+        errors.append(float((mu - exact).abs().max() / exact.abs().max()))
+    assert seen[0].converged
+    assert seen[1].converged
+    assert seen[1].steps <= 1.5 * seen[0].steps
+    assert errors[1] <= 2 * errors[0]

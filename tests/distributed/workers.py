@@ -264,3 +264,38 @@ def run(rank, port, folder):
         found["files"] = check_files(None, PROCESSES, f"{folder}/parts")
         found["refusals"] = check_refusals(None, PROCESSES)
         torch.save(found, f"{folder}/{rank}.pt")
+
+
+def run_on_gpu(rank, processes, backend, port, folder):
+    """A layer and a short training on one GPU, all processes on the same one; numbers go to a file."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group(backend)
+    torch.cuda.set_device(0)
+    graph, x = graph_and_features(weighted=False)
+    graph, x = graph.to("cuda"), x.cuda()
+    shares = partition(graph, processes, "stream")
+    part = GraphPart(cut(graph, shares, rank))
+    part.exchange.alone = False  # one process, too, exchanges: with itself
+    found = {}
+    for dtype, tol in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+        torch.manual_seed(3)
+        model = ws.GLTConv(5, 4, solver=ws.CG(tol=tol, preconditioner="jacobi")).cuda().to(dtype)
+        found[str(dtype).removeprefix("torch.")] = compare(model, part, graph, x.to(dtype), None)
+
+    data = whole_data()
+    recipe = Recipe(lr=0.02, max_epochs=3, patience=3)
+
+    def trained(train, on):
+        torch.manual_seed(5)
+        model = ws.GLT(5, 6, 1, 2, design="diagonally-dominant", learned=False, dropout=0.0, solver=TIGHT).double()
+        return [epoch.train_loss for epoch in train(model, on, recipe).history]
+
+    found["expected"] = trained(ws.training.fit, data)
+    if rank == 0:
+        save_parts(f"{folder}/parts", data, partition(data.edges, processes, "stream"))
+    dist.barrier()
+    found["losses"] = trained(fit, load_part(f"{folder}/parts", rank, "cuda"))
+    found["exchanges"] = part.exchange.exchanges
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()

@@ -423,3 +423,19 @@ def test_learned_edge_weights_count_without_gradients_too(design, learned):
     for grad in (True, False):
         with torch.set_grad_enabled(grad):
             assert torch.allclose(conv(x, edge_index, weight), expected)
+
+
+@pytest.mark.parametrize(("design", "learned"), [("diagonally-dominant", False), ("laplacian", True)])
+def test_blocks_computed_again_have_the_same_gradients_and_hold_less(design, learned):
+    torch.manual_seed(0)
+    model = ws.GLT(6, 16, 3, 3, design=design, learned=learned, dropout=0.3)
+    held, gradients = [], []
+    for model.recompute in (False, True):
+        kept: list[torch.Tensor] = []
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, kept=kept: kept.append(t) or t, lambda t: t):
+            loss = model(X, EDGES).square().sum()
+        held.append(sum(t.numel() for t in {id(t): t for t in kept}.values()))
+        gradients.append(torch.autograd.grad(loss, list(model.parameters())))
+    assert held[1] < 0.5 * held[0]
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))

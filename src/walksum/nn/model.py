@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import JumpingKnowledge
 
 from walksum._checks import check_choice, check_count
@@ -44,6 +45,8 @@ class GLT(nn.Module):
         ffn_channels: inner width of the feed-forward networks, ``hidden_channels`` by default.
         act, norm, edge_dim: as in :class:`walksum.GLTBlock`.
         jk: jumping knowledge, what the output projection reads: None (the last block), "cat", "max" or "lstm" of all.
+        recompute: hold what one block at a time needs for its backward pass and compute it again there: half of the
+            memory, for one solve more per block. An attribute too, which files of a model do not keep.
 
     Example:
         >>> import torch, walksum as ws
@@ -71,9 +74,11 @@ class GLT(nn.Module):
         norm: str | None = "layer",
         jk: str | None = None,
         edge_dim: int | None = None,
+        recompute: bool = False,
         **settings: Setting,
     ):
         super().__init__()
+        self.recompute = recompute
         sizes = {
             "in_channels": check_width("in_channels", in_channels),
             "hidden_channels": check_count("hidden_channels", hidden_channels),
@@ -155,7 +160,10 @@ class GLT(nn.Module):
             self.config["in_channels"] = x.size(-1)
         states = []
         for block in self.blocks:
-            z = block(z, where, weight, features=x, edge_attr=attr)
+            if self.recompute and torch.is_grad_enabled():
+                z = checkpoint(block, z, where, weight, features=x, edge_attr=attr, use_reentrant=False)
+            else:
+                z = block(z, where, weight, features=x, edge_attr=attr)
             states.append(z)
         return self.read(self.norm(z if self.jump is None else self.jump(states)))
 
