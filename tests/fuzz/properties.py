@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import multiprocessing
 import os
 import pickle
 import signal
@@ -12,6 +13,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -74,10 +77,12 @@ def try_system(seed: int, ledger: Ledger) -> None:
             _guarded(seed, "same bits", ledger, lambda: _check_bits(system, ledger))
         if rng.random() < 0.03:
             _guarded(seed, "gradient", ledger, lambda: _check_gradient(system, twins, ledger))
-        if rng.random() < 0.001:
+        if rng.random() < 0.01:
             _guarded(seed, "fork", ledger, lambda: _check_fork(system, ledger))
-        if rng.random() < 0.001:
+        if rng.random() < 0.002:
             _guarded(seed, "interrupt", ledger, lambda: _check_interrupt(system, rng, ledger))
+        if rng.random() < 0.005:
+            _guarded(seed, "sent to another process", ledger, lambda: _check_sent(system, ledger))
 
 
 def _guarded(seed: int, where: str, ledger: Ledger, check: Callable[[], None]) -> None:
@@ -412,6 +417,41 @@ def _check_fork(system: systems.System, ledger: Ledger) -> None:
     _, status = os.waitpid(child, 0)
     if answer != b"same":
         raise Wrong(f"in a forked child: {answer!r}, exit status {status}")
+
+
+def _serve(pipe: Connection) -> None:
+    """Another process: solve what is sent, until the pipe is closed."""
+    with contextlib.suppress(EOFError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while True:
+            J, h, solver, plain = pickle.loads(pipe.recv_bytes())
+            with _settings(threads=1, forced=False, plain=plain):
+                pipe.send_bytes(pickle.dumps(ws.solve(J, h, solver, on_nonconverged="ignore")))
+
+
+@cache
+def _other_process() -> Connection:
+    """One per process: it is spawned, so that it shares no address with this one."""
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    context.Process(target=_serve, args=(theirs,), daemon=True).start()
+    theirs.close()
+    return mine
+
+
+def _check_sent(system: systems.System, ledger: Ledger) -> None:
+    """A J that was solved, pickled and solved in another process gives the same bits there."""
+    solver = "auto" if system.solvers[0] in LAPACK else systems.SOLVERS[system.solvers[0]]
+    expected = ws.solve(system.J, system.h, solver, on_nonconverged="ignore")
+    pipe = _other_process()
+    try:
+        pipe.send_bytes(pickle.dumps((system.J, system.h, solver, not backends.has_numba())))
+        mu = pickle.loads(pipe.recv_bytes())
+    except (EOFError, OSError) as error:
+        _other_process.cache_clear()
+        raise Wrong(f"the other process died: {error}") from error
+    if not torch.equal(mu.nan_to_num(7.0), expected.nan_to_num(7.0)):
+        raise Wrong(f"other bits with {system.solvers[0]} in another process")
 
 
 def _check_interrupt(system: systems.System, rng: np.random.Generator, ledger: Ledger) -> None:
