@@ -46,8 +46,8 @@ class Ledger:
         self.violations.append({"seed": seed, "where": where, "why": why[:300]})
 
 
-def try_system(seed: int, ledger: Ledger) -> None:
-    """All properties of one system."""
+def try_system(seed: int, ledger: Ledger, device: str = "cpu") -> None:
+    """All properties of one system; on a GPU those of solves and gradients, against twins on the CPU."""
     rng = np.random.default_rng([seed, 1])
     ledger.systems["all"] += 1
     try:
@@ -61,6 +61,9 @@ def try_system(seed: int, ledger: Ledger) -> None:
     for kind, name in system.what.items():
         ledger.systems[f"{kind}: {name}"] += 1
     ledger.systems[f"heads: {system.J.heads}"] += 1
+    if device != "cpu":
+        _try_on(device, system, rng, ledger)
+        return
     threads, forced, plain = int(rng.integers(1, 3)), rng.random() < 0.1, rng.random() < 0.06
     ledger.systems[f"threads: {threads}"] += 1
     ledger.systems["kernels: " + ("torch" if plain else "numba, every block in a thread" if forced else "numba")] += 1
@@ -85,6 +88,15 @@ def try_system(seed: int, ledger: Ledger) -> None:
             _guarded(seed, "sent to another process", ledger, lambda: _check_sent(system, ledger))
 
 
+def _try_on(device: str, system: systems.System, rng: np.random.Generator, ledger: Ledger) -> None:
+    twins = _twins(system)
+    system.J, system.h = system.J.to(device), system.h.to(device)
+    for name in system.solvers:
+        _guarded(system.seed, f"solve {name}", ledger, lambda name=name: _check_solve(system, twins, name, ledger))
+    if rng.random() < 0.1:
+        _guarded(system.seed, "gradient", ledger, lambda: _check_gradient(system, twins, ledger))
+
+
 def _guarded(seed: int, where: str, ledger: Ledger, check: Callable[[], None]) -> None:
     """Run one check; whatever it raises beyond the exceptions that say something is a violation."""
     ledger.checks[where] += 1
@@ -98,6 +110,8 @@ def _guarded(seed: int, where: str, ledger: Ledger, check: Callable[[], None]) -
         if not str(said):
             ledger.violation(seed, where, f"{type(said).__name__} without a word")
         ledger.outcomes[f"{where}: refused"] += 1
+    except ImportError:  # Multigrid without PyAMG
+        ledger.outcomes[f"{where}: not installed"] += 1
     except Exception as error:
         ledger.violation(seed, where, f"{type(error).__name__}: {error}")
 
@@ -374,8 +388,8 @@ def _check_gradient(system: systems.System, twins: list[Twin], ledger: Ledger) -
     usual = good and all(1e-3 < float(t.norm) < 1e3 for t in twins) and name != "unrolled"
     if not usual or J.dtype not in (torch.float32, torch.float64) or not system.h.numel() > 0:
         return
-    h0 = torch.randn(system.h.shape, dtype=torch.float64)
-    weight, statuses = torch.randn(system.h.shape, dtype=torch.float64), []
+    h0, weight = torch.randn(2, *system.h.shape, dtype=torch.float64).to(J.device)
+    statuses: list[ws.Status] = []
 
     def gradients(dtype: torch.dtype, answer: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
         leaves = [t.detach().clone().to(dtype).requires_grad_() for t in (J.diag, J.off, h0)]

@@ -24,7 +24,7 @@ CHUNK = 100
 SCRATCH = "at-{}"  # the system a worker is at, one file per process
 
 
-def work(first: int, count: int, folder: str) -> dict:
+def work(first: int, count: int, folder: str, device: str = "cpu") -> dict:
     """The ledger of ``count`` systems from number ``first`` on."""
     import properties
 
@@ -32,7 +32,7 @@ def work(first: int, count: int, folder: str) -> dict:
     at = Path(folder) / SCRATCH.format(os.getpid())
     for seed in range(first, first + count):
         at.write_text(str(seed))
-        properties.try_system(seed, ledger)
+        properties.try_system(seed, ledger, device)
     at.unlink()
     counts = {name: value if isinstance(value, list) else dict(value) for name, value in vars(ledger).items()}
     return {**counts, "processor seconds": time.process_time() - begun}
@@ -70,7 +70,7 @@ def merge(out: Path, others: list[Path]) -> dict:
     return record
 
 
-def _try_again(record: dict) -> None:
+def _try_again(record: dict, device: str) -> None:
     """Violations of an earlier run that hold no more are listed as mended."""
     before, record["violations"] = record["violations"], []
     for violation in before:
@@ -81,7 +81,7 @@ def _try_again(record: dict) -> None:
                 found = [
                     v
                     for seed in seeds
-                    for v in pool.submit(work, seed, 1, tempfile.gettempdir()).result()["violations"]
+                    for v in pool.submit(work, seed, 1, tempfile.gettempdir(), device).result()["violations"]
                 ]
             except BrokenProcessPool:
                 found = [violation]
@@ -112,23 +112,31 @@ def _versions() -> dict[str, str]:
     return {**found, "python": platform.python_version(), "machine": platform.machine()}
 
 
-def run(seed: int, systems: int, seconds: float, processes: int, out: Path) -> dict:
+def run(seed: int, systems: int, seconds: float, processes: int, out: Path, device: str = "cpu") -> dict:
     """Try systems until all are done or the time is over; returns the record."""
     record = read(out, seed)
     record["versions"] = _versions()
-    _try_again(record)
+    _try_again(record, device)
     todo = [f for f in range(seed, seed + systems, CHUNK) if f not in record["done"]]
     counts = {first: min(CHUNK, seed + systems - first) for first in todo}
     start, folder = time.monotonic(), tempfile.mkdtemp(prefix="walksum-fuzz-")
     out.parent.mkdir(parents=True, exist_ok=True)
     while todo and time.monotonic() - start < seconds:
-        todo = _in_pool(record, todo, counts, start, seconds, processes, out, folder)
+        todo = _in_pool(record, todo, counts, start, seconds, processes, out, folder, device)
     shutil.rmtree(folder)
     return record
 
 
 def _in_pool(
-    record: dict, todo: list, counts: dict, start: float, seconds: float, processes: int, out: Path, folder: str
+    record: dict,
+    todo: list,
+    counts: dict,
+    start: float,
+    seconds: float,
+    processes: int,
+    out: Path,
+    folder: str,
+    device: str,
 ):
     context, left = multiprocessing.get_context("spawn"), list(todo)
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
@@ -137,7 +145,7 @@ def _in_pool(
             while (left or running) and (running or time.monotonic() - start < seconds):
                 while left and len(running) < processes and time.monotonic() - start < seconds:
                     first = left.pop(0)
-                    running[pool.submit(work, first, counts[first], folder)] = (first, time.monotonic())
+                    running[pool.submit(work, first, counts[first], folder, device)] = (first, time.monotonic())
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     first, begun = running.pop(future)
                     _add(record, first, future.result(), time.monotonic() - begun)
@@ -174,14 +182,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no chunk after so many")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=Path("results/trust/fuzz.json"))
-    parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="add these records to --out, try nothing")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", metavar="RECORD", help="add these records to --out, try nothing"
+    )
     chosen = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait in a loop slow the other processes down
     if chosen.merge:
         record = merge(chosen.out, chosen.merge)
         _write(record, chosen.out)
     else:
-        record = run(chosen.seed, chosen.systems, chosen.seconds, chosen.processes, chosen.out)
+        record = run(chosen.seed, chosen.systems, chosen.seconds, chosen.processes, chosen.out, chosen.device)
     for violation in record["violations"][:20]:
         print(violation)
     return 1 if record["violations"] else 0
