@@ -182,6 +182,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no chunk after so many")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=Path("results/trust/fuzz.json"))
+    parser.add_argument("--device", default="cpu", help="where J and h are; a record of its own for each")
     parser.add_argument(
         "--merge", type=Path, nargs="+", metavar="RECORD", help="add these records to --out, try nothing"
     )
