@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import multiprocessing
 import os
 import pickle
 import signal
@@ -12,6 +13,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -43,8 +46,8 @@ class Ledger:
         self.violations.append({"seed": seed, "where": where, "why": why[:300]})
 
 
-def try_system(seed: int, ledger: Ledger) -> None:
-    """All properties of one system."""
+def try_system(seed: int, ledger: Ledger, device: str = "cpu") -> None:
+    """All properties of one system; on a GPU those of solves and gradients, against twins on the CPU."""
     rng = np.random.default_rng([seed, 1])
     ledger.systems["all"] += 1
     try:
@@ -58,6 +61,9 @@ def try_system(seed: int, ledger: Ledger) -> None:
     for kind, name in system.what.items():
         ledger.systems[f"{kind}: {name}"] += 1
     ledger.systems[f"heads: {system.J.heads}"] += 1
+    if device != "cpu":
+        _try_on(device, system, rng, ledger)
+        return
     threads, forced, plain = int(rng.integers(1, 3)), rng.random() < 0.1, rng.random() < 0.06
     ledger.systems[f"threads: {threads}"] += 1
     ledger.systems["kernels: " + ("torch" if plain else "numba, every block in a thread" if forced else "numba")] += 1
@@ -74,10 +80,21 @@ def try_system(seed: int, ledger: Ledger) -> None:
             _guarded(seed, "same bits", ledger, lambda: _check_bits(system, ledger))
         if rng.random() < 0.03:
             _guarded(seed, "gradient", ledger, lambda: _check_gradient(system, twins, ledger))
-        if rng.random() < 0.001:
+        if rng.random() < 0.01:
             _guarded(seed, "fork", ledger, lambda: _check_fork(system, ledger))
-        if rng.random() < 0.001:
+        if rng.random() < 0.002:
             _guarded(seed, "interrupt", ledger, lambda: _check_interrupt(system, rng, ledger))
+        if rng.random() < 0.005:
+            _guarded(seed, "sent to another process", ledger, lambda: _check_sent(system, ledger))
+
+
+def _try_on(device: str, system: systems.System, rng: np.random.Generator, ledger: Ledger) -> None:
+    twins = _twins(system)
+    system.J, system.h = system.J.to(device), system.h.to(device)
+    for name in system.solvers:
+        _guarded(system.seed, f"solve {name}", ledger, lambda name=name: _check_solve(system, twins, name, ledger))
+    if rng.random() < 0.1:
+        _guarded(system.seed, "gradient", ledger, lambda: _check_gradient(system, twins, ledger))
 
 
 def _guarded(seed: int, where: str, ledger: Ledger, check: Callable[[], None]) -> None:
@@ -93,6 +110,8 @@ def _guarded(seed: int, where: str, ledger: Ledger, check: Callable[[], None]) -
         if not str(said):
             ledger.violation(seed, where, f"{type(said).__name__} without a word")
         ledger.outcomes[f"{where}: refused"] += 1
+    except ImportError:  # Multigrid without PyAMG
+        ledger.outcomes[f"{where}: not installed"] += 1
     except Exception as error:
         ledger.violation(seed, where, f"{type(error).__name__}: {error}")
 
@@ -369,8 +388,8 @@ def _check_gradient(system: systems.System, twins: list[Twin], ledger: Ledger) -
     usual = good and all(1e-3 < float(t.norm) < 1e3 for t in twins) and name != "unrolled"
     if not usual or J.dtype not in (torch.float32, torch.float64) or not system.h.numel() > 0:
         return
-    h0 = torch.randn(system.h.shape, dtype=torch.float64)
-    weight, statuses = torch.randn(system.h.shape, dtype=torch.float64), []
+    h0, weight = torch.randn(2, *system.h.shape, dtype=torch.float64).to(J.device)
+    statuses: list[ws.Status] = []
 
     def gradients(dtype: torch.dtype, answer: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
         leaves = [t.detach().clone().to(dtype).requires_grad_() for t in (J.diag, J.off, h0)]
@@ -412,6 +431,41 @@ def _check_fork(system: systems.System, ledger: Ledger) -> None:
     _, status = os.waitpid(child, 0)
     if answer != b"same":
         raise Wrong(f"in a forked child: {answer!r}, exit status {status}")
+
+
+def _serve(pipe: Connection) -> None:
+    """Another process: solve what is sent, until the pipe is closed."""
+    with contextlib.suppress(EOFError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while True:
+            J, h, solver, plain = pickle.loads(pipe.recv_bytes())
+            with _settings(threads=1, forced=False, plain=plain):
+                pipe.send_bytes(pickle.dumps(ws.solve(J, h, solver, on_nonconverged="ignore")))
+
+
+@cache
+def _other_process() -> Connection:
+    """One per process: it is spawned, so that it shares no address with this one."""
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    context.Process(target=_serve, args=(theirs,), daemon=True).start()
+    theirs.close()
+    return mine
+
+
+def _check_sent(system: systems.System, ledger: Ledger) -> None:
+    """A J that was solved, pickled and solved in another process gives the same bits there."""
+    solver = "auto" if system.solvers[0] in LAPACK else systems.SOLVERS[system.solvers[0]]
+    expected = ws.solve(system.J, system.h, solver, on_nonconverged="ignore")
+    pipe = _other_process()
+    try:
+        pipe.send_bytes(pickle.dumps((system.J, system.h, solver, not backends.has_numba())))
+        mu = pickle.loads(pipe.recv_bytes())
+    except (EOFError, OSError) as error:
+        _other_process.cache_clear()
+        raise Wrong(f"the other process died: {error}") from error
+    if not torch.equal(mu.nan_to_num(7.0), expected.nan_to_num(7.0)):
+        raise Wrong(f"other bits with {system.solvers[0]} in another process")
 
 
 def _check_interrupt(system: systems.System, rng: np.random.Generator, ledger: Ledger) -> None:

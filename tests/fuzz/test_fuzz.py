@@ -36,9 +36,10 @@ def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
 
     def one(first, count, folder):
         done.append(first)
-        return {"systems": {"all": count}, "checks": {}, "outcomes": {}, "violations": []}
+        counts = {"systems": {"all": count}, "checks": {}, "outcomes": {}}
+        return {**counts, "violations": [], "processor seconds": 1.0}
 
-    def inline(record, todo, counts, start, seconds, processes, out, folder):
+    def inline(record, todo, counts, start, seconds, processes, out, folder, device):
         run._add(record, todo[0], one(todo[0], counts[todo[0]], folder), 1.0)
         run._write(record, out)
         return todo[1:]
@@ -48,6 +49,16 @@ def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
     record = run.run(0, 7, float("inf"), 1, tmp_path / "fuzz.json")
     assert done == [0, 2, 4, 6]
     assert record["systems"]["all"] == 7
+    run.run(8, 4, float("inf"), 1, tmp_path / "other.json")
+    assert run.merge(tmp_path / "fuzz.json", [tmp_path / "other.json"])["systems"]["all"] == 11
+    with pytest.raises(ValueError, match="both hold the chunk of system 0"):
+        run.merge(tmp_path / "fuzz.json", [tmp_path / "fuzz.json"])
+
+
+def test_a_record_with_other_chunks_is_not_added_to(tmp_path):
+    (tmp_path / "fuzz.json").write_text(json.dumps({"chunk": 7}))
+    with pytest.raises(ValueError, match="chunks of 7, not 100"):
+        run.run(0, 4, float("inf"), 1, tmp_path / "fuzz.json")
 
 
 def test_the_ledger_of_a_chunk_is_json(tmp_path):

@@ -16,7 +16,7 @@ WIDE = np.longdouble
 
 
 def wide(t: Tensor) -> np.ndarray:
-    return t.detach().to(torch.float64).numpy().astype(WIDE)
+    return t.detach().cpu().to(torch.float64).numpy().astype(WIDE)
 
 
 class Twin:
