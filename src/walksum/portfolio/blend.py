@@ -14,7 +14,7 @@ Metric = Callable[[np.ndarray, np.ndarray], float]  # outputs [n, C], truth [n] 
 
 LEAST = 1e-3  # weights below are none: members that hardly count need not be kept
 RESAMPLES = 500
-TEMPERATURE = 0.01  # of the weights; chosen on halves of validation rows, see docs/winning.md
+ERROR = 0.05**0.5  # of a score, over the root of the number of its rows: 0.01 of 500; see docs/winning.md
 
 
 def accuracy(outputs: np.ndarray, y: np.ndarray) -> float:
@@ -81,7 +81,12 @@ def blend_weights(shares: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarr
     log-likelihood tells members of equal score apart.
     """
     scores = [metric(_log(each), y) + log_loss(_log(each), y) for each in shares]
-    return score_weights(np.array(scores), TEMPERATURE)
+    return score_weights(np.array(scores), temperature(len(y)))
+
+
+def temperature(rows: int) -> float:
+    """Of the weights: as scores of few rows say little, their differences count less."""
+    return ERROR / max(1, rows) ** 0.5
 
 
 def score_weights(scores: np.ndarray, temperature: float) -> np.ndarray:

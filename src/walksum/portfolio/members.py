@@ -58,7 +58,8 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
     narrow: dict[str, Any] = {"dropout": 0.3, "input_dropout": 0.0}
     plans: list[tuple[str, tuple[float, float], list, dict[str, Any]]] = []
     if problem.wide:
-        plans.append(("raw", (5e-3, 2e-2), [smooth, bank, hidden, alone], {}))
+        plans.append(("raw", (5e-3, 2e-2), [smooth], {}))
+        plans.append(("raw", (5e-3, 2e-2), [bank, hidden, alone], {"input_dropout": 0.0}))
         plans.append(("rows", (1e-3, 5e-3), [smooth, bank, hidden, alone], {}))
     else:
         plans.append(("x", (1e-4, 1e-3), [bank, alone] + [hidden, smooth] * bool(problem.classes), narrow))

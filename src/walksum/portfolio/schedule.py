@@ -10,10 +10,10 @@ import numpy as np
 
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
-from walksum.portfolio.blend import Metric
+from walksum.portfolio.blend import Metric, temperature
 from walksum.portfolio.problem import Problem
 
-HOPELESS = 0.04  # of the score: four temperatures of the blend's weights
+HOPELESS = 4  # temperatures of the blend's weights
 LAST = 0.05  # of the budget: with less left no training starts
 
 
@@ -133,4 +133,4 @@ class Scores:
         """Whether its family lies so far back that the blend would give it nothing; numbers are blended otherwise."""
         if task.always or not self.problem.classes or task.family not in self.best:
             return False
-        return self.best[task.family] < max(self.best.values()) - HOPELESS
+        return self.best[task.family] < max(self.best.values()) - HOPELESS * temperature(len(self.problem.judged))
