@@ -16,7 +16,7 @@ from walksum.designs.similarity import Similarity, cosine
 from walksum.graph import Graph
 from walksum.nn import GLTBlock, GLTConv
 from walksum.nn.dropout import Dropout
-from walksum.paper.models.cgnn import SELF_WEIGHT
+from walksum.paper.models.continuous import SELF_WEIGHT
 from walksum.paper.models.structure import Edges, PerGraph
 from walksum.precision import Precision
 from walksum.solvers import Solver
@@ -204,7 +204,7 @@ def directed(turned: bool) -> Change:
         return gcn_norm(both, weights, num_nodes, add_self_loops=False, dtype=dtype)
 
     def change(model: nn.Module) -> nn.Module:
-        model.adjacency = PerGraph(edges)  # type: ignore[assignment]
+        model.structure = PerGraph(edges)  # type: ignore[assignment]
         return model
 
     return change

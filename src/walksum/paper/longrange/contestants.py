@@ -12,8 +12,7 @@ from torch_geometric.nn import GATConv, GCNConv
 from walksum._checks import check_choice
 from walksum.nn import GLT, PredictThenPropagate, Propagate
 from walksum.paper.longrange.ignn import IGNN
-from walksum.paper.models.appnp import APPNP
-from walksum.paper.models.gcnii import GCNII
+from walksum.paper.models.propagation import APPNP, GCNII
 from walksum.paper.models.structure import PerGraph, gcn_edges, with_loops
 
 WIDTH = 32
