@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from walksum.paper.numbers import TABLE1
-from walksum.paper.rows import DATASETS, ROWS, row_of
+from walksum.paper.rows import DATASETS, ROWS, TABLE1, row_of
 from walksum.paper.sweep.spec import RunSpec
 
 SEPARATE = ("model", "dataset", "seed", "protocol", "options")  # fields with an option of their own, or set by parts

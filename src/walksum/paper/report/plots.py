@@ -13,9 +13,9 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from walksum.paper.numbers import HOMOPHILY, TABLE1
-from walksum.paper.report.sections import CellRuns, Section
-from walksum.paper.rows import ROWS
+from walksum.paper.report.sections import Section
+from walksum.paper.rows import HOMOPHILY, ROWS, TABLE1
+from walksum.paper.sweep.cells import Cell
 from walksum.plot.theme import BLUE, GREY, THEMES, YELLOW, make_figure, themed
 
 COLOURS = (*THEMES["light"].categories, YELLOW)
@@ -81,13 +81,13 @@ def _homophily(section: Section) -> Figure | None:
     return figure
 
 
-def _runs(section: Section, model: str, dataset: str) -> CellRuns | None:
+def _runs(section: Section, model: str, dataset: str) -> Cell | None:
     cell = section.cells.get((model, dataset))
     return cell if cell is not None and cell.runs else None
 
 
 def _curves(section: Section) -> Figure | None:
-    def line(cell: CellRuns) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    def line(cell: Cell) -> list[tuple[str, np.ndarray, np.ndarray]]:
         curves = [[(row[0], 100 * row[3]) for row in r.curve] for r in cell.finished.values() if r.curve]
         return [("-", *_averaged(curves, np.mean))] if curves else []
 
@@ -95,7 +95,7 @@ def _curves(section: Section) -> Figure | None:
 
 
 def _steps(section: Section) -> Figure | None:
-    def line(cell: CellRuns) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    def line(cell: Cell) -> list[tuple[str, np.ndarray, np.ndarray]]:
         found = []
         for column, style in ((1, "-"), (2, "--")):
             steps = [[(row[0], row[column]) for row in r.steps_by_epoch] for r in cell.finished.values()]
