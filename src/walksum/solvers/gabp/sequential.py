@@ -50,10 +50,8 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
         return self._outcome(mu, OUTCOMES[max(codes)], max(steps), float(np.max(errors)))
 
     def _failure(self) -> Status | None:
-        if not self.finite:
-            return Status.nonfinite
         if not self.positive:
-            return Status.not_positive_definite
+            return Status.not_positive_definite if self.finite else Status.nonfinite
         return None if self._fixed_point[1] else Status.diverged
 
     def _outcome(self, mu: Tensor, status: Status, steps: int, residual: float) -> Outcome:
