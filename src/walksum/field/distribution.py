@@ -16,9 +16,8 @@ from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, i
 from walksum.field.heads import to_columns, to_rows
 from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
-from walksum.field.part import Part
+from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
-from walksum.field.shared_pattern import on_shared_pattern
 from walksum.field.variances import marginals, selected_inverse
 from walksum.precision import Precision
 from walksum.solving import solve
@@ -141,11 +140,11 @@ class GaussianField(Distribution):
         mu = solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise")
         return self._back(in_range(mu, self._like), h.shape)
 
-    def _quadratic(self, x: Tensor, J: Precision | None = None) -> Tensor:
+    def _quadratic(self, x: Tensor) -> Tensor:
         """``x^T J x`` of every row."""
-        J, x = self.J if J is None else J, self._whole_batch(x)
-        columns = to_columns(J, x)
-        return self._back((columns * (J @ columns)).sum(1), x.shape[:-1])
+        x = self._whole_batch(x)
+        columns = to_columns(self.J, x)
+        return self._back((columns * (self.J @ columns)).sum(1), x.shape[:-1])
 
     def _logdet(self, J: Precision | None = None) -> Tensor:
         return logdet(self.J if J is None else J, self._asked).to(self._like)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from walksum import backends
-from walksum.analysis.systems import RecordedSystem, record_systems
+from walksum.analysis.convergence import RecordedSystem, record_systems
 from walksum.data.datasets import load, names
 from walksum.data.splits import Split, make_split
 from walksum.graph import Graph

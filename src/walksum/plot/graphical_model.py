@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from walksum._checks import check_choice
+from walksum.analysis.inverse import marginal_variance
 from walksum.analysis.part import ball, restrict, typical_node
-from walksum.analysis.variance import marginal_variance
 from walksum.graph import Graph
 from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, themed

@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from walksum.analysis.inverse import apply_inverse
-from walksum.analysis.walks import walk_sums as sums
+from walksum.analysis.inverse import walk_sums as sums
 from walksum.plot.correlation import add_sign_bar
 from walksum.plot.layout import positions
 from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed

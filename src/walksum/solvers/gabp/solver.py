@@ -86,13 +86,9 @@ class GaBP(Solver):
             return PreparedCudaGaBP(J, self)
         if backends.find(J.diag, "PrecisionMessages") is None:
             return PreparedGaBP(J, self)
-        if self.schedule == "sequential":
-            from walksum.solvers.gabp.sequential import PreparedSequentialGaBP
+        from walksum.solvers.gabp.cpu import PreparedFusedGaBP, PreparedSequentialGaBP  # needs numba
 
-            return PreparedSequentialGaBP(J, self)
-        from walksum.solvers.gabp.cpu import PreparedFusedGaBP  # needs numba
-
-        return PreparedFusedGaBP(J, self)
+        return (PreparedSequentialGaBP if self.schedule == "sequential" else PreparedFusedGaBP)(J, self)
 
 
 class Damping:

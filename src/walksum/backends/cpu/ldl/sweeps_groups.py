@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from walksum.backends.cpu.backward_error import ratio
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.head_lanes import COLUMNS, HEADS, L8, L64, each, gather, scatter
 from walksum.backends.cpu.ldl.numeric import opened
 from walksum.backends.cpu.ldl.sweeps import AHEAD, worse
+from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import vector
 from walksum.backends.cpu.simd import at, fma, largest, load, prefetch, store
 
