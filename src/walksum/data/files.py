@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch_geometric.data import Data
 
-from walksum.data.tables import is_missing
+from walksum.data.frames import is_missing
 
 
 def load_pt(path: Path) -> Data:

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from walksum.data.dates import date_columns, date_format, parse_dates
-from walksum.data.edges import EdgeColumns, Edges, end_names, first, read_edges, weight_notes
+from walksum.data.edges import EdgeColumns, Edges, end_names, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
+from walksum.data.frames import FrameTable, Table, check_columns, check_file, first, is_missing, numbers
 from walksum.data.node_table import SPLIT_WORDS, Columns, check_one_use_each, read_nodes
 from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
-from walksum.data.tables import FrameTable, OnRead, Table, as_table, check_columns, check_file, is_missing, numbers
+from walksum.data.tables import OnRead, as_table
 
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
