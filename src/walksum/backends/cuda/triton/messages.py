@@ -138,9 +138,6 @@ class Precisions:
         self.alpha = self.diag.clone()
         self.change = self.diag.new_zeros(max(1, -(-self.coupling.size(1) // SLOTS) * self.diag.size(0)))
 
-    def reset(self) -> None:
-        self.pi.zero_()
-
     def step(self, damping: float, done: Tensor | None = None) -> None:
         """alpha and gain of the present pi, then pi's next values."""
         csr, (heads, num_slots) = self.graph.csr, self.coupling.shape
