@@ -27,6 +27,7 @@ def longrange(
     """
     from rich.table import Table
 
+    from walksum.cli.bench_options import whole_numbers, words
     from walksum.paper.longrange.bench import EPOCHS, run_bench
     from walksum.paper.longrange.contestants import MODELS
     from walksum.paper.longrange.table import TITLES, rows_of, timing
@@ -35,9 +36,9 @@ def longrange(
     try:
         records = run_bench(
             store,
-            _names(tasks) or [*TASKS],
-            _names(models) or [*MODELS],
-            _numbers(sizes) or None,
+            words(tasks) or [*TASKS],
+            words(models) or [*MODELS],
+            whole_numbers("sizes", sizes, 2, "whole numbers") or None,
             range(seeds),
             epochs or EPOCHS,
             console.progress,
@@ -55,14 +56,3 @@ def longrange(
     if grown is not None:
         console.say(f"time of one layer grows with length ** {grown['exponent']:.2f}", always=True)
     console.result({"store": str(store), "records": [*records.values()]})
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _numbers(text: str) -> list[int]:
-    parts = _names(text)
-    if not all(part.isdecimal() and int(part) > 1 for part in parts):
-        raise ValueError(f"--sizes {text!r}; expected whole numbers from 2 on, such as 10,100")
-    return [int(part) for part in parts]

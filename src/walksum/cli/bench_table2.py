@@ -33,22 +33,15 @@ def table2(
 
     Example: walksum bench table2 --datasets texas,cora --epochs 20, then: walksum report results/table2
     """
-    from walksum.cli.bench_options import chosen_datasets, chosen_models
+    from walksum.cli.bench_options import chosen_datasets, chosen_models, whole_numbers
     from walksum.paper.table2 import measure, up_to
     from walksum.training.devices import available_device
 
     columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
-    at = _epochs(probes) or up_to(epochs)
+    at = tuple(sorted(set(whole_numbers("probes", probes, 1, "epoch numbers")))) or up_to(epochs)
     try:
         new = measure(store, tuple(columns), tuple(rows), at, seed, available_device(device), console.progress)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; what was measured is in {store}, and the same command goes on there") from None
     console.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
     console.result({"store": str(store), "new_records": new})
-
-
-def _epochs(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"--probes {text!r}; expected epoch numbers from 1 on, such as 1,10,100")
-    return tuple(sorted({int(part) for part in parts}))

@@ -113,7 +113,8 @@ def _problem(
     notes = [*notes, *told]
     by_degree = not len(learned.columns)
     if by_degree:
-        learned = pd.DataFrame({DEGREE: _log_degree(index, len(ids))})
+        degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)
+        learned = pd.DataFrame({DEGREE: np.log1p(degree)})
         notes = [*notes, "no feature columns: the logarithm of a node's degree is used"]
     return Problem(
         name=table.name.split(".")[0],
@@ -257,7 +258,3 @@ def _split_words(table: Table, values: pd.Series) -> np.ndarray:
     if unknown:
         raise ValueError(f"{table.name}: the split column holds {first(unknown)}; expected train, val, test or nothing")
     return words.to_numpy(dtype=object)
-
-
-def _log_degree(edge_index: Tensor, num_nodes: int) -> np.ndarray:
-    return np.log1p(torch.bincount(edge_index.flatten(), minlength=num_nodes).numpy().astype(np.float64))

@@ -71,7 +71,8 @@ class GaussianField(Distribution):
         self._asked = method
         self.J = in_working_precision(J, self.method)
         self._like, self._part = J.diag, None
-        mean = self._zeros() if loc is None and h is None else self._vector("loc" if h is None else "h", loc, h)
+        given = h is not None or loc is not None
+        mean = self._vector("loc" if h is None else "h", loc, h) if given else torch.zeros_like(J.diag)
         self.loc = mean if h is None else self._solve(mean)
         batch = torch.broadcast_shapes((J.heads,), self.loc.shape[:-1])
         self.loc = self.loc.expand(*batch, J.num_nodes)
@@ -101,9 +102,6 @@ class GaussianField(Distribution):
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
-
-    def _zeros(self) -> Tensor:
-        return torch.zeros_like(self._like)
 
     def _vector(self, name: str, *given: Tensor | None) -> Tensor:
         value = next(t for t in given if t is not None)

@@ -15,7 +15,6 @@ from walksum.backends.cpu.pointers import blank
 from walksum.backends.cpu.products import backward_error
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.tiling import Own, fitting, for_blocks, rows, view
-from walksum.graph import Graph
 from walksum.solvers.base import Outcome, Status, status_of, worst
 from walksum.solvers.gabp.solver import BLOW_UP, Damping, PreparedGaBP
 
@@ -23,6 +22,7 @@ IDLE = 2  # looks without progress after which messages are at rest,
 PAUSE = 16  # with so many steps between them
 PI_SWEEPS = 1000  # sweeps that pi may take in any case: max_steps counts those of eta
 LONGEST = 32  # steps at most between two looks at the change of the messages
+FROM_BEST = (Status.converged, Status.stalled, Status.max_steps_reached, Status.diverged)
 
 
 class PreparedFusedGaBP(PreparedGaBP):
@@ -52,11 +52,9 @@ class PreparedFusedGaBP(PreparedGaBP):
             mu.numpy()[head, :, start:stop] = messages.mean(heads[head].alpha)
             return outcome, steps
 
-        width = fitting(_bytes(self.J.graph, h))
+        width = fitting(4 * self.J.graph.num_edges * h.element_size())  # a step of a column: two sets of messages
         done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges), width)
-        # judged by the residual in the end: any status but these two means only "not above"
-        outcome = Status.diverged if any(o is Status.diverged for o, _ in done) else max(done, key=_badness)[0]
-        return mu, outcome, max(steps for _, steps in done)
+        return mu, max((status for status, _ in done), key=FROM_BEST.index), max(steps for _, steps in done)
 
     def _iterate(self, messages: InformationMessages, head: int) -> tuple[Status, int]:
         tol, damping, trigger = self.solver.tol, Damping(self.solver.damping), 30 * self.solver.tol
@@ -122,15 +120,6 @@ class JointMessages:
         for head, start, stop, messages in self.blocks:
             mu.numpy()[head, :, start:stop] = messages.mean(self.heads[head].marginal())
         return mu
-
-
-def _bytes(graph: Graph, h: Tensor) -> int:
-    """What a column of a solve reads and writes in a step: two sets of messages."""
-    return 4 * graph.num_edges * h.element_size()
-
-
-def _badness(done: tuple[Status, int]) -> int:
-    return (Status.converged, Status.stalled, Status.max_steps_reached).index(done[0])
 
 
 def _steps_to(target: float, now: float, before: float, count: int) -> int:
