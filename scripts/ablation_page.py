@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 
-from walksum.paper import numbers
+from walksum.paper import rows
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.record import RunRecord
@@ -45,7 +45,7 @@ def _title(model: str, dataset: str, cells: list[tuple[str, str]]) -> str:
 
 
 def _paper(model: str, dataset: str) -> str:
-    cell = numbers.TABLE1[model][dataset]
+    cell = rows.TABLE1[model][dataset]
     return "" if cell is None else f"{cell[0]:.1f} ± {cell[1]:.1f}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from walksum.data.splits import COUNTS
-from walksum.paper import numbers
+from walksum.paper import rows
 from walksum.paper.rows import ROWS
 from walksum.paper.sweep.cells import Cell, cells_of
 from walksum.paper.sweep.record import RunRecord
@@ -64,7 +64,7 @@ def _means(cells: list[Cell | None]) -> list[float]:
 
 
 def _paper(model: str, dataset: str) -> str:
-    cell = numbers.TABLE1.get(model, {}).get(dataset)
+    cell = rows.TABLE1.get(model, {}).get(dataset)
     return "" if cell is None else f"{cell[0]:.1f} ± {cell[1]:.1f}"
 
 
@@ -94,9 +94,7 @@ def _of_drawing(cell: Cell, dataset: str) -> float:
 
 
 def _papers(group: str) -> list[float]:
-    cells = [
-        numbers.TABLE1[model][dataset] for model in numbers.TABLE1 if ROWS[model].group == group for dataset in DATASETS
-    ]
+    cells = [rows.TABLE1[model][dataset] for model in rows.TABLE1 if ROWS[model].group == group for dataset in DATASETS]
     return [cell[1] for cell in cells if cell is not None]
 
 
@@ -104,10 +102,10 @@ def within(cells: Cells) -> str:
     """Where the paper's mean lies among those of the single splits."""
     lines = [["the paper's mean", "cells"], ["---", "---"]]
     counts = {"within the range of the five splits": 0, "above it": 0, "below it": 0}
-    for model in numbers.TABLE1:
+    for model in rows.TABLE1:
         for dataset in DATASETS:
             means = _means([cells.get((split, model, dataset)) for split in SPLITS])
-            value = numbers.TABLE1[model][dataset]
+            value = rows.TABLE1[model][dataset]
             if len(means) == len(SPLITS) and value is not None:
                 counts[_side(value[0], means)] += 1
     return _table(lines + [[name, str(count)] for name, count in counts.items()])
@@ -124,13 +122,13 @@ def reached(cells: Cells) -> str:
     """Baselines more than two points below the paper over random splits, and how many of the splits are not."""
     lines = [["", "the paper", "30 random splits", "splits at or above the paper's mean"], ["---"] * 4]
     for dataset in DATASETS:
-        for model in (name for name in numbers.TABLE1 if ROWS[name].group == "baseline"):
-            value, cell = numbers.TABLE1[model][dataset], cells.get(("random", model, dataset))
+        for model in (name for name in rows.TABLE1 if ROWS[name].group == "baseline"):
+            value, cell = rows.TABLE1[model][dataset], cells.get(("random", model, dataset))
             if value is None or cell is None or cell.mean is None or cell.mean > value[0] - 2:
                 continue
-            count = sum(round(accuracy, 1) >= value[0] for accuracy in cell.accuracies)
+            count = sum(round(accuracy, 1) >= value[0] for accuracy in cell.scores.values())
             name = f"{ROWS[model].title}, {dataset.title()}"
-            lines.append([name, _paper(model, dataset), _shown(cell), f"{count} of {len(cell.accuracies)}"])
+            lines.append([name, _paper(model, dataset), _shown(cell), f"{count} of {cell.runs}"])
     return _table(lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from walksum.paper import numbers
+from walksum.paper import rows
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.spec import paper_spec
@@ -28,7 +28,7 @@ def block(store: Path = Path("results/table1")) -> str:
 
 
 def _paper(model: str, data: str) -> str:
-    cell = numbers.TABLE1.get(model, {}).get(data)
+    cell = rows.TABLE1.get(model, {}).get(data)
     return "" if cell is None else f" ({cell[0]:.1f})"
 
 

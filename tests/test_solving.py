@@ -321,7 +321,7 @@ def test_bad_input_says_what_to_do(call, message):
 def test_label_spreading_is_the_fixed_laplacian():
     from sklearn.semi_supervised import LabelSpreading
 
-    from walksum.data.digits import digits
+    from walksum.data.datasets import digits
 
     data = digits()
     alpha, n = 0.9, data.num_nodes

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from gallery import DESIGNS, cycle, dense_solve, islands, problem, random_graph
-from walksum.analysis.walks import walk_sums
+from walksum.analysis.inverse import walk_sums
 
 
 @pytest.mark.parametrize("design", DESIGNS)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import walksum as ws
+from walksum.backends.cuda import EXHAUSTED, INDEFINITE, NONFINITE, STALLED, STATES, VERIFIED
 from walksum.backends.cuda.columns import row_layout, settings
 from walksum.backends.cuda.columns.row_layout import CHUNK, LEVELS, layout_rows
 from walksum.backends.cuda.columns.settings import Device, choose
-from walksum.backends.cuda.states import EXHAUSTED, INDEFINITE, NONFINITE, STALLED, STATES, VERIFIED
 from walksum.solvers.cg.cuda_columns import FILES
 from walksum.solvers.deferred import REPORT
 

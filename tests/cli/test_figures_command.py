@@ -9,7 +9,7 @@ from customers import inside
 from typer.testing import CliRunner
 
 from walksum.cli import app
-from walksum.data.digits import digits
+from walksum.data.datasets import digits
 from walksum.data.problem import from_data
 from walksum.workflow.fit import Job, Result, fit_model, predict, prepare_data, score
 from walksum.workflow.run import run_of

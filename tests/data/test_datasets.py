@@ -13,7 +13,7 @@ from torch_geometric.datasets import Planetoid, WebKB
 from torch_geometric.utils import contains_self_loops, is_undirected
 
 from walksum.data import digits, load, names
-from walksum.data.checksums import SHA256
+from walksum.data.cache import SHA256
 from walksum.data.sources import SOURCES
 
 needs_data = pytest.mark.skipif("WALKSUM_DATA" not in os.environ, reason="WALKSUM_DATA is not set")

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from walksum.cli import app
 from walksum.paper.longrange.bench import influence, measure, measure_time, read_records, run_bench
-from walksum.paper.longrange.contestants import CAP, MESSAGE_PASSING, make_model
-from walksum.paper.longrange.ignn import IGNN
+from walksum.paper.longrange.contestants import CAP, IGNN, MESSAGE_PASSING, make_model
 from walksum.paper.longrange.table import markdown, rows_of
 from walksum.paper.longrange.tasks import SIZES, TASKS, make_task
 

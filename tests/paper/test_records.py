@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from walksum.paper import numbers
+from walksum.paper import rows
 from walksum.paper.rows import ROWS, row_of
 from walksum.paper.sweep.record import RunRecord, Solves
 from walksum.paper.sweep.spec import RunSpec, paper_spec
@@ -68,7 +68,7 @@ def test_unknown_models_and_outcomes_are_named():
 
 
 def test_the_papers_best_rows():
-    best = [max(cell[0] for row in numbers.TABLE1.values() if (cell := row[name])) for name in numbers.DATASETS]
+    best = [max(cell[0] for row in rows.TABLE1.values() if (cell := row[name])) for name in rows.DATASETS]
     assert best == [83.7, 85.0, 81.3, 80.6, 66.0, 76.8]
-    assert set(numbers.TABLE1) <= set(ROWS)
-    assert set(numbers.TABLE2) == {name for name, row in ROWS.items() if row.group == "glt"}
+    assert set(rows.TABLE1) <= set(ROWS)
+    assert set(rows.TABLE2) == {name for name, row in ROWS.items() if row.group == "glt"}

@@ -180,7 +180,7 @@ def test_a_gpu_trains_the_same_runs(model):
     found = []
     for device in ("cuda", "cpu"):
         data, records = data_of(specs, device), []
-        runs.train_cell(specs, data, runs.model_factory(specs[0], data), True, records.append, None)
+        runs.train_cell(specs, data, runs.model_factory(specs[0], data), batched=True, on_record=records.append)
         found.append({record.spec.seed: record for record in records})
     there, here = found
     for seed, record in there.items():
@@ -237,7 +237,7 @@ def test_a_record_is_complete(toy):
 
 
 def test_a_record_knows_its_commit(toy, monkeypatch):
-    from walksum.paper.provenance import commit
+    from walksum.paper.sweep.record import commit
 
     monkeypatch.setenv("WALKSUM_COMMIT", "0123abc")
     commit.cache_clear()

@@ -87,7 +87,8 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(cg, "UPDATES", 2)
     monkeypatch.setattr(messages, "ONE_LAUNCH", -1)
     monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5))
-    monkeypatch.setattr(messages.Stepper.__init__, "__defaults__", (4, (2,), 64, 2048, 8, None))
+    for name, value in {"HELD": 4, "GROUPS": (2,), "FEWEST": 2048, "MOST": 8}.items():
+        monkeypatch.setattr(messages, name, value)
 
 
 @pytest.fixture(params=["by columns", "in steps", "in steps with hubs", "in pieces"])

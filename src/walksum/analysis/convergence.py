@@ -1,17 +1,58 @@
-"""Residual by iteration of every solver, and steps by epoch: true residuals, measured from outside."""
+"""The systems of a training step as they are solved, residual by iteration of every solver, and steps by epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from walksum.analysis.systems import record_systems
+from walksum.nn import GLT, GLTConv
 from walksum.precision import Precision
 from walksum.solvers import CG, Chebyshev, GaBP, Hybrid, Solver, Status
+
+
+@dataclass(frozen=True)
+class RecordedSystem:
+    """What one layer solved in one direction of one training step: J mu = h, or J g = dL/dmu."""
+
+    layer: int
+    direction: str
+    J: Precision
+    h: Tensor
+
+
+@contextmanager
+def record_systems(model: GLT) -> Iterator[list[RecordedSystem]]:
+    """Collect the systems that every mixing layer solves inside the block."""
+    systems: list[RecordedSystem] = []
+    handles = [hook for k, mix in enumerate(model.mixers) for hook in _record_layer(k, mix, systems)]
+    try:
+        yield systems
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _record_layer(layer: int, mix: GLTConv, systems: list[RecordedSystem]) -> list[Any]:
+    def on_design(module: Any, args: tuple, J: Precision) -> None:
+        plain = Precision(J.graph, J.diag.detach().clone(), J.off.detach().clone())
+        systems.append(RecordedSystem(layer, "forward", plain, args[2].detach().clone().contiguous()))
+
+    def on_output(module: Any, args: tuple, out: Tensor) -> None:
+        J = next(s.J for s in reversed(systems) if s.layer == layer)
+
+        def on_gradient(grad: Tensor) -> None:
+            g = grad.view(-1, mix.heads, mix.out_channels).transpose(0, 1)
+            systems.append(RecordedSystem(layer, "backward", J, g.detach().clone().contiguous()))
+
+        out.register_hook(on_gradient)
+
+    return [mix.design.register_forward_hook(on_design), mix.register_forward_hook(on_output)]
+
 
 DENSELY = 16  # every step up to here is measured, later ones with a growing distance
 GROWTH = 1.15

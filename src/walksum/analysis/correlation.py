@@ -72,7 +72,8 @@ def ordered(J: Precision, head: int | None = None, order: Tensor | None = None, 
             raise ValueError(f"head={head}; {J} has heads 0 to {J.heads - 1}")
         J = Precision(J.graph, J.diag[head : head + 1], J.off[head : head + 1])
     order = fiedler_order(J.graph) if order is None else order
-    nodes = order if J.num_nodes <= most else order[_evenly(J.num_nodes, SAMPLE)]
+    evenly = torch.linspace(0, J.num_nodes - 1, min(J.num_nodes, SAMPLE)).round().long()
+    nodes = order if J.num_nodes <= most else order[evenly]
     return Correlation(correlation(J, nodes).mean(0), coupling(J, nodes).mean(0), nodes, J.num_nodes)
 
 
@@ -87,7 +88,3 @@ def coupling(J: Precision, nodes: Tensor) -> Tensor:
     dense[:, i[kept], j[kept]] = strength
     dense[:, j[kept], i[kept]] = strength
     return dense
-
-
-def _evenly(count: int, wanted: int) -> Tensor:
-    return torch.linspace(0, count - 1, min(count, wanted)).round().long()

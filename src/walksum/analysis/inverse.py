@@ -1,11 +1,13 @@
-"""J^-1 times many columns in float64: what every picture of J^-1 is made from."""
+"""J^-1 in float64: times many columns, its diagonal, and as a sum over walks."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from walksum.ops import spmm
 from walksum.precision import Precision
+from walksum.solvers import Direct, GaBP
 from walksum.solving import solve
 
 DENSE_LIMIT = 500  # below, a dense factor costs nothing and needs no compiled kernels
@@ -34,3 +36,39 @@ def units(num_nodes: int, nodes: Tensor | None = None) -> Tensor:
     columns = torch.zeros(num_nodes, nodes.numel(), dtype=torch.float64)
     columns[nodes, torch.arange(nodes.numel())] = 1
     return columns
+
+
+MOST_OPERATIONS = 3e9  # multiply-adds an exact marginal variance may take: a few seconds
+
+
+@torch.no_grad()
+def marginal_variance(J: Precision) -> tuple[Tensor, str]:
+    """(J^-1)_ii of every node, heads averaged ``[N]``, and how it was found."""
+    J = J.detach()
+    try:
+        return Direct(max_operations=MOST_OPERATIONS).prepare(J).marginal_variance.mean(0), "exact (Direct)"
+    except ValueError:  # elimination fills in too much
+        prepared = GaBP(damping=1.0).prepare(J)
+        assert hasattr(prepared, "marginal_precision")
+        return (1 / prepared.marginal_precision).mean(0), "approximate on graphs with cycles (GaBP)"
+
+
+@torch.no_grad()
+def walk_sums(J: Precision, h: Tensor, most: int) -> Tensor:
+    r"""Sums over walks of up to k steps, k = 0 ... ``most``: ``[most + 1, H, N, F]``, in the dtype of J.
+
+    .. math:: \mu_k = D^{-1/2} \sum_{l=0}^{k} R^l D^{-1/2} h, \qquad R = I - D^{-1/2} J D^{-1/2}
+
+    Entry ij of :math:`R^l` is the sum over all walks of l steps from j to i, each the product of its edges. For a
+    walk-summable J the sums approach :math:`J^{-1} h`, and the order in which walks are added does not matter.
+    """
+    h = h.unsqueeze(0) if h.dim() == 2 else h
+    root = J.diag.sqrt().unsqueeze(-1)
+    off = -J.normalised().off
+    term = total = h / root
+    found = [total / root]
+    for _ in range(most):
+        term = spmm(J.graph, torch.zeros_like(J.diag), off, term)
+        total = total + term
+        found.append(total / root)
+    return torch.stack(found)

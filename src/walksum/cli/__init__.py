@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -21,7 +22,7 @@ from walksum.cli import (
     solve,
     train,
 )
-from walksum.cli.console import knows_options
+from walksum.cli.console import as_command
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -31,20 +32,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-COMMANDS: tuple[Callable[..., None], ...] = (
+COMMANDS: tuple[Callable[..., Any], ...] = (
     *(train.train, predict.predict, info.info, figures.figures, explore.explore),
     *(datasets.datasets, report.report, solve.solve, doctor.doctor),
 )
-TABLES: tuple[Callable[..., None], ...] = (
-    bench.table1,
-    bench_table2.table2,
-    bench_auto.auto,
-    bench_longrange.longrange,
-)
+TABLES: tuple[Callable[..., Any], ...] = (bench.table1, bench_table2.table2, bench_auto.auto, bench_longrange.longrange)
 for command in COMMANDS:
-    app.command()(knows_options(command))
+    app.command()(as_command(command))
 for command in TABLES:
-    bench.bench.command()(knows_options(command))
+    bench.bench.command()(as_command(command))
 app.add_typer(bench.bench, name="bench")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import UNEXPECTED, Console, Debug, Interrupted, Json, Quiet, run_command
+from walksum.cli.console import UNEXPECTED, Console, Interrupted
 
 if TYPE_CHECKING:
     from walksum.paper.sweep.spec import RunSpec
@@ -30,6 +30,7 @@ def main() -> None:
 
 
 def table1(
+    console: Console,
     datasets: Annotated[
         list[str] | None,
         typer.Option(help="Columns, a,b,c; default: the paper's six.", autocompletion=completion.of_datasets),
@@ -62,10 +63,7 @@ def table1(
     retry: Annotated[bool, typer.Option("--retry", help="Do runs again that failed or ran out of memory.")] = False,
     time_limit: Annotated[float | None, typer.Option(help="Begin no new cell after so many seconds.", min=0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained; train nothing.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+) -> int:
     """Train every cell of Table 1 that is not in the store yet.
 
     Several of these commands may share one store: none does what another has done or is doing.
@@ -76,58 +74,39 @@ def table1(
 
     walksum bench table1 --models glt,sign --datasets cora,citeseer,pubmed --device cuda --workers 4
     """
-    console = Console(as_json, quiet, debug)
-    failed = False
-
-    def action() -> None:
-        nonlocal failed
-        from walksum._checks import check_choice
-        from walksum.cli.bench_options import changes_of, check_taken, chosen_datasets, chosen_models
-        from walksum.data import PROTOCOLS
-        from walksum.paper.sweep.store import Store
-        from walksum.paper.sweep.sweep import plan
-        from walksum.training.devices import DEVICES, available_device
-
-        # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
-        check_choice("protocol", protocol, tuple(PROTOCOLS))
-        check_choice("engine", engine, ENGINES)
-        check_choice("device", device, DEVICES)
-        rows, changes = chosen_models(models or ["paper"]), changes_of(settings or [], max_epochs)
-        check_taken(rows, changes)
-        seeds = range(first_seed, first_seed + runs)
-        specs = plan(rows, chosen_datasets(datasets or []), seeds, protocol=protocol, **changes)
-        found = Store(store)
-        found.refresh()
-        since = found.size if retry else 0
-        if dry_run:
-            _say_plan(console, specs, found, since)
-            return
-        trained = 0
-        if found.missing(specs, since):
-            job = _job(found, available_device(device), root, False if no_batch else None, since)
-            _find_engine(engine)
-            _check_data(specs, root)
-            found.make()
-            trained = _sweep(console, specs, found, since, time_limit, _engine(engine, job, workers, found))
-        failed = _say_end(console, specs, found, since, trained)
-
-    run_command(console, action)
-    if failed:
-        raise typer.Exit(UNEXPECTED)
-
-
-def _job(store: Store, device: str, root: Path | None, batched: bool | None, since: int) -> WorkerSettings:
-    from walksum.paper.sweep.work import WorkerSettings
-
-    home = None if root is None else str(root.absolute())
-    return WorkerSettings(str(store.folder.absolute()), device, home, batched, since)
-
-
-def _find_engine(name: str) -> None:
+    from walksum._checks import check_choice
+    from walksum.cli.bench_options import changes_of, check_taken, chosen_datasets, chosen_models
+    from walksum.data import PROTOCOLS
     from walksum.paper.sweep.ray_engine import find_ray
+    from walksum.paper.sweep.store import Store
+    from walksum.paper.sweep.sweep import plan
+    from walksum.paper.sweep.work import WorkerSettings
+    from walksum.training.devices import DEVICES, available_device
 
-    if name == "ray":
-        find_ray()
+    # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
+    check_choice("protocol", protocol, tuple(PROTOCOLS))
+    check_choice("engine", engine, ENGINES)
+    check_choice("device", device, DEVICES)
+    rows, changes = chosen_models(models or ["paper"]), changes_of(settings or [], max_epochs)
+    check_taken(rows, changes)
+    seeds = range(first_seed, first_seed + runs)
+    specs = plan(rows, chosen_datasets(datasets or []), seeds, protocol=protocol, **changes)
+    found = Store(store)
+    found.refresh()
+    since = found.size if retry else 0
+    if dry_run:
+        _say_plan(console, specs, found, since)
+        return 0
+    trained = 0
+    if found.missing(specs, since):
+        home, batched = None if root is None else str(root.absolute()), False if no_batch else None
+        job = WorkerSettings(str(found.folder.absolute()), available_device(device), home, batched, since)
+        if engine == "ray":
+            find_ray()
+        _check_data(specs, root)
+        found.make()
+        trained = _sweep(console, specs, found, since, time_limit, _engine(engine, job, workers, found))
+    return UNEXPECTED if _say_end(console, specs, found, since, trained) else 0
 
 
 def _engine(name: str, job: WorkerSettings, workers: int | None, store: Store) -> Engine:
@@ -219,5 +198,5 @@ def _say_end(console: Console, specs: list[RunSpec], store: Store, since: int, t
         console.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
     console.say(f"records: {store.path}", always=True)
     record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "trained": trained, "left": left}
-    console.result({**record, "cells": [cell_json(*place, cell) for place, cell in cells.items()]})
+    console.result({**record, "cells": [cell_json(cell) for cell in cells.values()]})
     return any("failed" in cell.outcomes for cell in cells.values())

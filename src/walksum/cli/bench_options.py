@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from walksum.paper.numbers import TABLE1
-from walksum.paper.rows import DATASETS, ROWS, row_of
+from walksum.paper.rows import DATASETS, ROWS, TABLE1, row_of
 from walksum.paper.sweep.spec import RunSpec
 
 SEPARATE = ("model", "dataset", "seed", "protocol", "options")  # fields with an option of their own, or set by parts
@@ -28,15 +27,23 @@ GROUPS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def _words(values: list[str]) -> list[str]:
+def words(*values: str) -> list[str]:
     """Lists with commas and options given several times come to the same."""
     return [word.strip() for value in values for word in value.split(",") if word.strip()]
+
+
+def whole_numbers(option: str, text: str, least: int, expected: str) -> list[int]:
+    """Numbers from a list with commas."""
+    found = words(text)
+    if not all(word.isdecimal() and int(word) >= least for word in found):
+        raise ValueError(f"--{option} {text!r}; expected {expected} from {least} on, such as 10,100")
+    return [int(word) for word in found]
 
 
 def chosen_models(values: list[str]) -> list[str]:
     """Names and groups as rows, each once, in the order of the table."""
     chosen: set[str] = set()
-    for word in _words(values):
+    for word in words(*values):
         if word not in GROUPS and word not in ROWS:
             raise ValueError(
                 f"--models {word!r} is unknown; choose of the groups {', '.join(GROUPS)} or {', '.join(ROWS)}"
@@ -48,7 +55,7 @@ def chosen_models(values: list[str]) -> list[str]:
 def chosen_datasets(values: list[str]) -> list[str]:
     from walksum.data.datasets import names
 
-    chosen = list(dict.fromkeys(_words(values))) or list(DATASETS)
+    chosen = list(dict.fromkeys(words(*values))) or list(DATASETS)
     for word in chosen:
         if word not in names():
             raise ValueError(f"--datasets {word!r} is unknown; choose of {', '.join(names())}")

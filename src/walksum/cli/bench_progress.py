@@ -101,19 +101,12 @@ def trouble(specs: Iterable[RunSpec], records: Iterable[RunRecord]) -> list[str]
             reasons.setdefault((record.spec.model, record.spec.dataset), record.message)
     lines = []
     for (model, dataset), cell in cells_of(specs, records).items():
-        if cell.trouble:
-            counts = ", ".join(f"{count} {outcome}" for outcome, count in cell.trouble.items())
+        if cell.lost:
+            counts = ", ".join(f"{count} {outcome}" for outcome, count in cell.lost.items())
             reason = reasons.get((model, dataset))
             lines.append(f"{model} on {dataset}: {counts}" + (f" ({reason})" if reason else ""))
     return lines
 
 
-def cell_json(model: str, dataset: str, cell: Cell) -> dict[str, Any]:
-    return {
-        "model": model,
-        "dataset": dataset,
-        "mean": cell.mean,
-        "std": cell.std,
-        "runs": len(cell.accuracies),
-        "outcomes": cell.outcomes,
-    }
+def cell_json(cell: Cell) -> dict[str, Any]:
+    return {name: getattr(cell, name) for name in ("model", "dataset", "mean", "std", "runs", "outcomes")}

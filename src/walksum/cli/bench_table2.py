@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import INTERRUPTED, Console, Debug, Interrupted, Json, Quiet, run_command
+from walksum.cli.console import Console, Interrupted
 
 
 def table2(
+    console: Console,
     datasets: Annotated[
         list[str] | None,
         typer.Option(help="Datasets, a,b,c; default: the paper's six.", autocompletion=completion.of_datasets),
@@ -27,38 +28,20 @@ def table2(
         "results/table2"
     ),
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Measure GaBP iterations, forward and backward, under the paper's stop rule and under the true residual.
 
     Example: walksum bench table2 --datasets texas,cora --epochs 20, then: walksum report results/table2
     """
-    console = Console(as_json, quiet, debug)
+    from walksum.cli.bench_options import chosen_datasets, chosen_models, whole_numbers
+    from walksum.paper.table2 import measure, up_to
+    from walksum.training.devices import available_device
 
-    def action() -> None:
-        from walksum.cli.bench_options import chosen_datasets, chosen_models
-        from walksum.paper.table2 import measure, up_to
-        from walksum.training.devices import available_device
-
-        columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
-        at = _epochs(probes) or up_to(epochs)
-        try:
-            new = measure(store, tuple(columns), tuple(rows), at, seed, available_device(device), console.progress)
-        except KeyboardInterrupt:
-            console.fail(
-                f"interrupted; what was measured is in {store}, and the same command goes on there", INTERRUPTED
-            )
-            raise Interrupted from None
-        console.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
-        console.result({"store": str(store), "new_records": new})
-
-    run_command(console, action)
-
-
-def _epochs(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"--probes {text!r}; expected epoch numbers from 1 on, such as 1,10,100")
-    return tuple(sorted({int(part) for part in parts}))
+    columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
+    at = tuple(sorted(set(whole_numbers("probes", probes, 1, "epoch numbers")))) or up_to(epochs)
+    try:
+        new = measure(store, tuple(columns), tuple(rows), at, seed, available_device(device), console.progress)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; what was measured is in {store}, and the same command goes on there") from None
+    console.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
+    console.result({"store": str(store), "new_records": new})

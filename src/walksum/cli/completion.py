@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-
-def of_datasets(incomplete: str) -> list[str]:
-    from walksum.data.datasets import names
-
-    return _starting(incomplete, names())
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
 
-def of_designs(incomplete: str) -> list[str]:
-    from walksum.designs import NAMES
+def _names(module: str, found: Callable[[Any], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completes names that a module holds, which is imported when the shell asks."""
 
-    return _starting(incomplete, NAMES)
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in found(import_module(f"walksum.{module}")) if name.startswith(incomplete)]
 
-
-def of_models(incomplete: str) -> list[str]:
-    from walksum.workflow.models import MODELS
-
-    return _starting(incomplete, MODELS)
+    return complete
 
 
-def of_rows(incomplete: str) -> list[str]:
-    from walksum.cli.bench_options import GROUPS
-    from walksum.paper.rows import ROWS
-
-    return _starting(incomplete, (*GROUPS, *ROWS))
-
-
-def of_solvers(incomplete: str) -> list[str]:
-    from walksum.solvers import SOLVERS
-
-    return _starting(incomplete, ("auto", *SOLVERS))
-
-
-def of_couplings(incomplete: str) -> list[str]:
-    return _starting(incomplete, ("attractive", "repulsive"))
-
-
-def of_devices(incomplete: str) -> list[str]:
-    from walksum.training.devices import DEVICES
-
-    return _starting(incomplete, DEVICES)
-
-
-def of_tasks(incomplete: str) -> list[str]:
-    return _starting(incomplete, ("classification", "regression"))
-
-
-def of_metrics(incomplete: str) -> list[str]:
-    from walksum.training.scoring import METRICS
-
-    return _starting(incomplete, METRICS)
-
-
-def _starting(incomplete: str, names: object) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]  # type: ignore[attr-defined]
+of_datasets = _names("data.datasets", lambda module: module.names())
+of_designs = _names("designs", lambda module: module.NAMES)
+of_couplings = _names("designs", lambda module: module.COUPLINGS)
+of_models = _names("workflow.models", lambda module: module.MODELS)
+of_rows = _names("cli.bench_options", lambda module: (*module.GROUPS, *module.ROWS))
+of_solvers = _names("solvers", lambda module: ("auto", *module.SOLVERS))
+of_devices = _names("training.devices", lambda module: module.DEVICES)
+of_tasks = _names("training.data", lambda module: module.TASKS)
+of_metrics = _names("training.scoring", lambda module: module.METRICS)

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an
 
 
 class Interrupted(Exception):
-    """Ctrl-C after something worth keeping was kept."""
+    """Ctrl-C after something worth keeping was kept; its text, if any, is the message."""
 
 
 class Stdout(RichConsole):
@@ -53,15 +53,30 @@ class Stdout(RichConsole):
         raise BrokenPipeError
 
 
-def knows_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which says which options it has when it begins."""
+def as_command(function: Callable[..., Any]) -> Callable[..., None]:
+    """``function(console, ...)`` as a command: with --json, --quiet and --debug, its errors as messages and exit codes.
 
-    @wraps(command)
-    def begin(*arguments: Any, **options: Any) -> None:
+    A function without ``console`` makes its own. An int that is returned is the exit code.
+    """
+    given = signature(function, eval_str=True)
+    parameters = [each for each in given.parameters.values() if each.name != "console"]
+    if len(parameters) < len(given.parameters):
+        flags = {"as_json": Json, "quiet": Quiet, "debug": Debug}
+        kind = Parameter.KEYWORD_ONLY
+        parameters += [Parameter(name, kind, default=False, annotation=flag) for name, flag in flags.items()]
+
+    @wraps(function)
+    def begin(**options: Any) -> None:
         _options.clear()
-        _options.update(signature(command).parameters)
-        command(*arguments, **options)
+        _options.update(options)
+        if "console" not in given.parameters:
+            function(**options)
+            return
+        console = Console(*(options.pop(name) for name in ("as_json", "quiet", "debug")))
+        run_command(console, lambda: function(console, **options))
 
+    begin.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    begin.__annotations__ = {each.name: each.annotation for each in parameters}
     return begin
 
 
@@ -129,7 +144,7 @@ def _terminate(*_: Any) -> None:
     raise SystemExit(TERMINATED)
 
 
-def run_command(console: Console, action: Callable[[], None]) -> None:
+def run_command(console: Console, action: Callable[[], int | None]) -> None:
     """Run a command and turn what it raises into a message and an exit code; a stack trace only with --debug."""
     if not console.debug:
         warnings.simplefilter("ignore")  # numerical trouble is reported by status, not by warnings of libraries
@@ -138,9 +153,11 @@ def run_command(console: Console, action: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, _terminate)
     code = 0
     try:
-        action()
-    except Interrupted:
+        code = action() or 0
+    except Interrupted as kept:
         code = INTERRUPTED
+        if kept.args:
+            console.fail(str(kept), code)
     except KeyboardInterrupt:
         code = INTERRUPTED
         console.fail("interrupted; nothing was written", code)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from walksum.cli.console import Console, Debug, Json, run_command
+from walksum.cli.console import Console
 
 
-def datasets(as_json: Json = False, debug: Debug = False) -> None:
+def datasets(console: Console) -> None:
     """List the datasets that --dataset knows.
 
     Example: walksum datasets
     """
-    console = Console(as_json, debug=debug)
-    run_command(console, lambda: _datasets(console))
-
-
-def _datasets(console: Console) -> None:
     from walksum.data.datasets import names
 
-    console.say("\n".join(names()))
+    console.say("\n".join(names()), always=True)
     console.result({"datasets": names()})

@@ -9,22 +9,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from walksum.cli.console import EXTRAS, Console, Debug, Json, run_command
+from walksum.cli.console import EXTRAS, Console
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "scikit-learn", "pandas", "safetensors")
 TOLERANCE = 1e-9
 
 
-def doctor(as_json: Json = False, debug: Debug = False) -> None:
+def doctor(console: Console) -> None:
     """Say what is installed, what runs where, and whether solves are right.
 
     Example: walksum doctor
     """
-    console = Console(as_json, debug=debug)
-    run_command(console, lambda: _doctor(console))
-
-
-def _doctor(console: Console) -> None:
     import walksum
 
     record: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Debug, Json, Quiet, run_command
+from walksum.cli.console import Console
 
 if TYPE_CHECKING:
     from walksum.workflow.problem import Source
@@ -20,6 +20,7 @@ EXTRA = "the explorer needs Dash and its graph drawing: pip install 'walksum[exp
 
 
 def explore(
+    console: Console,
     run: Annotated[Path | None, typer.Argument(help="A folder written by 'walksum train'.")] = None,
     dataset: Annotated[
         str | None,
@@ -42,9 +43,6 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """See why a node got its label or value: an interactive page on this machine.
 
@@ -56,22 +54,17 @@ def explore(
 
     walksum explore --dataset cora
     """
-    console = Console(as_json, quiet, debug)
+    _check_installed()
+    _check_use(run, dataset, nodes is not None or edges is not None or graph is not None)
+    if run is None:
+        trained = _of_dataset(console, dataset or "digits", design, learned, coupling)
+    else:
+        from walksum.cli.progress import reading
+        from walksum.workflow.problem import Source
 
-    def action() -> None:
-        _check_installed()
-        _check_use(run, dataset, nodes is not None or edges is not None or graph is not None)
-        if run is None:
-            trained = _of_dataset(console, dataset or "digits", design, learned, coupling)
-        else:
-            from walksum.cli.progress import reading
-            from walksum.workflow.problem import Source
-
-            source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
-            trained = _of_run(run, source, drop_unknown)
-        _serve(console, trained, port, browser)
-
-    run_command(console, action)
+        source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
+        trained = _of_run(run, source, drop_unknown)
+    _serve(console, trained, port, browser)
 
 
 def _check_installed() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Debug, Json, Quiet, run_command
+from walksum.cli.console import Console
 
 if TYPE_CHECKING:
     from walksum.workflow.figures import NamedFigure
@@ -19,6 +19,7 @@ BOTH = "both"
 
 
 def figures(
+    console: Console,
     run: Annotated[Path | None, typer.Argument(help="A folder written by 'walksum train'.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's figures: trains its six designs.")] = False,
     dataset: Annotated[
@@ -40,9 +41,6 @@ def figures(
     root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
     seed: Annotated[int, typer.Option(help="With --paper: decides the split and the initial weights.", min=0)] = 0,
     epochs: Annotated[int, typer.Option(help="With --paper: epochs at most.", min=1)] = 2000,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Draw what a run learned, or the paper's figures.
 
@@ -55,38 +53,31 @@ def figures(
 
     walksum figures --paper --dataset wisconsin --out paper-figures
     """
-    console = Console(as_json, quiet, debug)
+    from walksum.cli.progress import reading
+    from walksum.workflow.problem import Source
 
-    def action() -> None:
-        from walksum.cli.progress import reading
-        from walksum.workflow.problem import Source
-
-        kinds, themes = _formats(formats), _themes(theme)
-        models = [] if compare == "none" else [name.strip() for name in compare.split(",")]
-        progress = _Progress(console)
-        if paper:
-            if run is not None:
-                raise ValueError(f"{run} and --paper were given; draw a run, or the paper's figures without one")
-            place = out or Path("figures")
-            drawings = _of_paper(dataset or "wisconsin", root, seed, epochs, models, progress)
-        else:
-            if run is None:
-                raise ValueError("name a run folder of 'walksum train', or use --paper for the paper's figures")
-            if dataset is not None:
-                raise ValueError(f"--dataset {dataset} belongs to --paper; a run knows its own data")
-            place = out or run / "figures"
-            source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
-            drawings = _of_run(run, source, models, layer, progress)
-        written = _write(drawings, place, kinds, themes, dpi, progress)
-        progress.epochs.done()
-        for note in progress.notes:
-            console.note(note)
-        console.say(
-            f"{len(written)} files written to {place}/: {', '.join(path.name for path in written)}", always=True
-        )
-        console.result({"folder": str(place), "files": [str(path) for path in written], "notes": progress.notes})
-
-    run_command(console, action)
+    kinds, themes = _formats(formats), _themes(theme)
+    models = [] if compare == "none" else [name.strip() for name in compare.split(",")]
+    progress = _Progress(console)
+    if paper:
+        if run is not None:
+            raise ValueError(f"{run} and --paper were given; draw a run, or the paper's figures without one")
+        place = out or Path("figures")
+        drawings = _of_paper(dataset or "wisconsin", root, seed, epochs, models, progress)
+    else:
+        if run is None:
+            raise ValueError("name a run folder of 'walksum train', or use --paper for the paper's figures")
+        if dataset is not None:
+            raise ValueError(f"--dataset {dataset} belongs to --paper; a run knows its own data")
+        place = out or run / "figures"
+        source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
+        drawings = _of_run(run, source, models, layer, progress)
+    written = _write(drawings, place, kinds, themes, dpi, progress)
+    progress.epochs.done()
+    for note in progress.notes:
+        console.note(note)
+    console.say(f"{len(written)} files written to {place}/: {', '.join(path.name for path in written)}", always=True)
+    console.result({"folder": str(place), "files": [str(path) for path in written], "notes": progress.notes})
 
 
 def _formats(text: str) -> list[str]:

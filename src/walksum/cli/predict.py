@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Debug, Json, Quiet, missing_folders, run_command
+from walksum.cli.console import Console, missing_folders
 
 
 def predict(
+    console: Console,
     run: Annotated[Path, typer.Argument(help="A folder written by 'walksum train'.")],
     nodes: Annotated[Path | None, typer.Option(help="Nodes, with the columns of the training table.")] = None,
     edges: Annotated[Path | None, typer.Option(help="Edges between them.")] = None,
@@ -20,9 +21,6 @@ def predict(
     drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
     encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=completion.of_devices)] = "auto",
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Predict with a trained run, on its own graph or a new one.
 
@@ -31,29 +29,24 @@ def predict(
 
     Example: walksum predict my-run --nodes nodes.csv --edges edges.csv --out predictions.csv
     """
-    console = Console(as_json, quiet, debug)
+    from walksum._files import write_file
+    from walksum.cli.progress import reading
+    from walksum.workflow.predict import predict_nodes, write_predictions
+    from walksum.workflow.problem import Source, problem_of_run
+    from walksum.workflow.several import joined, open_runs
 
-    def action() -> None:
-        from walksum._files import write_file
-        from walksum.cli.progress import reading
-        from walksum.workflow.predict import predict_nodes, write_predictions
-        from walksum.workflow.problem import Source, problem_of_run
-        from walksum.workflow.several import joined, open_runs
-
-        source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
-        runs, tables, notes = open_runs(run), {}, []
-        for target, trained in runs.items():
-            problem = problem_of_run(trained, source, drop_unknown, labels=trained.job.model == "auto")
-            found = predict_nodes(trained, problem, device)
-            tables[target] = found.table
-            notes += [note for note in found.notes if note not in notes]
-        for note in notes:
-            console.note(note)
-        table = joined(tables) if len(tables) > 1 else found.table
-        new = missing_folders(out)
-        write_file(out, lambda path: write_predictions(path, table, out.suffix))
-        made = f" (made the folder {new})" if new else ""
-        console.say(f"{len(table)} predictions of {', '.join(tables)} written to {out}{made}", always=True)
-        console.result({"predictions": str(out), "nodes": len(table), "notes": notes})
-
-    run_command(console, action)
+    source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
+    runs, tables, notes = open_runs(run), {}, []
+    for target, trained in runs.items():
+        problem = problem_of_run(trained, source, drop_unknown, labels=trained.job.model == "auto")
+        found = predict_nodes(trained, problem, device)
+        tables[target] = found.table
+        notes += [note for note in found.notes if note not in notes]
+    for note in notes:
+        console.note(note)
+    table = joined(tables) if len(tables) > 1 else found.table
+    new = missing_folders(out)
+    write_file(out, lambda path: write_predictions(path, table, out.suffix))
+    made = f" (made the folder {new})" if new else ""
+    console.say(f"{len(table)} predictions of {', '.join(tables)} written to {out}{made}", always=True)
+    console.result({"predictions": str(out), "nodes": len(table), "notes": notes})

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Debug, Json, Quiet, run_command
-
-if TYPE_CHECKING:
-    from walksum.paper.report.make import Order
+from walksum.cli.console import Console
 
 
 def report(
+    console: Console,
     store: Annotated[Path, typer.Argument(help="A folder of records, from 'walksum bench'.")],
     format: Annotated[str, typer.Option(help="text, md, csv or html; default: by the name of --out.")] = "",
     out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
@@ -30,34 +28,19 @@ def report(
         list[str] | None, typer.Option(help="Only these datasets, a,b,c.", autocompletion=completion.of_datasets)
     ] = None,
     protocol: Annotated[str, typer.Option(help="Only runs with this way to split the nodes.")] = "",
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Make the paper's tables from records: numbers beside the paper's, tests, plots, notes.
 
     Example: walksum report results/table1 --format html --out table1.html
     """
-    console = Console(as_json, quiet, debug)
-
-    def action() -> None:
-        from walksum.cli.bench_options import chosen_datasets, chosen_models
-        from walksum.paper.report.files import format_of
-        from walksum.paper.report.make import Order
-        from walksum.paper.report.source import Wanted
-
-        columns = tuple(chosen_datasets(datasets)) if datasets else ()
-        wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
-        _report(console, Order(store, format_of(format, out), out, plots, wanted))
-
-    run_command(console, action)
-
-
-def _report(console: Console, order: Order) -> None:
     from walksum._files import write_file
-    from walksum.paper.report import text
-    from walksum.paper.report.make import make
+    from walksum.cli.bench_options import chosen_datasets, chosen_models
+    from walksum.paper.report.make import Order, Wanted, make
+    from walksum.paper.report.render import format_of, show
 
+    columns = tuple(chosen_datasets(datasets)) if datasets else ()
+    wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
+    order = Order(store, format_of(format, out), out, plots, wanted)
     made = make(order)
     if made.remark:
         console.progress(made.remark, last=True)
@@ -65,7 +48,7 @@ def _report(console: Console, order: Order) -> None:
         write_file(order.out, made.content)
         console.say(f"written: {order.out}")
     elif order.format == "text" and made.page is not None and console.out.is_terminal and not console.as_json:
-        text.show(made.page, console.out)
+        show(made.page, console.out)
     elif not console.as_json:
         print(made.content, end="")
     places = {"store": str(order.store), "format": order.format, "out": order.out and str(order.out)}

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Debug, Json, Quiet, missing_folders, run_command
+from walksum.cli.console import Console, missing_folders
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,35 +27,28 @@ class TooMuchFill(ValueError):
 
 
 def solve(
+    console: Console,
     matrix: Annotated[Path, typer.Option(help="J: MatrixMarket (.mtx, .mtx.gz) or scipy's .npz.")],
     rhs: Annotated[Path, typer.Option(help="h: .npy, .npz (its first array), .mtx or .txt; [N] or [N, F].")],
     solver: Annotated[str, typer.Option(help="How mu is found.", autocompletion=completion.of_solvers)] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write mu here, as .npy.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Run every solver that applies.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Solve J mu = h for a symmetric matrix from files, in float64.
 
     Example: walksum solve --matrix A.mtx --rhs b.npy --compare
     """
-    console = Console(as_json, quiet, debug)
-    run_command(console, lambda: _solve(console, matrix, rhs, solver, out, compare))
-
-
-def _solve(console: Console, matrix: Path, rhs: Path, name: str, out: Path | None, compare: bool) -> None:
     from walksum._files import write_file
     from walksum.data.matrices import read_system
     from walksum.solvers import resolve_name
 
-    resolve_name(name)
+    resolve_name(solver)
     J, h = read_system(matrix, rhs)
     low, high = J.walk_summability()
     verdict = "walk-summable" if high < 1 else "not walk-summable" if low >= 1 else "too near to 1 to decide"
     console.say(f"{matrix.name}: {J.num_nodes} rows, {J.graph.num_edges} couplings, {h.size(1)} right-hand sides")
     console.say(f"walk-summability radius in [{low:.6g}, {high:.6g}]: {verdict}")
-    record = _run(name, J, h)
+    record = _run(solver, J, h)
     console.say(f"{record['solver']}: {record['status']} in {record['steps']} steps, residual {record['residual']:.1e}")
     mu = record.pop("value")
     if out is not None:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from walksum.data.tables import Table, is_missing
+from walksum.data.frames import Table, is_missing
 
 ISO = "ISO8601"
 WRITTEN = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.tables import Table, check_columns, numbers
+from walksum.data.frames import Table, check_columns, first, numbers
 
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
 
@@ -79,11 +78,6 @@ def weight_notes(table: str, column: str, weight: Tensor) -> list[str]:
     if zero:
         notes.append(f"{zero} of {count} edges of {table} have {column} 0: they carry nothing")
     return notes
-
-
-def first(names: Sequence[Any], most: int = 5) -> str:
-    names = list(names)
-    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColumns:

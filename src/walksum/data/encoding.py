@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum.data.frames import first
 from walksum.data.target import NONE, in_target_units, transformed
 
 FARTHEST = 10.0  # standard deviations
@@ -90,14 +91,14 @@ class Encoding:
         missing = features[self.numeric].isna().sum()
         if missing.sum():
             names = [name for name in self.numeric if missing[name]]
-            found.append(f"{int(missing.sum())} missing numbers in {_listed(names)}: training medians were put in")
+            found.append(f"{int(missing.sum())} missing numbers in {first(names)}: training medians were put in")
         for name, known in self.categories.items():
             values = features[name].dropna()
             strange = values[~values.isin(known)]
             if len(strange):
                 found.append(
                     f"{len(strange)} rows of {name!r} hold categories not kept from the training nodes "
-                    f"({_listed(strange.unique().tolist())}): zeros were put in"
+                    f"({first(strange.unique().tolist())}): zeros were put in"
                 )
             if (empty := len(features) - len(values)) > 0:
                 found.append(f"{empty} rows without {name!r}: zeros were put in")
@@ -117,7 +118,7 @@ def fit(features: Any, train: Tensor) -> tuple[Encoding, list[str]]:
     flat = [name for name in numbers if rows[name].nunique() == 1 and rows[name].max() not in (0, 1)]
     flat += [name for name in numbers if rows[name].isna().all()]
     if flat:
-        notes.append(f"left out: {_listed(flat)} say the same of every training node")
+        notes.append(f"left out: {first(flat)} say the same of every training node")
     used = [name for name in numbers if name not in set(flat)]
     return Encoding(**_fit_numbers(rows[used]), categories=categories), notes
 
@@ -175,7 +176,3 @@ def _one_hot(values: pd.Series, known: list[str]) -> np.ndarray:
     rows = np.nonzero(code >= 0)[0]
     hot[rows, code[rows]] = 1
     return hot
-
-
-def _listed(names: list[Any], most: int = 5) -> str:
-    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch_geometric.data import Data
 
-from walksum.data.tables import is_missing
+from walksum.data.frames import is_missing
 
 
 def load_pt(path: Path) -> Data:
@@ -51,13 +49,9 @@ def read_graphml(path: Path, text: frozenset[str]) -> tuple[pd.DataFrame, pd.Dat
     nodes = pd.DataFrame([{"id": node, **values} for node, values in graph.nodes(data=True)]).astype(object)
     if not len(nodes):
         raise ValueError(f"{path} holds no nodes")
-    edges = pd.DataFrame(list(_ends(graph)), columns=None if graph.number_of_edges() else ["source", "target"])
+    ends = [{**values, "source": i, "target": j} for i, j, values in graph.edges(data=True)]
+    edges = pd.DataFrame(ends, columns=None if ends else ["source", "target"])
     return _numbers_as_numbers(nodes, text | {"id"}), edges
-
-
-def _ends(graph: Any) -> Iterator[dict[str, Any]]:
-    for i, j, values in graph.edges(data=True):
-        yield {**values, "source": i, "target": j}
 
 
 def _numbers_as_numbers(frame: pd.DataFrame, text: frozenset[str]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from walksum.data.tables import check_file
+from walksum.data.frames import check_file
 from walksum.graph import Graph
 from walksum.precision import Precision
 

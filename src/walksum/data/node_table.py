@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from walksum.data.edges import EdgeColumns, end_names
+from walksum.data.frames import Table, check_columns, is_missing, numbers
 from walksum.data.numerals import Numerals, find_numerals
 from walksum.data.places import Places
 from walksum.data.problem import CLASSIFICATION
-from walksum.data.tables import Table, check_columns, is_missing, numbers
 
 ID_NAMES = ("id", "node", "node_id", "name")
 SURE_IDS = ID_NAMES[:3]  # a name may be for people, and the ids another column

@@ -102,7 +102,7 @@ class Problem:
         return found | {"homophily": homophily(graph, self.y), "classes": dict(zip(self.classes, counts, strict=True))}
 
 
-def from_data(name: str, data: Data, notes: list[str] | None = None) -> Problem:
+def from_data(name: str, data: Data) -> Problem:
     """A PyG graph with x and edge_index; its features are taken as they are. Without y no node has a target."""
     for key in ("x", "edge_index"):
         if not isinstance(data.get(key), Tensor):
@@ -125,7 +125,6 @@ def from_data(name: str, data: Data, notes: list[str] | None = None) -> Problem:
         "edge_index": data.edge_index,
         "edge_weight": None if weight is None else weight.float(),
         "data": data,
-        "notes": notes or [],
     }
     if y.is_floating_point():
         return Problem(name, ids, y=y.float(), task=REGRESSION, **common)

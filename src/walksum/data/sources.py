@@ -21,7 +21,7 @@ from torch_geometric.datasets import (
     WikipediaNetwork,
 )
 
-from walksum.data.checksums import verified_digest
+from walksum.data.cache import verified_digest
 
 
 @dataclass(frozen=True)

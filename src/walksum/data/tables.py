@@ -1,83 +1,33 @@
-"""Reading tables, in pieces, with messages a person can act on: files of many kinds, and DataFrames.
+"""Reading tables from files of many kinds, with messages a person can act on.
 
 CSV, TSV (plain or gzipped) and Parquet are read in chunks, so that a file of gigabytes needs no more memory than what
-is kept of it; JSON lines, Feather and Excel are read whole. A column is numbers until a row holds something else; then
-the table is read again with that column as text.
+is kept of it; JSON lines, Feather and Excel are read whole.
 """
 
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
+import importlib.util
+import json
 import os
+import zipfile
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from walksum.data.numerals import Numerals
-from walksum.data.whole_files import WHOLE
+from walksum.data.frames import FrameTable, Table, check_columns, check_file
 
 CHUNK = 2_000_000  # cells in one piece
 FEWEST = 1_000  # rows in one piece, at least
-SAMPLE = 5_000  # rows that show how a column is written
 LARGE = 16 * 2**20  # bytes from which reading reports progress
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 OnRead = Callable[[str, int, int], None]  # file name, bytes read, bytes in all
-
-
-class Table(ABC):
-    """A table that can be read in pieces; ``name`` stands for it in messages."""
-
-    name: str
-    semicolons = False  # whether they separate its cells
-
-    @abstractmethod
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-
-    @abstractmethod
-    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """The named columns as objects, missing where they were, one chunk of rows at a time."""
-
-    @abstractmethod
-    def row(self, number: int) -> str:
-        """Where row ``number`` (from 0 on) stands, in words."""
-
-    def sample(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The first rows of the named columns, as they are written."""
-        return next(iter(self.pieces(columns)), pd.DataFrame(columns=list(columns)))[:SAMPLE]
-
-    def frame(
-        self,
-        columns: Sequence[str],
-        text: Sequence[str] = (),
-        verbatim: str | None = None,
-        numerals: Numerals | None = None,
-    ) -> pd.DataFrame:
-        """The named columns: float64 where every value is a number or missing, text otherwise and for ``text``.
-
-        In the column ``verbatim`` only an empty cell is missing: a node may be called NA. Columns of ``numerals`` are
-        read as these say.
-        """
-        as_text, marked = set(text), set() if numerals is None else set(numerals.marks)
-        while True:
-            try:
-                typed = []
-                for chunk in self.pieces(columns):
-                    plain = {name: numerals.plain(name, chunk[name]) for name in marked} if numerals else {}
-                    typed.append(_typed(chunk.assign(**plain), as_text, verbatim))
-                return pd.concat(typed, ignore_index=True) if typed else pd.DataFrame(columns=list(columns))
-            except _TurnedToText as column:  # rare: a number for thousands of rows, then a word
-                as_text.add(str(column))
-                marked.discard(str(column))
 
 
 class FileTable(Table):
@@ -158,34 +108,6 @@ class FileTable(Table):
                 self.on_read(self.name, size * done // max(1, file.metadata.num_rows), size)
 
 
-class FrameTable(Table):
-    """A pandas DataFrame. A named index counts as a column; whole numbers that pandas holds as floats are read as such.
-
-    Args:
-        frame: the rows.
-        name: what to call it in messages.
-    """
-
-    def __init__(self, frame: pd.DataFrame, name: str):
-        self.name, self._labels = name, frame.index
-        if any(each is not None for each in frame.index.names):
-            frame = frame.reset_index()
-        self._frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-        if not self._frame.columns.is_unique:
-            twice = self._frame.columns[self._frame.columns.duplicated()]
-            raise ValueError(f"{name} has several columns called {twice[0]!r}; names must be unique")
-
-    def columns(self) -> list[str]:
-        return list(self._frame.columns)
-
-    def row(self, number: int) -> str:
-        return f"{self.name}, row {self._labels[number]}"
-
-    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        check_columns(self.name, self.columns(), columns)
-        yield pd.DataFrame({name: _objects(self._frame[name]) for name in columns}).reset_index(drop=True)
-
-
 def as_table(source: Any, name: str, encoding: str = "utf-8", on_read: OnRead | None = None) -> Table:
     """A table from a DataFrame, or from the path of a file; ``name`` is the argument's, for messages."""
     if isinstance(source, pd.DataFrame):
@@ -193,69 +115,6 @@ def as_table(source: Any, name: str, encoding: str = "utf-8", on_read: OnRead | 
     if isinstance(source, str | os.PathLike):
         return FileTable(Path(source), encoding, on_read)
     raise ValueError(f"{name} is a {type(source).__name__}; expected a pandas DataFrame or the path of a file")
-
-
-def _objects(values: pd.Series) -> pd.Series:
-    """Python objects; 5.0 becomes 5 where all are whole, for ids and classes with gaps are floats in pandas."""
-    if values.dtype.kind == "f":
-        known = values.dropna()
-        if len(known) and bool((known % 1 == 0).all()) and bool((known.abs() < 2**53).all()):
-            values = values.astype("Int64")
-    return values.astype(object)
-
-
-def check_file(path: Path) -> None:
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path")
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file; expected a table, for example a CSV file")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty; expected a header line and one row per node or edge")
-
-
-def check_columns(table: str, present: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse names the table has not, with the nearest one it has."""
-    for name in wanted:
-        if name not in present:
-            near = difflib.get_close_matches(name, present, 1, cutoff=0.6)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"{table} has no column {name!r}; {hint}it has {_listed(present)}")
-
-
-def numbers(table: Table, values: pd.Series, column: str, first_row: int = 0, missing: bool = True) -> np.ndarray:
-    """float64 values; an error with the first row that is not a number, or (unless ``missing``) has none."""
-    blank = is_missing(values)
-    parsed = pd.to_numeric(values.where(~blank), errors="coerce").to_numpy(dtype=np.float64)
-    bad = (np.isnan(parsed) & ~blank.to_numpy()) | np.isinf(parsed)
-    if not missing:
-        bad |= blank.to_numpy()
-    if bad.any():
-        at = int(bad.argmax())
-        raise ValueError(f"{table.row(first_row + at)}: {column} is {str(values.iloc[at])!r}; expected a finite number")
-    return parsed
-
-
-def is_missing(values: pd.Series) -> pd.Series:
-    return values.isna() | values.isin(MISSING)
-
-
-class _TurnedToText(Exception):
-    """A column that began as numbers holds a word."""
-
-
-def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.DataFrame:
-    made: dict[str, Any] = {}
-    for name in chunk.columns:
-        values = chunk[name]
-        blank = values.isna() | (values == "") if name == verbatim else is_missing(values)
-        if name in as_text:
-            made[name] = values.where(~blank, None).map(str, na_action="ignore").astype(object)
-            continue
-        parsed = pd.to_numeric(values.where(~blank, np.nan), errors="coerce").astype(np.float64)
-        if bool((parsed.isna() & ~blank).any()):
-            raise _TurnedToText(name)
-        made[name] = parsed
-    return pd.DataFrame(made, columns=chunk.columns)
 
 
 def _rows(columns: Sequence[str]) -> int:
@@ -289,38 +148,71 @@ def _separator(path: Path, encoding: str) -> str:
     return max(",;\t", key=header.count)
 
 
-class _explained:
+@contextmanager
+def _explained(path: Path, encoding: str) -> Iterator[None]:
     """What can go wrong inside a text file, in words."""
-
-    def __init__(self, path: Path, encoding: str):
-        check_file(path)
-        self.path, self.encoding = path, encoding
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        path = self.path
-        if isinstance(error, UnicodeError):
-            what = "byte " + hex(error.object[error.start]) if isinstance(error, UnicodeDecodeError) else str(error)
-            likely = "utf-16" if _begins(path, b"\xff\xfe", b"\xfe\xff") else "latin-1"
-            raise ValueError(
-                f"{path.name} is not {self.encoding} text ({what}); save it as UTF-8, or name its encoding, "
-                f"for example encoding={likely!r}"
-            ) from error
-        if isinstance(error, LookupError) and "encoding" in str(error):
-            raise ValueError(f"encoding {self.encoding!r} is unknown; for example utf-8 or latin-1") from error
-        if isinstance(error, pd.errors.EmptyDataError):
-            raise ValueError(f"{path} is empty; expected a header line and one row per node or edge") from error
-        if isinstance(error, pd.errors.ParserError | csv.Error | zlib.error | gzip.BadGzipFile | EOFError):
-            raise ValueError(f"{path.name} is not a readable table: {str(error).strip()}") from error
+    check_file(path)
+    try:
+        yield
+    except UnicodeError as error:
+        what = "byte " + hex(error.object[error.start]) if isinstance(error, UnicodeDecodeError) else str(error)
+        with path.open("rb") as file:
+            likely = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        raise ValueError(
+            f"{path.name} is not {encoding} text ({what}); save it as UTF-8, or name its encoding, "
+            f"for example encoding={likely!r}"
+        ) from error
+    except LookupError as error:
+        if "encoding" not in str(error):
+            raise
+        raise ValueError(f"encoding {encoding!r} is unknown; for example utf-8 or latin-1") from error
+    except pd.errors.EmptyDataError as error:
+        raise ValueError(f"{path} is empty; expected a header line and one row per node or edge") from error
+    except (pd.errors.ParserError, csv.Error, zlib.error, gzip.BadGzipFile, EOFError) as error:
+        raise ValueError(f"{path.name} is not a readable table: {str(error).strip()}") from error
 
 
-def _begins(path: Path, *marks: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) in marks
+def _read_json_lines(path: Path, encoding: str) -> pd.DataFrame:
+    """One object per line, or one list of objects."""
+    try:
+        text = path.read_text(encoding)
+        rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x]
+    except UnicodeError as error:
+        raise ValueError(f"{path.name} is not {encoding} text; name its encoding") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not JSON with one object per line: {error}") from error
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f'{path.name} holds no rows; expected one JSON object per line, such as {{"id": 1}}')
+    flat = pd.DataFrame(rows, dtype=object)
+    nested = [name for name in flat.columns if bool(flat[name].map(lambda cell: isinstance(cell, list | dict)).any())]
+    if nested:
+        raise ValueError(f"{path.name}: {nested[0]!r} holds lists or objects; expected one value per cell")
+    return flat
 
 
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _read_feather(path: Path, encoding: str) -> pd.DataFrame:
+    try:
+        import pyarrow
+        import pyarrow.feather as feather
+    except ImportError as error:
+        raise ValueError(f"{path} is Feather, which needs pyarrow: pip install 'walksum[parquet]'") from error
+    try:
+        return feather.read_table(path).to_pandas()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is not a readable Feather file: {error}") from error
+
+
+def _read_excel(path: Path, encoding: str) -> pd.DataFrame:
+    if importlib.util.find_spec("openpyxl") is None:
+        raise ValueError(f"{path} is Excel, which needs openpyxl: pip install openpyxl")
+    try:
+        return pd.read_excel(path, dtype=object, keep_default_na=False, engine="openpyxl")
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a readable Excel file: {error}; save it as .xlsx or as CSV") from error
+
+
+WHOLE = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _read_json_lines),
+    **dict.fromkeys((".feather", ".arrow"), _read_feather),
+    **dict.fromkeys((".xlsx", ".xls"), _read_excel),
+}

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from walksum.data.dates import date_columns, date_format, parse_dates
-from walksum.data.edges import EdgeColumns, Edges, end_names, first, read_edges, weight_notes
+from walksum.data.edges import EdgeColumns, Edges, end_names, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
+from walksum.data.frames import FrameTable, Table, check_columns, check_file, first, is_missing, numbers
 from walksum.data.node_table import SPLIT_WORDS, Columns, check_one_use_each, read_nodes
 from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
-from walksum.data.tables import FrameTable, OnRead, Table, as_table, check_columns, check_file, is_missing, numbers
+from walksum.data.tables import OnRead, as_table
 
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
@@ -112,7 +113,8 @@ def _problem(
     notes = [*notes, *told]
     by_degree = not len(learned.columns)
     if by_degree:
-        learned = pd.DataFrame({DEGREE: _log_degree(index, len(ids))})
+        degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)
+        learned = pd.DataFrame({DEGREE: np.log1p(degree)})
         notes = [*notes, "no feature columns: the logarithm of a node's degree is used"]
     return Problem(
         name=table.name.split(".")[0],
@@ -256,7 +258,3 @@ def _split_words(table: Table, values: pd.Series) -> np.ndarray:
     if unknown:
         raise ValueError(f"{table.name}: the split column holds {first(unknown)}; expected train, val, test or nothing")
     return words.to_numpy(dtype=object)
-
-
-def _log_degree(edge_index: Tensor, num_nodes: int) -> np.ndarray:
-    return np.log1p(torch.bincount(edge_index.flatten(), minlength=num_nodes).numpy().astype(np.float64))

@@ -86,7 +86,7 @@ class Checkpoints:
                 raise ValueError(f"checkpoint {path} is of {what}; choose another folder, or delete it to start anew")
 
     def _state(self, batch: Batch) -> dict[str, Any]:
-        model, optimiser = get_state_dict(batch.step.model, batch.step.optimiser)  # type: ignore[attr-defined]
+        model, optimiser = get_state_dict(batch.step.model, batch.step.optimiser)
         best = batch.runs[0].weights or batch.step.weights(0)
         return {"model": model, "optimiser": optimiser, "best": best, f"random-{self.rank}": torch.get_rng_state()}
 
@@ -100,7 +100,7 @@ class Checkpoints:
             dcp.load(state, checkpoint_id=path, process_group=self.group)
         set_state_dict(
             batch.step.model,
-            batch.step.optimiser,  # type: ignore[attr-defined]
+            batch.step.optimiser,
             model_state_dict=state["model"],
             optim_state_dict=state["optimiser"],
         )

@@ -16,9 +16,8 @@ from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, i
 from walksum.field.heads import to_columns, to_rows
 from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
-from walksum.field.part import Part
+from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
-from walksum.field.shared_pattern import on_shared_pattern
 from walksum.field.variances import marginals, selected_inverse
 from walksum.precision import Precision
 from walksum.solving import solve
@@ -72,7 +71,8 @@ class GaussianField(Distribution):
         self._asked = method
         self.J = in_working_precision(J, self.method)
         self._like, self._part = J.diag, None
-        mean = self._zeros() if loc is None and h is None else self._vector("loc" if h is None else "h", loc, h)
+        given = h is not None or loc is not None
+        mean = self._vector("loc" if h is None else "h", loc, h) if given else torch.zeros_like(J.diag)
         self.loc = mean if h is None else self._solve(mean)
         batch = torch.broadcast_shapes((J.heads,), self.loc.shape[:-1])
         self.loc = self.loc.expand(*batch, J.num_nodes)
@@ -102,9 +102,6 @@ class GaussianField(Distribution):
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
-
-    def _zeros(self) -> Tensor:
-        return torch.zeros_like(self._like)
 
     def _vector(self, name: str, *given: Tensor | None) -> Tensor:
         value = next(t for t in given if t is not None)
@@ -141,11 +138,11 @@ class GaussianField(Distribution):
         mu = solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise")
         return self._back(in_range(mu, self._like), h.shape)
 
-    def _quadratic(self, x: Tensor, J: Precision | None = None) -> Tensor:
+    def _quadratic(self, x: Tensor) -> Tensor:
         """``x^T J x`` of every row."""
-        J, x = self.J if J is None else J, self._whole_batch(x)
-        columns = to_columns(J, x)
-        return self._back((columns * (J @ columns)).sum(1), x.shape[:-1])
+        x = self._whole_batch(x)
+        columns = to_columns(self.J, x)
+        return self._back((columns * (self.J @ columns)).sum(1), x.shape[:-1])
 
     def _logdet(self, J: Precision | None = None) -> Tensor:
         return logdet(self.J if J is None else J, self._asked).to(self._like)

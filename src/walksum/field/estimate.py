@@ -13,7 +13,7 @@ from torch import Tensor
 
 from walksum._checks import check_count, check_positive
 from walksum.field.factors import refuse
-from walksum.field.root import dominant_root
+from walksum.field.sampling import dominant_root
 from walksum.ops import edge_dot
 from walksum.precision import Precision
 from walksum.solvers.base import Status

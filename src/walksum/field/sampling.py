@@ -9,9 +9,9 @@ from torch import Tensor
 
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, working_copy
 from walksum.field.report import Observer, Report, Stopwatch
-from walksum.field.root import dominant_root
 from walksum.precision import Precision
 from walksum.solvers.base import Status
+from walksum.solvers.cg.solver import CG
 from walksum.solving import solve
 
 
@@ -87,3 +87,40 @@ def _perturbed(J: Precision, noise: Tensor) -> Tensor:
             "use method='elimination' or 'dense' to sample from it"
         )
     return solve(J, root(noise), SOLVERS["estimated"], on_nonconverged="raise")
+
+
+class DominantRoot:
+    r"""B with :math:`B B^\top = J`, from a scaling v for which every row of V J V is dominant.
+
+    An edge has the column :math:`\sqrt{|J_{ij}| v_i v_j}\,(e_i / v_i \pm e_j / v_j)`, a node the rest of its diagonal.
+    """
+
+    def __init__(self, J: Precision, scale: Tensor):
+        self.ends, self.scale = J.graph.edges, scale
+        i, j = self.ends
+        off = J.off * scale[:, i] * scale[:, j]
+        self.edge, self.sign = off.abs().sqrt(), off.sign()
+        slack = J.diag * scale.square()
+        self.slack = slack.index_add(1, i, -off.abs()).index_add(1, j, -off.abs())
+
+    def __call__(self, noise: Tensor) -> Tensor:
+        """``B xi`` for xi ``[H, N + E, F]``."""
+        (i, j), nodes = self.ends, self.scale.size(1)
+        u = self.slack.sqrt().unsqueeze(2) * noise[:, :nodes]
+        at_edges = self.edge.unsqueeze(2) * noise[:, nodes:]
+        u = u.index_add(1, i, at_edges).index_add(1, j, self.sign.unsqueeze(2) * at_edges)
+        return u / self.scale.unsqueeze(2)
+
+
+def dominant_root(J: Precision) -> DominantRoot | None:
+    """The root of a walk-summable J; None if there is none."""
+    root = DominantRoot(J, torch.ones_like(J.diag))
+    if bool((root.slack >= 0).all()):
+        return root
+    # (D - |A|) v = diag has a positive solution if and only if J is walk-summable, and v makes the rows dominant
+    comparison = Precision(J.graph, J.diag, -J.off.abs())
+    v = solve(comparison, J.diag.unsqueeze(2), CG(max_steps=2000), on_nonconverged="ignore").squeeze(2)
+    if not bool((torch.isfinite(v) & (v > 0)).all()):
+        return None
+    root = DominantRoot(J, v)
+    return root if bool((root.slack >= 0).all()) else None

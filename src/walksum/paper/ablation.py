@@ -8,23 +8,19 @@ Trains what the store lacks and prints a table; several of these commands may sh
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from walksum.paper.runs import cell_data, model_factory, train_cell
 from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.local import LocalEngine
-from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep
 from walksum.paper.sweep.work import WorkerSettings
 from walksum.paper.variants import OPTION, VARIANTS, runs_of, variant_of
-from walksum.training.batches import Progress
 
 LEARNED_PN, LEARNED_DD = "glt-pairwise-normal-learned", "glt-diagonally-dominant-learned"
 # the cells of Table 1 that stay below the paper
@@ -37,20 +33,12 @@ CELLS = {
 STORE = Path("results/ablation")
 
 
-def train_variants(
-    specs: Sequence[RunSpec],
-    *,
-    device: str | torch.device = "cpu",
-    root: str | os.PathLike[str] | None = None,
-    batched: bool | None = None,
-    on_record: Callable[[RunRecord], None],
-    on_progress: Callable[[Progress], None] | None = None,
-) -> None:
+def train_variants(specs: Sequence[RunSpec], *, device: str = "cpu", root: str | None = None, **options: Any) -> None:
     """As :func:`walksum.paper.runs.train_runs`, for the runs of one variant of one cell."""
     data, variant = cell_data(specs, device, root), VARIANTS[variant_of(specs[0])]
     data = replace(data, x=variant.features(data.x), edges=variant.edges(data.edges))
     plain = replace(specs[0], options=tuple(pair for pair in specs[0].options if pair[0] != OPTION))
-    train_cell(specs, data, model_factory(plain, data, variant.model), batched, on_record, on_progress)
+    train_cell(specs, data, model_factory(plain, data, variant.model), **options)
 
 
 def main() -> None:

@@ -14,51 +14,71 @@ from torch_geometric.utils import remove_self_loops
 from walksum.designs import DESIGNS, Design
 from walksum.designs.similarity import Similarity, cosine
 from walksum.graph import Graph
-from walksum.nn import GLTBlock, GLTConv
+from walksum.nn import GLT, GLTBlock, GLTConv
 from walksum.nn.dropout import Dropout
-from walksum.paper.models.cgnn import SELF_WEIGHT
+from walksum.paper.models.continuous import CGNN, SELF_WEIGHT
 from walksum.paper.models.structure import Edges, PerGraph
 from walksum.precision import Precision
-from walksum.solvers import Solver
 
 Change = Callable[[nn.Module], nn.Module]
 
 
-def glorot(model: nn.Module) -> nn.Module:
-    for layer in _all(model, nn.Linear):
-        nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-    return model
+def on_each(kind: type, act: Callable[[Any], object]) -> Change:
+    """Do something to every module of this kind."""
+
+    def change(model: nn.Module) -> nn.Module:
+        for module in [module for module in model.modules() if isinstance(module, kind)]:
+            act(module)
+        return model
+
+    return change
 
 
-def without_input_dropout(model: nn.Module) -> nn.Module:
-    model.dropout.p = 0.0  # type: ignore[union-attr]
-    return model
+def on_mixers(**values: Any) -> Change:
+    """Set attributes of every mixing layer."""
+    return on_each(GLTConv, lambda mixer: _set(mixer, values))
 
 
-def only_input_dropout(model: nn.Module) -> nn.Module:
-    for block in _all(model, GLTBlock):
-        for layer in _all(block, Dropout):
-            layer.p = 0.0
-    return model
+def on_designs(**values: Any) -> Change:
+    """Set attributes of the design of every mixing layer."""
+    return on_each(GLTConv, lambda mixer: _set(mixer.design, values))
+
+
+def _set(target: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(target, name, value)
+
+
+def without(name: str, kind: type) -> Change:
+    """Leave a norm of that name out of every module of this kind."""
+    return on_each(kind, lambda module: module.add_module(name, nn.Identity()))
+
+
+def _glorot(layer: nn.Linear) -> None:
+    nn.init.xavier_uniform_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+glorot = on_each(nn.Linear, _glorot)
+without_input_dropout = on_each(GLT, lambda model: setattr(model.dropout, "p", 0.0))
+only_input_dropout = on_each(GLTBlock, on_each(Dropout, lambda layer: setattr(layer, "p", 0.0)))
+linear_observation = on_mixers(act=None)
 
 
 def heads_in_full_width(concat: bool) -> Change:
     """Every head as wide as the embedding; merged by a Linear from all of them, or averaged."""
 
-    def change(model: nn.Module) -> nn.Module:
-        for block in _all(model, GLTBlock):
-            old, width = block.mix, block.mix.in_channels
-            kind = {"design": _name(old.design), "coupling": old.design.coupling}
-            scale = {"scale": old.design.scale} if hasattr(old.design, "scale") else {}
-            block.mix = GLTConv(width, width, old.heads, **kind, **scale)
-            block.mix.on_nonconverged = "ignore"
-            block.mix_norm = nn.LayerNorm(width)
-            block.merge = nn.Linear(old.heads * width, width) if concat else _MeanOfHeads(old.heads, width)
-        return model
+    def widen(block: Any) -> None:
+        old, width = block.mix, block.mix.in_channels
+        kind = {"design": _name(old.design), "coupling": old.design.coupling}
+        scale = {"scale": old.design.scale} if hasattr(old.design, "scale") else {}
+        block.mix = GLTConv(width, width, old.heads, **kind, **scale)
+        block.mix.on_nonconverged = "ignore"
+        block.mix_norm = nn.LayerNorm(width)
+        block.merge = nn.Linear(old.heads * width, width) if concat else _MeanOfHeads(old.heads, width)
 
-    return change
+    return on_each(GLTBlock, widen)
 
 
 class _MeanOfHeads(nn.Module):
@@ -70,51 +90,13 @@ class _MeanOfHeads(nn.Module):
         return self.linear(x.unflatten(-1, (self.heads, -1)).mean(-2))
 
 
-def without(name: str, kind: type) -> Change:
-    """Leave a norm of that name out of every module of this kind."""
-
-    def change(model: nn.Module) -> nn.Module:
-        for module in _all(model, kind):
-            module.add_module(name, nn.Identity())
-        return model
-
-    return change
-
-
-def without_residual(model: nn.Module) -> nn.Module:
-    for block in _all(model, GLTBlock):
-        block.forward = _mixing_alone.__get__(block)
-    return model
-
-
 def _mixing_alone(self: GLTBlock, x: Tensor, *graph: Any, **options: Any) -> Tensor:
     mu = self.mix(self.norm(x), *graph, **options).view(-1, self.mix.heads, self.mix.out_channels)
     x = self.merge(self.dropout(self.act(self.mix_norm(mu)).flatten(1)))
     return x + self.ffn(x)
 
 
-def linear_observation(model: nn.Module) -> nn.Module:
-    for mixer in _all(model, GLTConv):
-        mixer.act = None
-    return model
-
-
-def solved_by(solver: Solver) -> Change:
-    def change(model: nn.Module) -> nn.Module:
-        for mixer in _all(model, GLTConv):
-            mixer.solver = solver
-        return model
-
-    return change
-
-
-def epsilon(value: float) -> Change:
-    def change(model: nn.Module) -> nn.Module:
-        for mixer in _all(model, GLTConv):
-            mixer.design.epsilon = value
-        return model
-
-    return change
+without_residual = on_each(GLTBlock, lambda block: setattr(block, "forward", _mixing_alone.__get__(block)))
 
 
 def confidence_times(factor: float) -> Change:
@@ -123,12 +105,7 @@ def confidence_times(factor: float) -> Change:
     def smaller(graph: Graph, s: Tensor) -> Tensor:
         return cosine(graph, s) / factor
 
-    def change(model: nn.Module) -> nn.Module:
-        for mixer in _all(model, GLTConv):
-            mixer.design.similarity = Similarity(smaller, bounded=True)
-        return model
-
-    return change
+    return on_designs(similarity=Similarity(smaller, bounded=True))
 
 
 def couplings_times(factor: float) -> Change:
@@ -136,18 +113,8 @@ def couplings_times(factor: float) -> Change:
     return _changed(lambda J: Precision(J.graph, J.diag, factor * J.off))
 
 
-def given_precision(model: nn.Module) -> nn.Module:
-    """Let no gradient through J: it still follows h, but nothing learns to make it better."""
-    return _changed(lambda J: Precision(J.graph, J.diag.detach(), J.off.detach()))(model)
-
-
 def _changed(change: Callable[[Precision], Precision]) -> Change:
-    def apply(model: nn.Module) -> nn.Module:
-        for mixer in _all(model, GLTConv):
-            mixer.design = _Changed(mixer.design, change)
-        return model
-
-    return apply
+    return on_each(GLTConv, lambda mixer: setattr(mixer, "design", _Changed(mixer.design, change)))
 
 
 class _Changed(Design):
@@ -167,10 +134,8 @@ class _Changed(Design):
         return self.known[1]
 
 
-def not_normalised(model: nn.Module) -> nn.Module:
-    for mixer in _all(model, GLTConv):
-        mixer.design = _Raw(mixer.design)
-    return model
+# no gradient goes through J: it still follows h, but nothing learns to make it better
+given_precision = _changed(lambda J: Precision(J.graph, J.diag.detach(), J.off.detach()))
 
 
 class _Raw(Design):
@@ -192,6 +157,9 @@ def _not_normalised(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
     return Precision(graph, torch.where(diag > 0, diag, 1.0), off)
 
 
+not_normalised = on_each(GLTConv, lambda mixer: setattr(mixer, "design", _Raw(mixer.design)))
+
+
 def directed(turned: bool) -> Change:
     """A CGNN that takes the edges as they are published, or turned round, instead of both ways."""
 
@@ -203,15 +171,7 @@ def directed(turned: bool) -> Change:
         both, weights = torch.cat([near, loops], 1), torch.cat([weight, own])
         return gcn_norm(both, weights, num_nodes, add_self_loops=False, dtype=dtype)
 
-    def change(model: nn.Module) -> nn.Module:
-        model.adjacency = PerGraph(edges)  # type: ignore[assignment]
-        return model
-
-    return change
-
-
-def _all(model: nn.Module, kind: type) -> list[Any]:
-    return [module for module in model.modules() if isinstance(module, kind)]
+    return on_each(CGNN, lambda model: setattr(model, "structure", PerGraph(edges)))
 
 
 def _name(design: Design) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from walksum import plot
-from walksum.analysis.correlation import Correlation, ordered
+from walksum.analysis.correlation import ordered
 from walksum.analysis.spectrum import response
 from walksum.data.problem import Problem
 from walksum.designs import DESIGNS, NAMES
@@ -93,6 +94,10 @@ def count_steps(like: TrainedRun, epochs: int, listener: Listener) -> list[Epoch
     return outcome.history
 
 
+def _drawn(draw: Callable[..., Any], what: Any, theme: str) -> Any:
+    return draw(what, theme=theme)
+
+
 def _correlations(J: dict[str, Precision], listener: Listener) -> Iterator[NamedFigure]:
     learned = {name: each for name, each in J.items() if name.startswith("learned")}
     pulls_and_pushes = {name: learned[name] for name in ("learned Laplacian", "learned pairwise normal")}
@@ -102,16 +107,8 @@ def _correlations(J: dict[str, Precision], listener: Listener) -> Iterator[Named
     fixed = {name: ordered(each) for name, each in J.items() if name not in learned}
     yield NamedFigure("figure-4", lambda theme: plot.correlations(fixed, theme=theme))
     for number, (name, each) in zip((5, 6, 7), learned.items(), strict=True):
-        yield _one(f"figure-{number}", {name: ordered(each)})
-        yield _heads(f"figure-{number}-heads", each)
-
-
-def _one(name: str, shown: dict[str, Correlation]) -> NamedFigure:
-    return NamedFigure(name, lambda theme: plot.correlations(shown, theme=theme))
-
-
-def _heads(name: str, J: Precision) -> NamedFigure:
-    return NamedFigure(name, lambda theme: plot.heads(J, theme=theme))
+        yield NamedFigure(f"figure-{number}", partial(_drawn, plot.correlations, {name: ordered(each)}))
+        yield NamedFigure(f"figure-{number}-heads", partial(_drawn, plot.heads, each))
 
 
 def _influence_by_hop(

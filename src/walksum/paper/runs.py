@@ -19,10 +19,9 @@ from walksum.data.splits import make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.paper.models import make_baseline
-from walksum.paper.provenance import made_by
 from walksum.paper.rows import HEADED, row_of
 from walksum.paper.sparse_input import use_sparse_input
-from walksum.paper.sweep.record import RunRecord, Solves
+from walksum.paper.sweep.record import RunRecord, Solves, made_by
 from walksum.paper.sweep.spec import RunSpec
 from walksum.training.batches import Factory, Failure, Finished, Progress, SeedTrainer
 from walksum.training.data import Data
@@ -57,16 +56,18 @@ def train_runs(
     _check(specs)
     if specs:
         data = cell_data(specs, device, root)
-        train_cell(specs, data, model_factory(specs[0], data), batched, on_record, on_progress)
+        factory = model_factory(specs[0], data)
+        train_cell(specs, data, factory, batched=batched, on_record=on_record, on_progress=on_progress)
 
 
 def train_cell(
     specs: Sequence[RunSpec],
     data: Data,
     factory: Factory,
-    batched: bool | None,
+    *,
+    batched: bool | None = None,
     on_record: Callable[[RunRecord], None],
-    on_progress: Callable[[Progress], None] | None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """As :func:`train_runs`, on data and with a maker of models that are given."""
     by_seed = {spec.seed: spec for spec in specs}

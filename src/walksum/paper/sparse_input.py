@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from walksum._torch import Function
-from walksum.backends.cpu.simd import WIDTHS
+from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.dropout import _bits, _hash
+from walksum.backends.cpu.simd import WIDTHS, at, fma, load, splat, store, width
 from walksum.nn import GLT
 from walksum.nn.dropout import LANES
 from walksum.solvers.factor import in_groups
@@ -85,8 +87,6 @@ class _Product(Function):
 
 
 def _multiply(given: Tensor, rows: int, seed: Tensor, p: float, X: tuple[np.ndarray, ...]) -> Tensor:
-    from walksum.paper.sparse_input_kernel import product
-
     numbers = given.detach().contiguous().numpy()
     members, _, channels = numbers.shape
     out, step = given.new_empty(members, rows, channels), min(32, channels // 2)
@@ -111,3 +111,33 @@ def use_sparse_input(model: nn.Module, x: Tensor) -> nn.Module:
         model.add_module("embed", sparse)
         model.add_module("dropout", nn.Identity())
     return model
+
+
+@jit
+def product(start, stop, lanes, given, out, seeds, threshold, scale, indptr, indices, values, place):
+    """``out[s] = drop(X) given[s]`` for given ``[S, K, C]``, out ``[S, N, C]``, X ``[N, K]`` by rows.
+
+    ``place[p]`` numbers entry p for its mask, so that X by rows and by columns drop the same entries. A unit of work is
+    one member and two neighbouring blocks of lanes: both share the mask.
+    """
+    step = width(lanes)
+    pairs, zero = given.shape[2] // (2 * step), scale * 0
+    for unit in range(start, stop):
+        s, first = unit // pairs, 2 * step * (unit % pairs)
+        left, right = given[s, :, first : first + step], given[s, :, first + step : first + 2 * step]
+        to_left, to_right = out[s, :, first : first + step], out[s, :, first + step : first + 2 * step]
+        seed = seeds[s]
+        for row in range(len(indptr) - 1):
+            a, b = splat(lanes, zero), splat(lanes, zero)
+            for p in range(at(indptr, row), at(indptr, row + 1)):
+                # a product with zero, not a branch: no processor can foresee dropout
+                value = at(values, p) * (scale if _kept(seed, at(place, p), threshold) else zero)
+                k = at(indices, p)
+                a, b = fma(value, load(lanes, left, k), a), fma(value, load(lanes, right, k), b)
+            store(to_left, row, a)
+            store(to_right, row, b)
+
+
+@jit
+def _kept(seed, position, threshold):
+    return _bits(_hash(seed, position >> 2), position & 3) >= np.uint64(threshold)

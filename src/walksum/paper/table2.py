@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from walksum import backends
-from walksum.analysis.systems import RecordedSystem, record_systems
+from walksum.analysis.convergence import RecordedSystem, record_systems
 from walksum.data.datasets import load, names
 from walksum.data.splits import Split, make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
-from walksum.paper.provenance import versions
 from walksum.paper.rows import DATASETS, ROWS, Row, row_of
 from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_solves
+from walksum.paper.sweep.record import versions
 from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
 from walksum.solvers.base import backward_error, norm_inf, status_of, worst

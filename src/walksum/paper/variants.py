@@ -84,10 +84,10 @@ VARIANTS: dict[str, Variant] = {
     "no residual around mixing": Variant(model=changes.without_residual),
     "h without activation": Variant(model=changes.linear_observation),
     "no gradient through J": Variant(model=changes.given_precision, learned=True),
-    "solved by the paper's GaBP": Variant(model=changes.solved_by(PAPERS_GABP)),
+    "solved by the paper's GaBP": Variant(model=changes.on_mixers(solver=PAPERS_GABP)),
     "couplings times 0.9": Variant(model=changes.couplings_times(0.9)),
     "couplings halved": Variant(model=changes.couplings_times(0.5)),
-    "epsilon 0.9999": Variant(model=changes.epsilon(0.9999), designs=("pairwise-normal",)),
+    "epsilon 0.9999": Variant(model=changes.on_designs(epsilon=0.9999), designs=("pairwise-normal",)),
     "confidence times ten": Variant(
         model=changes.confidence_times(10.0), designs=("diagonally-dominant",), learned=True
     ),

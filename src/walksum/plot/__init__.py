@@ -7,8 +7,7 @@ from walksum.plot.convergence import residuals, steps
 from walksum.plot.correlation import correlations, heads
 from walksum.plot.graphical_model import graphical_model
 from walksum.plot.hops import hops
-from walksum.plot.learning import learning
-from walksum.plot.overview import member_weights, overview
+from walksum.plot.overview import learning, member_weights, overview
 from walksum.plot.response import responses
 from walksum.plot.sketch import how_J_is_made, layer
 from walksum.plot.theme import FORMATS, THEMES, save

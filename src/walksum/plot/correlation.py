@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from walksum.analysis.correlation import Correlation, ordered
-from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed
+from walksum.plot.theme import Theme, finish, make_figure, make_panels, scale_of_signs, themed
 from walksum.precision import Precision
 
 MOST_HEADS = 16
@@ -67,17 +67,12 @@ def heads(J: Precision, *, limit: float | None = None, scale: str = "root", them
     """The correlation matrix of every head, all on one colour scale and in one order; see :func:`correlations`."""
     shown = [ordered(J, head=k) for k in range(min(J.heads, MOST_HEADS))]
     limit = max(fitting_limit(each.matrix) for each in shown) if limit is None else limit
-    columns = min(4, len(shown))
-    rows = math.ceil(len(shown) / columns)
     with themed(theme) as look:
         norm = scale_of_signs(limit, scale)
-        figure = make_figure(2.4 * columns + 0.8, 2.5 * rows + 0.3)
-        panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        for k, (axes, each) in enumerate(zip(panels, shown, strict=False)):
+        figure, panels = make_panels(len(shown), 4, 2.4 + 0.8 / min(4, len(shown)), 2.5, 0.3)
+        for k, (axes, each) in enumerate(zip(panels, shown, strict=True)):
             image = _matrix(axes, each.matrix, look, norm)
             axes.set_title(f"head {k + 1}")
-        for axes in panels[len(shown) :]:
-            axes.set_axis_off()
         add_sign_bar(figure, image, list(panels), limit, scale, "correlation")
         more = f"; {J.heads - len(shown)} more heads not shown" if J.heads > len(shown) else ""
         figure.supxlabel(f"nodes in Fiedler order{more}" + _note(shown[0]), fontsize=9)

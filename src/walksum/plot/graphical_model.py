@@ -14,10 +14,10 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from walksum._checks import check_choice
+from walksum.analysis.inverse import marginal_variance
 from walksum.analysis.part import ball, restrict, typical_node
-from walksum.analysis.variance import marginal_variance
 from walksum.graph import Graph
-from walksum.plot.layout import positions
+from walksum.plot.layout import edge_lines, positions
 from walksum.plot.theme import Theme, finish, make_figure, themed
 from walksum.precision import Precision
 
@@ -102,7 +102,7 @@ def _about(graph: Graph, nodes: Tensor, centre: int) -> str | None:
 
 
 def _plain(axes: Any, part: Precision, spots: np.ndarray, look: Theme) -> None:
-    axes.add_collection(LineCollection(_lines(part, spots), colors=look.faint, linewidths=0.8))
+    axes.add_collection(LineCollection(edge_lines(part.graph, spots), colors=look.faint, linewidths=0.8))
     axes.scatter(*spots.T, s=_size(part), color=look.background, edgecolors=look.ink, linewidths=0.7, zorder=2)
     _frame(axes, "graph")
 
@@ -111,7 +111,7 @@ def _draw(axes: Any, name: str, model: _Model, spots: np.ndarray, strongest: flo
     strength, confidence, part = model.strength, model.confidence, model.part
     colours = [look.positive if value > 0 else look.negative for value in strength.tolist()]
     widths = _width(strength.abs().numpy() / max(strongest, 1e-30), part)
-    axes.add_collection(LineCollection(_lines(part, spots), colors=colours, linewidths=widths, alpha=0.85))
+    axes.add_collection(LineCollection(edge_lines(part.graph, spots), colors=colours, linewidths=widths, alpha=0.85))
     # equal confidences (rounding aside) get the middle of the scale, not its ends
     low, high = float(confidence.min()), float(confidence.max())
     if high - low < 1e-5 * abs(high):
@@ -129,11 +129,6 @@ def _draw(axes: Any, name: str, model: _Model, spots: np.ndarray, strongest: flo
     )
     _frame(axes, name)
     return shown
-
-
-def _lines(part: Precision, spots: np.ndarray) -> Any:
-    i, j = part.graph.edges.numpy()
-    return np.stack([spots[i], spots[j]], 1)
 
 
 def _width(share: Any, part: Precision) -> Any:

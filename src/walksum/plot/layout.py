@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
@@ -17,6 +19,12 @@ def positions(graph: Graph) -> np.ndarray:
     """Positions ``[N, 2]`` of all nodes of a small graph in [-1, 1], stretched along its own axes: for a picture."""
     edges = graph.edges.cpu().numpy()
     return _stretched(relax(edges, spectral_start(edges, graph.num_nodes), STEPS_OF_A_PICTURE).astype(np.float64))
+
+
+def edge_lines(graph: Graph, spots: np.ndarray) -> Any:
+    """The edges as lines between their nodes, ``[E, 2, 2]``."""
+    i, j = graph.edges.numpy()
+    return np.stack([spots[i], spots[j]], 1)
 
 
 def whole_layout(graph: Graph) -> np.ndarray:

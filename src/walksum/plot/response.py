@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from walksum.analysis.spectrum import Response, response
-from walksum.plot.theme import Theme, finish, make_figure, themed
+from walksum.plot.theme import Theme, finish, make_panels, themed
 from walksum.precision import Precision
 
 
@@ -32,15 +31,10 @@ def responses(
     """
     many = designs if isinstance(designs, Mapping) else {"": designs}
     shown, earlier = _measure(many), _measure(before or {})
-    columns = min(3, len(shown))
-    rows = math.ceil(len(shown) / columns)
     with themed(theme) as look:
-        figure = make_figure({1: 6.4, 2: 8.0}.get(columns, 10.2), 2.9 * rows + 0.6)
-        panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
-        for axes, (name, each) in zip(panels, shown.items(), strict=False):
+        figure, panels = make_panels(len(shown), 3, {1: 6.4, 2: 4.0}.get(len(shown), 3.4), 2.9, 0.6, sharex=True)
+        for axes, (name, each) in zip(panels, shown.items(), strict=True):
             _panel(axes, name, each, earlier.get(name), look)
-        for axes in panels[len(shown) :]:
-            axes.set_visible(False)
         figure.supxlabel("eigenvalue of the normalised adjacency (1: smooth over edges, -1: alternating)", fontsize=9)
         figure.supylabel("gain of $J^{-1}$", fontsize=9)
         handles = {

@@ -14,7 +14,7 @@ from walksum._checks import check_choice
 from walksum.analysis.inverse import apply_inverse, units
 from walksum.designs import DESIGNS, NAMES, make_design
 from walksum.graph import Graph
-from walksum.plot.layout import positions
+from walksum.plot.layout import edge_lines, positions
 from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed
 from walksum.precision import Precision
 
@@ -108,9 +108,7 @@ def how_J_is_made(
 
 
 def _graph(axes: Any, J: Precision, spots: np.ndarray, look: Theme) -> None:
-    i, j = J.graph.edges.numpy()
-    lines: Any = np.stack([spots[i], spots[j]], 1)
-    off = J.off[0].numpy()
+    lines, off = edge_lines(J.graph, spots), J.off[0].numpy()
     colours = [look.negative if value > 0 else look.positive for value in off]
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=1.6))
     for middle, value in zip(lines.mean(1), off, strict=True):

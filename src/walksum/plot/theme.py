@@ -141,6 +141,17 @@ def make_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def make_panels(count: int, wide: int, width: float, height: float, more: float, **shared: Any) -> tuple[Figure, Any]:
+    """A figure with ``count`` panels, at most ``wide`` in a row, each so wide and high, and ``more`` height in all."""
+    columns = min(wide, count)
+    rows = -(-count // columns)
+    figure = make_figure(width * columns, height * rows + more)
+    panels = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for spare in panels[count:]:
+        spare.set_visible(False)
+    return figure, panels[:count]
+
+
 def finish(figure: Figure, look: Theme) -> Figure:
     """Ticks are made when a figure is drawn, by the settings of then: tell them their colours now."""
     for axes in figure.findobj(lambda artist: hasattr(artist, "tick_params")):

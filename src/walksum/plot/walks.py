@@ -11,9 +11,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from walksum.analysis.inverse import apply_inverse
-from walksum.analysis.walks import walk_sums as sums
+from walksum.analysis.inverse import walk_sums as sums
 from walksum.plot.correlation import add_sign_bar
-from walksum.plot.layout import positions
+from walksum.plot.layout import edge_lines, positions
 from walksum.plot.theme import Theme, finish, make_figure, scale_of_signs, themed
 from walksum.precision import Precision
 
@@ -61,9 +61,7 @@ def walk_sums(J: Precision, node: int = 0, most: int = 60, *, theme: str = "ligh
 
 
 def _values(axes: Any, J: Precision, spots: np.ndarray, values: np.ndarray, norm: Any, look: Theme) -> Any:
-    i, j = J.graph.edges.numpy()
-    lines: Any = np.stack([spots[i], spots[j]], 1)
-    axes.add_collection(LineCollection(lines, colors=look.faint, linewidths=0.7))
+    axes.add_collection(LineCollection(edge_lines(J.graph, spots), colors=look.faint, linewidths=0.7))
     axes.set(aspect="equal", xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
     axes.set_axis_off()
     style: Any = {"cmap": look.diverging, "norm": norm, "edgecolors": look.ink, "linewidths": 0.5}

@@ -167,6 +167,43 @@ class Prepared(NotCopied, ABC):
         """mu and how the solve ended, for ``h [H, N, F]`` with at least one element."""
 
 
+class Measured(Prepared):
+    """A prepared solver that looks at J first and at the true residual last.
+
+    Attributes:
+        J_norm: ``|J|_inf`` of each head.
+        finite, positive: whether J is, and whether its diagonal is.
+        tol: the backward error up to which a solve counts as converged; set by the solver.
+    """
+
+    tol: float
+
+    def __init__(self, J: Precision, solver: Solver):
+        super().__init__(J, solver)
+        self.J_norm = norm_inf(J)
+        self.finite = bool(torch.isfinite(self.J_norm).all())
+        self.positive = self.finite and bool((J.diag > 0).all())
+
+    def refusal(self, h: Tensor) -> Outcome | None:
+        """The outcome where J or h cannot be solved for; None where they can."""
+        if not self.finite or not bool(torch.isfinite(h).all()):
+            return Outcome.failed(h, Status.nonfinite)
+        return None if self.positive else Outcome.failed(h, Status.not_positive_definite)
+
+    def judged(self, mu: Tensor, h: Tensor, steps: int, otherwise: Status) -> Outcome:
+        """mu by its true residual: converged if that is at most tol, else ``otherwise`` or what the residual tells."""
+        residual = self._error(mu, h)
+        return Outcome(mu, status_of(residual, self.tol, otherwise), steps, residual)
+
+    # what spans several processes has another unit and another maximum: walksum.distributed
+
+    def _unit(self, h: Tensor) -> Tensor:
+        return unit_of(h)
+
+    def _error(self, mu: Tensor, h: Tensor) -> float:
+        return worst(backward_error(self.J, mu, h, self.J_norm))
+
+
 @dataclass(frozen=True)
 class Solver(ABC):
     """A frozen record of a method's knobs, checked at construction."""

@@ -11,18 +11,7 @@ from torch import Tensor
 from walksum import backends
 from walksum._checks import check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Outcome,
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    default_tol,
-    norm_inf,
-    status_of,
-    unit_of,
-    worst,
-)
+from walksum.solvers.base import Measured, Outcome, Prepared, Solver, Status, default_tol
 
 BLOW_UP = 1e6  # a backward error is at most about one while the bounds hold
 SMOOTHINGS = 4
@@ -75,7 +64,7 @@ def coupling_bound(J: Precision) -> float:
     return best * rounding if best * rounding < 1 else J.walk_summability()[1]
 
 
-class PreparedChebyshev(Prepared):
+class PreparedChebyshev(Measured):
     solver: Chebyshev
 
     def __init__(self, J: Precision, solver: Chebyshev):
@@ -83,9 +72,6 @@ class PreparedChebyshev(Prepared):
         self.tol = default_tol(solver.tol, J.dtype)
         if solver.tol is None and J.dtype == torch.float32 and J.device.type == "cpu":
             self.tol = 2 * torch.finfo(J.dtype).eps  # residuals are summed in float64 there
-        self.J_norm = norm_inf(J)
-        self.finite = bool(torch.isfinite(self.J_norm).all())
-        self.positive = self.finite and bool((J.diag > 0).all())
         low, high = self._bounds() if self.positive else (1.0, 1.0)
         self.gain, self.radius = 2 / (high + low), (high - low) / (high + low)
         self.inverse = (1 / J.diag).unsqueeze(-1)
@@ -98,17 +84,12 @@ class PreparedChebyshev(Prepared):
         return 1 - r, 1 + r
 
     def run(self, h: Tensor) -> Outcome:
-        if not self.finite or not bool(torch.isfinite(h).all()):
-            return Outcome.failed(h, Status.nonfinite)
-        if not self.positive:
-            return Outcome.failed(h, Status.not_positive_definite)
-        scale = unit_of(h)
+        if (refused := self.refusal(h)) is not None:
+            return refused
+        scale = self._unit(h)
         mu, outcome, steps = self._iterate(h / scale)
-        mu = mu * scale
-        residual = worst(backward_error(self.J, mu, h, self.J_norm))  # of what is returned: scaling back may overflow
-        if outcome is not Status.diverged:
-            outcome = status_of(residual, self.tol, outcome)
-        return Outcome(mu, outcome, steps, residual)
+        found = self.judged(mu * scale, h, steps, outcome)  # what is returned: scaling back may overflow
+        return found._replace(status=outcome) if outcome is Status.diverged else found
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         steps, omega, best, strikes = 0, 1.0, math.inf, 0
@@ -122,7 +103,7 @@ class PreparedChebyshev(Prepared):
                 omega = 1 / (1 - self.radius**2 * omega / (2 if steps + len(weights) == 1 else 4))
             x, old = self._advance(x, old, h, weights)
             steps, stride = steps + count, max(2, expected // 6)
-            residual = worst(backward_error(self.J, x, h, self.J_norm))
+            residual = self._error(x, h)
             strikes = strikes + 1 if residual > 0.5 * best else 0
             best = min(best, residual)
             if residual <= self.tol:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.backends.cpu.ldl import blas, head_lanes, numeric, numeric_groups, sweeps_groups
+from walksum.backends.cpu.ldl import blas, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
 from walksum.backends.cpu.pointers import ZERO, blank, plain
@@ -82,8 +82,8 @@ class ColumnFactor(NotCopied):
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error, where no core is left; without meaning after a failure."""
         columns = h.size(2)
-        if self.side_by_side and columns % head_lanes.COLUMNS:
-            mu, error = self.solve(nnf.pad(h, (0, -columns % head_lanes.COLUMNS)))
+        if self.side_by_side and columns % sweeps_groups.COLUMNS:
+            mu, error = self.solve(nnf.pad(h, (0, -columns % sweeps_groups.COLUMNS)))
             return mu[..., :columns].contiguous(), error
         h = plain(h)
         mu = blank(h)

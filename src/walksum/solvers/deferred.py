@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from walksum._torch import raw_stream
-from walksum.backends.cuda import states
+from walksum.backends import cuda
 from walksum.solvers.base import NOTHING, Solution, Status, status_of
 
 REPORT = 3  # numbers per column that a solve leaves: state, steps, true backward error
-FAILURES = {states.NONFINITE: Status.nonfinite, states.INDEFINITE: Status.not_positive_definite}
+FAILURES = {cuda.NONFINITE: Status.nonfinite, cuda.INDEFINITE: Status.not_positive_definite}
 
 
 class Ending(NamedTuple):
@@ -60,7 +60,7 @@ class DeferredOutcome:
         state, steps, residual = report.reshape(REPORT, -1).max(1).tolist()  # NaN is the largest of all
         if state in FAILURES:
             return Ending(FAILURES[state], int(steps), math.nan)
-        stalled = state == states.STALLED  # and no column ran out of steps, which is a larger state
+        stalled = state == cuda.STALLED  # and no column ran out of steps, which is a larger state
         otherwise = Status.stalled if stalled else Status.max_steps_reached
         return Ending(status_of(residual, self.tol, otherwise), int(steps), residual)
 

@@ -29,11 +29,6 @@ class Plan(NamedTuple):
     core_edges: int
 
 
-def default_inner() -> Solver:
-    """The solver of the core where none is named."""
-    return CG()
-
-
 @dataclass(frozen=True)
 class Hybrid(Solver):
     r"""Eliminate nodes of degree at most ``max_degree``, least degree first; solve the core; substitute back.
@@ -70,7 +65,7 @@ class Hybrid(Solver):
 
     def core_solver(self) -> Solver:
         """The solver of the core, told the tolerance of the whole."""
-        inner: Any = default_inner() if self.inner is None else self.inner
+        inner: Any = CG() if self.inner is None else self.inner
         return inner if self.tol is None or not hasattr(inner, "tol") else replace(inner, tol=self.tol)
 
 

@@ -11,17 +11,7 @@ from torch.nn.functional import pad
 from walksum import backends
 from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Outcome,
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    exact_tol,
-    norm_inf,
-    status_of,
-    worst,
-)
+from walksum.solvers.base import Measured, Outcome, Solver, Status, exact_tol, status_of
 
 STORAGES = ("full", "half")
 
@@ -52,17 +42,15 @@ class Inverse(Solver):
         return PreparedInverse(J, self)
 
 
-class PreparedInverse(Prepared):
+class PreparedInverse(Measured):
     solver: Inverse
 
     def __init__(self, J: Precision, solver: Inverse):
         super().__init__(J, solver)
-        self.J_norm = norm_inf(J)
         self.tol = exact_tol(solver.tol, J)
         self.aim = self.tol if solver.tol is not None else torch.finfo(J.dtype).eps
         factor, info = torch.linalg.cholesky_ex(J.to_dense().double())
         self.failed = bool((info != 0).any())
-        self.finite = bool(torch.isfinite(self.J_norm).all())
         inverse = torch.cholesky_inverse(factor) if not self.failed else factor
         # entries of at most 1 times columns of at most 1: a product of half precision cannot overflow
         self.size = inverse.abs().flatten(1).amax(1).view(-1, 1, 1).to(J.dtype) if J.num_nodes else inverse.new_ones(1)
@@ -94,6 +82,3 @@ class PreparedInverse(Prepared):
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))
         half = pad((r / scale).to(torch.float16), (0, 0, 0, self.padding))
         return (self.inverse @ half).to(r.dtype) * (scale * self.size)
-
-    def _error(self, mu: Tensor, h: Tensor) -> float:
-        return worst(backward_error(self.J, mu, h, self.J_norm))

@@ -9,16 +9,8 @@ from torch import Tensor
 
 from walksum._checks import check_count, check_positive
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Outcome,
-    Prepared,
-    Solver,
-    Status,
-    backward_error,
-    norm_inf,
-    status_of,
-    worst,
-)
+from walksum.solvers.base import Outcome, Prepared, Solver, Status, status_of
+from walksum.solvers.factor import measure
 from walksum.solvers.gabp.solver import Messages
 
 
@@ -54,9 +46,6 @@ class PreparedUnrolled(Prepared):
     solver: Unrolled
     keeps_values = False
 
-    def __init__(self, J: Precision, solver: Unrolled):
-        super().__init__(J, solver)
-
     def run(self, h: Tensor) -> Outcome:
         knobs, messages = self.solver, Messages(self.J, h)
         recorded = knobs.steps if knobs.last is None else knobs.last
@@ -67,7 +56,6 @@ class PreparedUnrolled(Prepared):
             messages.step(knobs.damping)
         mu = messages.mean()
         with torch.no_grad():
-            J = self.J.detach()
-            residual = worst(backward_error(J, mu, h, norm_inf(J)))
+            residual = measure(self.J, h, mu)
         status = status_of(residual, knobs.tol, Status.max_steps_reached)
         return Outcome(mu, status, knobs.steps, residual)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,33 +19,7 @@ from walksum.training.optimiser import descend, make_optimiser
 from walksum.training.recipe import Recipe
 
 
-class Step(Protocol):
-    """What the training loop needs of the runs it trains together: S of them, 1 or more."""
-
-    model: nn.Module  # whose layers hold the reports of the last solves
-
-    @property
-    def captured(self) -> bool:
-        """Whether the step runs as a CUDA graph."""
-
-    @property
-    def not_captured(self) -> str | None:
-        """Why it does not."""
-
-    def __call__(self) -> Tensor:
-        """Train for one epoch; the losses before it ``[S]``."""
-
-    def outputs(self) -> Tensor:
-        """In evaluation mode ``[S, N, C]``."""
-
-    def weights(self, run: int) -> dict[str, Tensor]:
-        """A copy of the state of this run's model."""
-
-    def keep(self, runs: Tensor) -> None:
-        """Go on with these runs alone."""
-
-
-def make_step(models: Sequence[nn.Module], data: Data, recipe: Recipe, nodes: Subset, capture: bool) -> Step:
+def make_step(models: Sequence[nn.Module], data: Data, recipe: Recipe, nodes: Subset, capture: bool) -> EagerStep:
     """The quickest step there is for these runs."""
     if len(models) > 1:
         return StackedStep(models, data, recipe, nodes)
@@ -55,20 +29,39 @@ def make_step(models: Sequence[nn.Module], data: Data, recipe: Recipe, nodes: Su
 
 
 class EagerStep:
-    """One model, its operations one after another."""
+    """One model, its operations one after another.
+
+    Attributes:
+        model: whose layers hold the reports of the last solves.
+        captured, not_captured: whether the step runs as a CUDA graph, and why it does not.
+    """
 
     captured = False
     not_captured: str | None = "the step runs on a CPU, or capture=False"
 
     def __init__(self, model: nn.Module, data: Data, recipe: Recipe, nodes: Subset):
-        self.model, self.data, self.nodes = model, data, nodes
+        self.model, self.data, self.recipe, self.nodes = model, data, recipe, nodes
         self.optimiser = make_optimiser(model, recipe)
 
     def __call__(self) -> Tensor:
+        """Train for one epoch; the losses of the S runs before it ``[S]``."""
         self.model.train()
         losses = self._descend()
-        project_weights(self.model)
+        self._project()
         return losses
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """In evaluation mode ``[S, N, C]``."""
+        self.model.eval()
+        return self._forward()
+
+    def weights(self, run: int) -> dict[str, Tensor]:
+        """A copy of the state of this run's model."""
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def keep(self, runs: Tensor) -> None:
+        """Go on with these runs alone; there is one, and it is kept."""
 
     def _descend(self) -> Tensor:
         return descend(self._losses, self.optimiser)
@@ -79,16 +72,11 @@ class EagerStep:
     def _forward(self) -> Tensor:
         return self.model(self.data.x, self.data.edges).unsqueeze(0)
 
-    @torch.no_grad()
-    def outputs(self) -> Tensor:
-        self.model.eval()
-        return self._forward()
-
-    def weights(self, run: int) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-
-    def keep(self, runs: Tensor) -> None:
-        """There is one run, and it is kept."""
+    def _project(self) -> None:
+        """Some models move their weights back into a set after each step of the optimiser."""
+        project = getattr(self.model, "after_step", None)
+        if callable(project):
+            project()
 
 
 class CapturedStep(EagerStep):
@@ -110,7 +98,7 @@ class CapturedStep(EagerStep):
         return torch.tensor([self.step()], device=self.data.device)
 
 
-class StackedStep:
+class StackedStep(EagerStep):
     """Several models of one kind as one computation on stacked weights ``[S, ...]``.
 
     The optimiser, weight decay and every layer act on each run alone, so runs train exactly as they would one after
@@ -118,8 +106,7 @@ class StackedStep:
     J (learned) or as columns (fixed), so a solve of thirty runs costs little more than one.
     """
 
-    captured = False
-    not_captured: str | None = "stacked runs are not captured"
+    not_captured = "stacked runs are not captured"
 
     def __init__(self, models: Sequence[nn.Module], data: Data, recipe: Recipe, nodes: Subset):
         self.data, self.recipe, self.nodes = data, recipe, nodes
@@ -129,21 +116,13 @@ class StackedStep:
         self.places = _places(self.model, "_parameters", parameters) + _places(self.model, "_buffers", self.buffers)
         self.optimiser = make_optimiser(self.model, recipe, self.parameters)
 
-    def __call__(self) -> Tensor:
-        self.model.train()
-        losses = descend(lambda: self.nodes.losses(self._forward()), self.optimiser)
-        if hasattr(self.model, "after_step"):
-            with torch.no_grad():
-                self._vmapped(lambda: project_weights(self.model))
-        return losses
-
-    @torch.no_grad()
-    def outputs(self) -> Tensor:
-        self.model.eval()
-        return self._forward()
-
     def _forward(self) -> Tensor:
         return self._vmapped(lambda: self.model(self.data.x, self.data.edges))
+
+    @torch.no_grad()
+    def _project(self) -> None:
+        if hasattr(self.model, "after_step"):
+            self._vmapped(super()._project)
 
     def _vmapped(self, call: Callable[[], Tensor | None]) -> Tensor:
         def one(values: list[Tensor]) -> Tensor:
@@ -167,13 +146,6 @@ class StackedStep:
         self.parameters, self.optimiser = kept, optimiser
         self.buffers = {name: value[runs] for name, value in self.buffers.items()}
         self.nodes = self.nodes.select(runs)
-
-
-def project_weights(model: nn.Module) -> None:
-    """Some models move their weights back into a set after each step of the optimiser."""
-    project = getattr(model, "after_step", None)
-    if callable(project):
-        project()
 
 
 def last_solves(layers: Iterable[GLTConv]) -> StepSolves:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum.analysis.variance import marginal_variance
+from walksum.analysis.inverse import marginal_variance
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split

@@ -1,7 +1,7 @@
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.acmgcn import ACMGCN, ACMLayer
+from walksum.paper.models.heterophily import ACMGCN, ACMLayer
 from walksum.paper.models.structure import random_walk_edges
 
 

@@ -2,8 +2,7 @@ import pytest
 import torch
 from toy_graph import densify, randomise
 
-from walksum.paper.models.cgnn import CGNN, orthonormalised, weighted_loop_edges
-from walksum.paper.models.ode import integrate
+from walksum.paper.models.continuous import CGNN, integrate, orthonormalised, weighted_loop_edges
 
 
 def smoothing(toy):

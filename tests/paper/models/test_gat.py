@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from toy_graph import randomise
 
-from walksum.paper.models.gat import GAT
+from walksum.paper.models.message_passing import GAT
 
 
 def dense_layer(conv, x, adjacency):

@@ -1,7 +1,7 @@
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.gcn import GCN
+from walksum.paper.models.message_passing import GCN
 
 
 def test_equals_the_dense_formula(toy):

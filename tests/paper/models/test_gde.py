@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from toy_graph import randomise
 
-from walksum.paper.models.gde import GDE
+from walksum.paper.models.continuous import GDE
 
 
 def test_one_step_equals_rk4_by_hand(toy):

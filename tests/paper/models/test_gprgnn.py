@@ -2,8 +2,7 @@ import pytest
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.appnp import APPNP
-from walksum.paper.models.gprgnn import GPRGNN
+from walksum.paper.models.propagation import APPNP, GPRGNN
 
 
 @pytest.mark.parametrize("power", [0, 1, 3])

@@ -5,8 +5,7 @@ from scipy.sparse.csgraph import dijkstra
 from toy_graph import randomise
 
 from walksum.paper.models.attention import DistanceBias, attend
-from walksum.paper.models.distance import NUM_BUCKETS, distance_buckets
-from walksum.paper.models.graphormer import Graphormer, geometry
+from walksum.paper.models.graphormer import NUM_BUCKETS, Graphormer, distance_buckets, geometry
 from walksum.paper.models.structure import neighbours
 
 

@@ -1,7 +1,7 @@
 import torch
 from toy_graph import densify, randomise
 
-from walksum.paper.models.h2gcn import H2GCN, one_and_two_hops
+from walksum.paper.models.heterophily import H2GCN, one_and_two_hops
 
 
 def exact_hops(toy):

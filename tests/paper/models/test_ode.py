@@ -2,7 +2,7 @@ import pytest
 import torch
 from torchdiffeq import odeint
 
-from walksum.paper.models.ode import integrate
+from walksum.paper.models.continuous import integrate
 
 
 def spiral(t, y):

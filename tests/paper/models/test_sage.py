@@ -1,7 +1,7 @@
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.sage import GraphSAGE
+from walksum.paper.models.message_passing import GraphSAGE
 
 
 def test_mean_includes_the_node_itself(toy):

@@ -2,8 +2,7 @@ import pytest
 import torch
 from toy_graph import densify, randomise
 
-from walksum.paper.models.ego import ego_graphs
-from walksum.paper.models.sat import SAT, Subgraph, Subtree, attend_by_heads
+from walksum.paper.models.sat import SAT, Subgraph, Subtree, attend_by_heads, ego_graphs
 from walksum.paper.models.structure import gcn_edges
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from synthetic import run
-from walksum.paper.report.claims import claim, claims_grid, paper_best
 from walksum.paper.report.compare import Difference
+from walksum.paper.report.grids import claim, claims_grid, paper_best
 from walksum.paper.report.sections import sections_of
 
 

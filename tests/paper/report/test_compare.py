@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import wilcoxon
 
 from synthetic import draw, run
-from walksum.paper.numbers import TABLE1
 from walksum.paper.report import compare
 from walksum.paper.report.sections import sections_of
+from walksum.paper.rows import TABLE1
 
 
 def section(*records):

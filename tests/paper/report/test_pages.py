@@ -45,7 +45,7 @@ def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
 @pytest.mark.data
 def test_homophily_is_that_of_the_files():
     from walksum.data.datasets import load
-    from walksum.paper.numbers import HOMOPHILY
+    from walksum.paper.rows import HOMOPHILY
 
     for name, expected in HOMOPHILY.items():
         data = load(name)

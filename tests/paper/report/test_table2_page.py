@@ -3,7 +3,7 @@ import io
 
 import pytest
 
-from walksum.paper.report import files, table, table2_page
+from walksum.paper.report import render, table, table2_page
 from walksum.paper.report.document import Grid
 from walksum.paper.report.table2 import Table2, finding
 from walksum.paper.solve_record import SolveRecord
@@ -114,9 +114,9 @@ def test_nan_errors_count_as_large():
     assert bad.group("backward", "messages").above("residual") == 1
 
 
-@pytest.mark.parametrize("name", sorted(files.RENDER))
+@pytest.mark.parametrize("name", ["text", "md", "html"])
 def test_every_format_has_the_numbers_and_the_conclusion(name):
-    out = files.render(table2_page.document(ARTEFACT, "x"), name)
+    out = render.render(table2_page.document(ARTEFACT, "x"), name)
     assert "100 - 120" in " ".join(out.split())
     assert "mostly an artefact" in " ".join(out.split())
 

@@ -130,18 +130,23 @@ def _solve(lanes, work, h, out, start, stop, order, lptr, lidx, lval, uptr, uidx
                     if abs(rho[0, c] - rho_new[0, c]) > DRIFT * rho[0, c]:
                         beta[0, c] = 0
                     ratio[c] = sizes[0, c] / np.sqrt(rho[0, c]) if rho[0, c] > 0 else 0.0
-    worst, stalled = 0.0, False
-    for c in range(w):
-        error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c]) if sizes[0, c] != 0 else 0.0
-        worst = error if not error <= worst and worst == worst else worst
-        stalled = stalled or strikes[c] == STRIKES
     unpack(lanes, x, exponent, start, stop, order, out)
-    out_of_range = lost(sizes[1], exponent, np.finfo(h.dtype))
-    if out_of_range > worst:
-        worst, stalled = out_of_range, True
+    worst, out_of_range = _worst(sizes, norm), lost(sizes[1], exponent, np.finfo(h.dtype))
+    stalled = (strikes == STRIKES).any() or out_of_range > worst
+    worst = out_of_range if out_of_range > worst else worst
     if outcome != NOT_POSITIVE:
         outcome = CONVERGED if worst <= tol else STALLED if stalled and not active.any() else MAX_STEPS
     return outcome, step, worst
+
+
+@jit
+def _worst(sizes, norm):
+    """The largest backward error of any column; NaN stays."""
+    worst = 0.0
+    for c in range(sizes.shape[1]):
+        error = sizes[0, c] / (norm * sizes[1, c] + sizes[2, c]) if sizes[0, c] != 0 else 0.0
+        worst = error if not error <= worst and worst == worst else worst
+    return worst
 
 
 @jit

@@ -1,4 +1,4 @@
-"""Columns into the scratch of an iteration and out of it again: in the order of its sweeps, scaled to size one."""
+"""Columns into the scratch of an iteration and back: in the order of its sweeps, scaled to size one; their errors."""
 
 from __future__ import annotations
 
@@ -71,3 +71,13 @@ def lost(most, exponent, number):
         if most[c] > 0 and size < number.tiny:
             error = max(error, min(1.0, number.tiny * number.eps / size))
     return error
+
+
+@jit
+def ratio(residual, norm, size_x, size_h):
+    """``residual / (norm size_x + size_h)``; a sum that overflows would make a quotient of 0 of any residual."""
+    scale = norm * size_x + size_h
+    if scale < np.inf:
+        return residual / scale
+    size = max(size_x, size_h)
+    return residual / size / (norm * (size_x / size) + size_h / size)

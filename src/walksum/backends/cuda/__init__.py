@@ -1,1 +1,15 @@
-"""Kernels for NVIDIA GPUs: Triton, and CUDA C++ for graphs whose columns fit into shared memory."""
+"""Kernels for NVIDIA GPUs: Triton, and CUDA C++ for graphs whose columns fit into shared memory.
+
+The states of a column of a solve are numbered here, for both and for the host. Of two columns that ended, the one in
+the larger state ended worse.
+"""
+
+ACTIVE = 0
+CLAIMED = 1  # converged by CG's own recursion; waits for the true residual
+VERIFIED = 2
+STALLED = 4
+EXHAUSTED = 5  # no steps left
+INDEFINITE = 6  # J is not positive definite
+NONFINITE = 7
+
+STATES = {name: value for name, value in vars().items() if name.isupper()}

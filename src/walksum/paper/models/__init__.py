@@ -1,8 +1,4 @@
-"""The models this library is compared with, one short file each, on PyG's layers.
-
-Every model is `Model(in_channels, out_channels, *, hidden_channels=64, dropout=0.6, ...)` with
-`forward(x, edge_index)` and `reset_parameters()`. Their names stand in :mod:`walksum.training.models`.
-"""
+"""The models this library is compared with, on PyG's layers; :mod:`walksum.training.models` has their names."""
 
 from typing import Any
 

@@ -27,37 +27,21 @@ def attend(
 
     Shapes: query, key, value [H, N, d], table [H, B], bucket [N, N], symmetric -> [H, N, d].
     """
-    if table is None:
-        return _attend_rows(query, key, value, None)
-    assert bucket is not None
-    return _in_chunks(query, key, value, table, bucket, max_scores)
-
-
-def _attend_rows(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-    # torch's fused kernels want four dimensions
-    query, key, value = (part.unsqueeze(0) for part in (query, key, value))
-    bias = None if bias is None else bias.unsqueeze(0)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias).squeeze(0)
-
-
-def _biased(query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucket: Tensor) -> Tensor:
-    return _attend_rows(query, key, value, DistanceBias.apply(table, bucket))
-
-
-def _in_chunks(query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucket: Tensor, max_scores: int) -> Tensor:
     heads, num_nodes = query.size(0), query.size(1)
     rows = max(1, max_scores // max(1, heads * num_nodes))
-    if rows >= num_nodes:
-        return _biased(query, key, value, table, bucket)
+    if table is None or bucket is None or rows >= num_nodes:
+        return _attend_rows(query, key, value, table, bucket)
     chunks = zip(query.split(rows, dim=1), bucket.split(rows), strict=True)
-    return torch.cat(
-        [
-            # Nothing in a chunk is random, so there is no generator state to keep.
-            checkpoint(_biased, q, key, value, table, b, use_reentrant=False, preserve_rng_state=False)
-            for q, b in chunks
-        ],
-        dim=1,
-    )
+    # Nothing in a chunk is random, so there is no generator state to keep.
+    options: Any = {"use_reentrant": False, "preserve_rng_state": False}
+    return torch.cat([checkpoint(_attend_rows, q, key, value, table, b, **options) for q, b in chunks], dim=1)
+
+
+def _attend_rows(query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, bucket: Tensor | None) -> Tensor:
+    bias = None if table is None else DistanceBias.apply(table, bucket).unsqueeze(0)
+    # torch's fused kernels want four dimensions
+    query, key, value = (part.unsqueeze(0) for part in (query, key, value))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias).squeeze(0)
 
 
 class DistanceBias(torch.autograd.Function):

@@ -1,20 +1,62 @@
 """Graphormer (Ying et al., 2021), adapted from graphs to nodes."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.threads import over_columns
 from walksum.paper.models.attention import MAX_SCORES, attend
-from walksum.paper.models.distance import NUM_BUCKETS, distance_buckets
-from walksum.paper.models.structure import PerGraph, incoming, neighbours
+from walksum.paper.models.structure import ComparedModel, check_heads, incoming, neighbours
 
 MAX_DEGREE = 511  # larger degrees share this row of the tables
+MAX_DISTANCE = 20
+UNREACHABLE = MAX_DISTANCE + 1
+NUM_BUCKETS = MAX_DISTANCE + 2
 
 
-@dataclass(frozen=True)
-class Geometry:
+def distance_buckets(near: Tensor, num_nodes: int, rows: int = 256) -> Tensor:
+    """[N, N] uint8: the number of steps from i to j, at most 20; 21 where there is no path.
+
+    One byte per pair: 0.4 GB for PubMed, where float distances would be 3 GB. Threads take ``rows`` sources at a time.
+    """
+    source, target = near.cpu().numpy()
+    graph = sp.csr_matrix((np.ones(len(source), np.int8), (source, target)), (num_nodes, num_nodes))
+    out = np.full((num_nodes, num_nodes), UNREACHABLE, dtype=np.uint8)
+    work = float(num_nodes) * (num_nodes + graph.nnz)
+    links = graph.indptr.astype(np.int64), graph.indices.astype(np.int64)
+    over_columns(_steps_from, num_nodes, work, *links, MAX_DISTANCE, out, width=rows)
+    return torch.from_numpy(out).to(near.device)
+
+
+@jit
+def _steps_from(start, stop, indptr, indices, longest, out):
+    """``out[s, v]``: steps from s to v by breadth-first search, at most ``longest``; left as it is without a path."""
+    queue = np.empty(len(indptr) - 1, np.int64)
+    seen = np.full(len(indptr) - 1, -1, np.int64)
+    for source in range(start, stop):
+        row = out[source]
+        queue[0], seen[source], row[source] = source, source, 0
+        head, tail, level_end, steps = 0, 1, 1, 1
+        while head < tail:
+            node = queue[head]
+            head += 1
+            for p in range(indptr[node], indptr[node + 1]):
+                near = indices[p]
+                if seen[near] != source:
+                    seen[near] = source
+                    row[near] = min(steps, longest)
+                    queue[tail] = near
+                    tail += 1
+            if head == level_end:
+                level_end, steps = tail, steps + 1
+
+
+class Geometry(NamedTuple):
     """degree [N], clamped to the tables; bucket [N, N], the distances as table rows."""
 
     degree: Tensor
@@ -49,48 +91,35 @@ class GraphormerLayer(nn.Module):
         return h + F.dropout(out, self.dropout, self.training)
 
 
-class Graphormer(nn.Module):
+class Graphormer(ComparedModel):
     """H = X W + z_in[deg] + z_out[deg]; layers with scores q_i k_j / sqrt(d) + b[distance(i, j)]; LN; Linear.
 
     b is one scalar per head and distance, shared by all layers: a layer with fewer heads uses the first rows.
     Without edge features the edge encoding is a function of the distance alone, which b already is, so it is
     left out. So is the virtual node: nodes are classified, not graphs.
 
-    Self-loops: ignored, and the graph made undirected, for degrees and distances; a node attends to itself at
+    Self-loops are ignored, and the graph made undirected, for degrees and distances; a node attends to itself at
     distance 0.
 
     Args:
-        in_channels, out_channels: features per node, classes.
-        hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
-        heads: one number per layer.
+        heads: one number per layer; hidden_channels is a multiple of each.
         max_scores: attention scores (heads x queries x nodes) held at once where attention is not fused; beyond it
             queries are chunked and recomputed in the backward pass, which torch.func transforms do not support.
-
-    Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        hidden_channels: int = 64,
-        dropout: float = 0.6,
-        heads: tuple[int, ...] = (8, 1),
-        max_scores: int = MAX_SCORES,
-    ):
-        super().__init__()
-        if any(hidden_channels % count for count in heads):
-            raise ValueError(f"hidden_channels={hidden_channels} is not a multiple of every one of heads={heads}")
-        self.embed = nn.Linear(in_channels, hidden_channels)
-        self.degree_in = nn.Embedding(MAX_DEGREE + 1, hidden_channels)
-        self.degree_out = nn.Embedding(MAX_DEGREE + 1, hidden_channels)
+    derive = staticmethod(geometry)
+
+    def build(
+        self, inputs: int, hidden: int, classes: int, heads: tuple[int, ...] = (8, 1), max_scores: int = MAX_SCORES
+    ) -> None:
+        check_heads(hidden, heads)
+        self.embed = nn.Linear(inputs, hidden)
+        self.degree_in = nn.Embedding(MAX_DEGREE + 1, hidden)
+        self.degree_out = nn.Embedding(MAX_DEGREE + 1, hidden)
         self.distance = nn.Parameter(torch.empty(max(heads), NUM_BUCKETS))
-        self.layers = nn.ModuleList(GraphormerLayer(hidden_channels, count, dropout) for count in heads)
-        self.norm = nn.LayerNorm(hidden_channels)
-        self.readout = nn.Linear(hidden_channels, out_channels)
-        self.dropout, self.max_scores = dropout, max_scores
-        self.geometry = PerGraph(geometry)
+        self.layers = nn.ModuleList(GraphormerLayer(hidden, count, self.dropout) for count in heads)
+        self.norm, self.readout = nn.LayerNorm(hidden), nn.Linear(hidden, classes)
+        self.max_scores = max_scores
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -104,9 +133,9 @@ class Graphormer(nn.Module):
                 module.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        graph = self.geometry(edge_index, x)
+        graph = self.structure(edge_index, x)
         h = self.embed(x) + self.degree_in(graph.degree) + self.degree_out(graph.degree)
-        h = F.dropout(h, self.dropout, self.training)
+        h = self.drop(h)
         for layer in self.layers:
             h = layer(h, self.distance, graph.bucket, self.max_scores)
         return self.readout(self.norm(h))

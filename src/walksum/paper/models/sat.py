@@ -1,7 +1,10 @@
 """Structure-Aware Transformer (Chen, O'Bray and Borgwardt, 2022), for node classification."""
 
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,8 +12,51 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import remove_self_loops, scatter
 
 from walksum.paper.models.attention import attend
-from walksum.paper.models.ego import EgoGraphs, ego_graphs
-from walksum.paper.models.structure import Edges, PerGraph, gcn_edges, incoming
+from walksum.paper.models.structure import ComparedModel, Edges, PerGraph, check_heads, gcn_edges, incoming
+
+
+class EgoGraphs(NamedTuple):
+    """Every node's k-hop ego graph, side by side as one graph.
+
+    Copy c of a node is node[c] as seen from centre[c]; the edges join copies of one ego graph.
+
+    Shapes: node [M], centre [M], edge_index [2, K], weight [K].
+    """
+
+    node: Tensor
+    centre: Tensor
+    edge_index: Tensor
+    weight: Tensor
+
+
+def ego_graphs(edge_index: Tensor, num_nodes: int, dtype: torch.dtype, hops: int) -> EgoGraphs:
+    """Induced subgraphs on the nodes at most `hops` steps upstream, GCN-normalised each on its own."""
+    source, target = edge_index.cpu().numpy()
+    ones = np.ones(len(source), dtype=bool)
+    # Row i holds the nodes whose messages reach i in one step.
+    adjacency = sp.csr_matrix((ones, (target, source)), (num_nodes, num_nodes))
+    reach = sp.eye_array(num_nodes, dtype=bool, format="csr")
+    for _ in range(hops):
+        reach = (reach + reach @ adjacency).astype(bool).tocsr()
+    reach.sort_indices()
+    centre, node = np.repeat(np.arange(num_nodes), np.diff(reach.indptr)), reach.indices.astype(np.int64)
+    made = (node, centre, _copy_edges(adjacency, centre, node, num_nodes))
+    nodes, centres, copies = (torch.from_numpy(values).to(edge_index.device) for values in made)
+    return EgoGraphs(nodes, centres, *gcn_edges(copies, len(node), dtype))
+
+
+def _copy_edges(adjacency: sp.csr_matrix, centre: np.ndarray, node: np.ndarray, num_nodes: int) -> np.ndarray:
+    """For each copy (centre, node), the edges into it from copies with the same centre."""
+    degree = np.diff(adjacency.indptr)[node]
+    receiver = np.repeat(np.arange(len(node)), degree)
+    offset = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
+    sender_node = adjacency.indices[adjacency.indptr[node][receiver] + offset]
+    # Copies are ordered by (centre, node), so one search finds the sender's copy, or that there is none.
+    key = centre * num_nodes + node
+    wanted = centre[receiver] * num_nodes + sender_node
+    sender = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+    inside = key[sender] == wanted
+    return np.stack([sender[inside], receiver[inside]])
 
 
 def _batch_norm(width: int) -> nn.BatchNorm1d:
@@ -86,49 +132,39 @@ def inverse_root_degree(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) 
     return (1 + degree).rsqrt().unsqueeze(-1)
 
 
-class SAT(nn.Module):
+class SAT(ComparedModel):
     """H = X W; attention whose queries and keys see each node's surroundings, twice; Linear-ReLU-Linear.
 
-    Queries and keys come from phi(H), values from H. There is no positional encoding.
-
-    Self-loops: added where missing for the extractor's GCN; attention includes the node itself.
+    Queries and keys come from phi(H), values from H. There is no positional encoding. Self-loops are added where
+    missing for the extractor's GCN; attention includes the node itself.
 
     Args:
-        in_channels, out_channels: features per node, classes.
-        hidden_channels, dropout: width (a multiple of the heads) and dropout rate.
-        heads: one number per layer.
+        heads: one number per layer; hidden_channels is a multiple of each.
         extractor, hops: "subtree" or "subgraph" of depth k.
         degree_scale: divide the attention's output by sqrt(1 + degree) before the residual.
-
-    Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].
     """
 
-    def __init__(
+    derive = staticmethod(gcn_edges)
+
+    def build(
         self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        hidden_channels: int = 64,
-        dropout: float = 0.6,
+        inputs: int,
+        hidden: int,
+        classes: int,
         heads: tuple[int, ...] = (8, 1),
         extractor: str = "subtree",
         hops: int = 2,
         degree_scale: bool = False,
-    ):
-        super().__init__()
+    ) -> None:
         if extractor not in ("subtree", "subgraph"):
             raise ValueError(f"extractor={extractor!r} is unknown; choose 'subtree' or 'subgraph'")
-        if any(hidden_channels % count for count in heads):
-            raise ValueError(f"hidden_channels={hidden_channels} is not a multiple of every one of heads={heads}")
+        check_heads(hidden, heads)
         kind = Subtree if extractor == "subtree" else Subgraph
-        derive = gcn_edges if extractor == "subtree" else partial(ego_graphs, hops=hops)
-        self.embed = nn.Linear(in_channels, hidden_channels)
-        self.layers = nn.ModuleList(
-            SATLayer(hidden_channels, count, kind(hidden_channels, hops), dropout) for count in heads
-        )
-        self.hidden = nn.Linear(hidden_channels, hidden_channels)
-        self.readout = nn.Linear(hidden_channels, out_channels)
-        self.structure: PerGraph[Edges | EgoGraphs] = PerGraph(derive)
+        if kind is Subgraph:
+            self.structure = PerGraph(partial(ego_graphs, hops=hops))
+        self.embed = nn.Linear(inputs, hidden)
+        self.layers = nn.ModuleList(SATLayer(hidden, count, kind(hidden, hops), self.dropout) for count in heads)
+        self.hidden, self.readout = nn.Linear(hidden, hidden), nn.Linear(hidden, classes)
         self.scale = PerGraph(inverse_root_degree) if degree_scale else None
 
     def reset_parameters(self) -> None:

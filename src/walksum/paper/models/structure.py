@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.inits import reset
@@ -16,14 +17,6 @@ from torch_geometric.utils import add_remaining_self_loops, remove_self_loops, s
 
 T = TypeVar("T")
 Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight per edge
-
-
-class ComparedModel(nn.Module):
-    """A model whose parameters are those of its parts."""
-
-    def reset_parameters(self) -> None:
-        for part in self.children():
-            reset(part)
 
 
 class PerGraph(Generic[T]):
@@ -50,6 +43,35 @@ class PerGraph(Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"derive": self.derive, "_seen": None, "_key": (), "_value": None}
+
+
+class ComparedModel(nn.Module):
+    """A compared model: what `build` makes of the sizes, and what `derive` makes of the graph.
+
+    Args:
+        in_channels, out_channels: features per node, classes.
+        hidden_channels, dropout: width and dropout rate.
+        options: of the model, the keyword arguments of its `build`.
+
+    Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].
+    """
+
+    derive: Callable[[Tensor, int, torch.dtype], Any]
+    build: Callable[..., None]
+
+    def __init__(
+        self, in_channels: int, out_channels: int, *, hidden_channels: int = 64, dropout: float = 0.6, **options: Any
+    ):
+        super().__init__()
+        self.dropout, self.structure = dropout, PerGraph(type(self).derive)
+        self.build(in_channels, hidden_channels, out_channels, **options)
+
+    def reset_parameters(self) -> None:
+        for part in self.children():
+            reset(part)
+
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
 
 
 def _apart(make: Callable[[], T], edge_index: Tensor) -> T:
@@ -102,3 +124,8 @@ def incoming(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
 def symmetric_edges(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Edges:
     """D^-1/2 A D^-1/2 of an undirected A, nothing added; a node without edges gets nothing."""
     return gcn_norm(edge_index, None, num_nodes, add_self_loops=False, dtype=dtype)
+
+
+def check_heads(width: int, heads: tuple[int, ...]) -> None:
+    if any(width % count for count in heads):
+        raise ValueError(f"hidden_channels={width} is not a multiple of every one of heads={heads}")

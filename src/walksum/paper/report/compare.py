@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import wilcoxon
 
-from walksum.paper.numbers import PAPER_RUNS, TABLE1
-from walksum.paper.report.sections import CellRuns, Section
-from walksum.paper.rows import ROWS
+from walksum.paper.report.sections import Section
+from walksum.paper.rows import PAPER_RUNS, ROWS, TABLE1
+from walksum.paper.sweep.cells import Cell
 
 LEVEL = 0.05
 ROUNDING = 0.05  # the paper prints one decimal: no smaller difference can be told from none
@@ -39,7 +39,7 @@ def paper_cell(model: str, dataset: str) -> tuple[float, float] | None:
     return TABLE1.get(model, {}).get(dataset)
 
 
-def from_paper(cell: CellRuns) -> Difference | None:
+def from_paper(cell: Cell) -> Difference | None:
     paper = paper_cell(cell.model, cell.dataset)
     if paper is None or cell.mean is None:
         return None
@@ -76,13 +76,13 @@ class Paired:
         return self.corrected is not None and self.corrected < LEVEL
 
 
-def paired(a: CellRuns, b: CellRuns) -> Paired:
+def paired(a: Cell, b: Cell) -> Paired:
     gaps = [a.scores[seed] - b.scores[seed] for seed in sorted(a.scores) if _same_split(a, b, seed)]
     mean = sum(gaps) / len(gaps) if gaps else math.nan
     return Paired(a.model, b.model, len(gaps), mean, signed_rank(gaps))
 
 
-def _same_split(a: CellRuns, b: CellRuns, seed: int) -> bool:
+def _same_split(a: Cell, b: Cell, seed: int) -> bool:
     if seed not in b.scores:
         return False
     ours, theirs = a.finished[seed].split, b.finished[seed].split
@@ -123,7 +123,7 @@ def holm(tests: list[Paired]) -> list[Paired]:
     return [replace(test, corrected=corrected.get(k)) for k, test in enumerate(tests)]
 
 
-def best_glt(section: Section, dataset: str) -> CellRuns | None:
+def best_glt(section: Section, dataset: str) -> Cell | None:
     """The GLT row with the highest mean; the first of equal ones."""
     rows = [cell for cell in section.of(dataset) if ROWS[cell.model].baseline is None]
     return max(rows, key=lambda cell: cell.mean or 0.0, default=None)

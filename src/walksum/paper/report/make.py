@@ -9,10 +9,74 @@ from pathlib import Path
 from typing import Any
 
 from walksum._files import write_file
-from walksum.paper.report import files, source, table, table1, table2, table2_page
+from walksum.data.splits import PROTOCOLS
+from walksum.paper.report import table, table1, table2, table2_page
 from walksum.paper.report.document import Document, Picture
+from walksum.paper.report.render import render
 from walksum.paper.report.sections import Section, sections_of
-from walksum.paper.report.source import Wanted
+from walksum.paper.rows import row_of
+from walksum.paper.solve_record import FILE as SOLVES
+from walksum.paper.solve_record import SolveRecord, read_solves
+from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.store import RECORDS, read_records
+
+HINT = "fill one with 'walksum bench table1' or 'walksum bench table2'"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to show; empty: everything."""
+
+    models: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for model in self.models:
+            row_of(model)
+        for protocol in self.protocols:
+            if protocol not in PROTOCOLS:
+                raise ValueError(f"protocol={protocol!r} is unknown; choose among {', '.join(PROTOCOLS)}")
+
+    def takes(self, model: str, dataset: str, protocol: str) -> bool:
+        pairs = ((self.models, model), (self.datasets, dataset), (self.protocols, protocol))
+        return all(not chosen or value in chosen for chosen, value in pairs)
+
+
+def kind_of(store: Path) -> str:
+    """ "table1" or "table2", by the file a folder holds."""
+    if not store.is_dir():
+        what = "is a file, not a folder" if store.exists() else "does not exist"
+        raise ValueError(f"store {store} {what}; name a folder with {RECORDS} or {SOLVES}, or {HINT}")
+    for name, kind in ((RECORDS, "table1"), (SOLVES, "table2")):
+        if (store / name).is_file():
+            return kind
+    raise ValueError(f"store {store} holds neither {RECORDS} nor {SOLVES}; {HINT}")
+
+
+def runs_of(store: Path, wanted: Wanted) -> list[RunRecord]:
+    held = read_records(store)
+    found = [r for r in held if wanted.takes(r.spec.model, r.spec.dataset, r.spec.protocol)]
+    held_names = sorted({(r.spec.model, r.spec.dataset, r.spec.protocol) for r in held})
+    return _not_empty(found, store, held_names)
+
+
+def solves_of(store: Path, wanted: Wanted) -> list[SolveRecord]:
+    held = read_solves(store)
+    found = [r for r in held if wanted.takes(r.model, r.dataset, "random")]
+    return _not_empty(found, store, sorted({(r.model, r.dataset, "random") for r in held}))
+
+
+def _not_empty(found: list, store: Path, held: list[tuple[str, str, str]]) -> list:
+    if not held:
+        raise ValueError(f"store {store} is empty; {HINT}")
+    if not found:
+        models, datasets, protocols = (", ".join(dict.fromkeys(names)) for names in zip(*held, strict=True))
+        raise ValueError(
+            f"store {store} has nothing of what was asked for; it holds the models {models}, the datasets {datasets} "
+            f"and the protocols {protocols}"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -54,11 +118,11 @@ class Report:
 
 def make(order: Order) -> Report:
     """Read the store, whichever table it is of, and save the plots where that was asked for."""
-    return (_table1 if source.kind_of(order.store) == "table1" else _table2)(order)
+    return (_table1 if kind_of(order.store) == "table1" else _table2)(order)
 
 
 def _table1(order: Order) -> Report:
-    sections = sections_of(source.runs_of(order.store, order.wanted))
+    sections = sections_of(runs_of(order.store, order.wanted))
     values: dict[str, Any] = {
         "kind": "table1",
         "rows": table.table1_rows(sections),
@@ -72,18 +136,18 @@ def _table1(order: Order) -> Report:
         return Report(table.as_csv(table.TABLE1_COLUMNS, values["rows"]), None, values, saved, remark)
     pictures = [picture for _, picture in drawn]
     page = table1.document(sections, _source(order), pictures, matrices=order.format == "html")
-    return Report(files.render(page, order.format), page, values, saved)
+    return Report(render(page, order.format), page, values, saved)
 
 
 def _table2(order: Order) -> Report:
     if order.plots is not None:
         raise ValueError(f"plots=: {order.store} is a store of Table 2, which has no plots; leave it out")
-    held = table2.Table2(tuple(source.solves_of(order.store, order.wanted)))
+    held = table2.Table2(tuple(solves_of(order.store, order.wanted)))
     values: dict[str, Any] = {"kind": "table2", "rows": table.table2_rows(held)}
     if order.format == "csv":
         return Report(table.as_csv(table.TABLE2_COLUMNS, values["rows"]), None, values)
     page = table2_page.document(held, _source(order))
-    return Report(files.render(page, order.format), page, values)
+    return Report(render(page, order.format), page, values)
 
 
 def _source(order: Order) -> str:

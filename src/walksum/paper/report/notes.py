@@ -6,10 +6,9 @@ from collections import Counter
 from typing import Any
 
 from walksum.designs import DESIGNS
-from walksum.paper.numbers import HOMOPHILY, PAPERS_HOMOPHILY
 from walksum.paper.report import compare
 from walksum.paper.report.sections import Section
-from walksum.paper.rows import DATASETS, ROWS, Row
+from walksum.paper.rows import DATASETS, HOMOPHILY, PAPERS_HOMOPHILY, ROWS, Row
 
 PROTOCOLS = {
     "random": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -13,10 +12,10 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from walksum.paper.numbers import HOMOPHILY, TABLE1
-from walksum.paper.report.sections import CellRuns, Section
-from walksum.paper.rows import ROWS
-from walksum.plot.theme import BLUE, GREY, THEMES, YELLOW, make_figure, themed
+from walksum.paper.report.sections import Section
+from walksum.paper.rows import HOMOPHILY, ROWS, TABLE1
+from walksum.paper.sweep.cells import Cell
+from walksum.plot.theme import BLUE, GREY, THEMES, YELLOW, make_figure, make_panels, themed
 
 COLOURS = (*THEMES["light"].categories, YELLOW)
 LINES = ("-", "--", ":", "-.")
@@ -51,22 +50,12 @@ def as_svg(figure: Figure, salt: str, inside: bool) -> str:
     return re.sub(INK, "currentColor", text, flags=re.IGNORECASE)
 
 
-def _panels(count: int, wide: int = 3, height: float = 2.4) -> tuple[Figure, list[Any]]:
-    columns = min(wide, count)
-    rows = math.ceil(count / columns)
-    figure = make_figure(3.6 * columns, height * rows + 0.5)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for spare in axes[count:]:
-        spare.set_visible(False)
-    return figure, list(axes[:count])
-
-
 def _homophily(section: Section) -> Figure | None:
     known = [dataset for dataset in section.datasets if dataset in HOMOPHILY]
     models = [m for m in section.models if m in TABLE1 and any(_runs(section, m, d) for d in known)]
     if not models:
         return None
-    figure, panels = _panels(len(models), wide=4)
+    figure, panels = make_panels(len(models), 4, 3.6, 2.4, 0.5)
     for axes, model in zip(panels, models, strict=True):
         ours = [(HOMOPHILY[d], c.mean, c.std or 0.0) for d in known if (c := _runs(section, model, d))]
         # a little to the right, so that equal points do not hide each other
@@ -81,13 +70,13 @@ def _homophily(section: Section) -> Figure | None:
     return figure
 
 
-def _runs(section: Section, model: str, dataset: str) -> CellRuns | None:
+def _runs(section: Section, model: str, dataset: str) -> Cell | None:
     cell = section.cells.get((model, dataset))
     return cell if cell is not None and cell.runs else None
 
 
 def _curves(section: Section) -> Figure | None:
-    def line(cell: CellRuns) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    def line(cell: Cell) -> list[tuple[str, np.ndarray, np.ndarray]]:
         curves = [[(row[0], 100 * row[3]) for row in r.curve] for r in cell.finished.values() if r.curve]
         return [("-", *_averaged(curves, np.mean))] if curves else []
 
@@ -95,7 +84,7 @@ def _curves(section: Section) -> Figure | None:
 
 
 def _steps(section: Section) -> Figure | None:
-    def line(cell: CellRuns) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    def line(cell: Cell) -> list[tuple[str, np.ndarray, np.ndarray]]:
         found = []
         for column, style in ((1, "-"), (2, "--")):
             steps = [[(row[0], row[column]) for row in r.steps_by_epoch] for r in cell.finished.values()]
@@ -123,7 +112,7 @@ def _lines_by_dataset(section: Section, line: Callable, label: str, log: bool) -
     drawn = {d: rows for d, rows in drawn.items() if rows}
     if not drawn:
         return None
-    figure, panels = _panels(len(drawn))
+    figure, panels = make_panels(len(drawn), 3, 3.6, 2.4, 0.5)
     looks = {m: (COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % 4]) for k, m in enumerate(_shown(section))}
     named: dict[str, Any] = {}
     for axes, (dataset, rows) in zip(panels, drawn.items(), strict=True):

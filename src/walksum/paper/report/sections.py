@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -11,47 +10,11 @@ from typing import Any
 
 from walksum.data.splits import PROTOCOLS
 from walksum.paper.rows import DATASETS, ROWS
+from walksum.paper.sweep.cells import Cell
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec, paper_spec
 
 Changes = tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class CellRuns:
-    """The runs of one model on one dataset, all with the same settings."""
-
-    model: str
-    dataset: str
-    records: tuple[RunRecord, ...]
-
-    @cached_property
-    def finished(self) -> dict[int, RunRecord]:
-        """The runs that count, by seed."""
-        return {record.spec.seed: record for record in self.records if record.outcome == "ok"}
-
-    @cached_property
-    def scores(self) -> dict[int, float]:
-        """Test accuracy in % by seed."""
-        return {seed: 100 * record.test_accuracy for seed, record in self.finished.items()}
-
-    @property
-    def runs(self) -> int:
-        return len(self.scores)
-
-    @property
-    def mean(self) -> float | None:
-        return statistics.fmean(self.scores.values()) if self.scores else None
-
-    @property
-    def std(self) -> float | None:
-        """The sample's standard deviation over runs; None below two runs."""
-        return statistics.stdev(self.scores.values()) if self.runs > 1 else None
-
-    @property
-    def lost(self) -> dict[str, int]:
-        """How many runs ended otherwise, by outcome."""
-        return dict(Counter(record.outcome for record in self.records if record.outcome != "ok"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +23,7 @@ class Section:
 
     protocol: str
     changes: Changes
-    cells: dict[tuple[str, str], CellRuns] = field(repr=False)
+    cells: dict[tuple[str, str], Cell] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -80,7 +43,7 @@ class Section:
         counts = Counter(cell.runs for cell in self.cells.values() if cell.runs)
         return max(counts, key=lambda n: (counts[n], n), default=0)
 
-    def of(self, dataset: str) -> list[CellRuns]:
+    def of(self, dataset: str) -> list[Cell]:
         """The cells of a column that have runs."""
         found = (self.cells.get((model, dataset)) for model in self.models)
         return [cell for cell in found if cell is not None and cell.runs]
@@ -102,7 +65,7 @@ def sections_of(records: Iterable[RunRecord]) -> list[Section]:
         _, cells = found.setdefault((spec.protocol, repr(changes)), (changes, {}))
         cells.setdefault((spec.model, spec.dataset), []).append(record)
     made = [
-        Section(protocol, changes, {at: CellRuns(*at, tuple(runs)) for at, runs in cells.items()})
+        Section(protocol, changes, {at: Cell(*at, tuple(runs)) for at, runs in cells.items()})
         for (protocol, _), (changes, cells) in found.items()
     ]
     return sorted(made, key=lambda s: (bool(s.changes), _place(s.protocol, PROTOCOLS), s.name))

@@ -7,10 +7,10 @@ import io
 from dataclasses import asdict
 from typing import Any
 
-from walksum.paper.numbers import TABLE2
 from walksum.paper.report import compare
 from walksum.paper.report.sections import Section
 from walksum.paper.report.table2 import DIRECTIONS, Table2
+from walksum.paper.rows import TABLE2
 from walksum.paper.solve_record import RULES
 
 TABLE1_COLUMNS = ("model", "dataset", "protocol", "runs", "mean", "std", "paper_mean", "paper_std")

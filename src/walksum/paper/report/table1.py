@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from walksum.paper.numbers import HOMOPHILY
 from walksum.paper.report import compare, notes
-from walksum.paper.report.claims import claims_grid
 from walksum.paper.report.document import Block, Bullets, Document, Grid, Picture, TableCell, Title, Words, cells
-from walksum.paper.report.pairs import dataset_title, matrix_grid, p_text, signed, tests_grid
-from walksum.paper.report.sections import CellRuns, Section
-from walksum.paper.rows import ROWS
+from walksum.paper.report.grids import claims_grid, dataset_title, matrix_grid, p_text, signed, tests_grid
+from walksum.paper.report.sections import Section
+from walksum.paper.rows import HOMOPHILY, ROWS
+from walksum.paper.sweep.cells import Cell
 
 GROUPS = {
     "baseline": "The paper's baselines",
@@ -85,7 +84,7 @@ def _main(section: Section, matrices: bool) -> list[Block]:
 
 
 def _other(section: Section, plain: Section | None) -> list[Block]:
-    def beside(cell: CellRuns) -> str:
+    def beside(cell: Cell) -> str:
         main = plain.cells.get((cell.model, cell.dataset)) if plain else None
         if main is None or main.mean is None or cell.mean is None:
             return ""
@@ -101,7 +100,7 @@ def _other(section: Section, plain: Section | None) -> list[Block]:
     return [Title(f"Other settings: {section.name} ({section.protocol})"), _table(section, beside, caption)]
 
 
-def _table(section: Section, beside: Callable[[CellRuns], str], caption: str) -> Grid:
+def _table(section: Section, beside: Callable[[Cell], str], caption: str) -> Grid:
     marks = {dataset: compare.ranks(section, dataset) for dataset in section.datasets}
     rows: list[tuple[TableCell, ...] | str] = []
     if any(dataset in HOMOPHILY for dataset in section.datasets):
@@ -125,7 +124,7 @@ def _table(section: Section, beside: Callable[[CellRuns], str], caption: str) ->
     return Grid(caption, ("Model", *map(dataset_title, section.datasets)), tuple(rows))
 
 
-def score(cell: CellRuns, section: Section) -> str:
+def score(cell: Cell, section: Section) -> str:
     """mean ± std as printed; how the runs ended where none of them counts."""
     if cell.mean is None:
         return ", ".join(SHORT.get(outcome, outcome) for outcome in sorted(cell.lost))
@@ -133,7 +132,7 @@ def score(cell: CellRuns, section: Section) -> str:
     return f"{cell.mean:.1f}{spread}" + ("" if cell.runs == section.usual_runs else f" [{cell.runs}]")
 
 
-def _against_paper(cell: CellRuns) -> str:
+def _against_paper(cell: Cell) -> str:
     paper, gap = compare.paper_cell(cell.model, cell.dataset), compare.from_paper(cell)
     if paper is None:
         return "OOM" if cell.model in compare.TABLE1 and cell.dataset in HOMOPHILY else ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from walksum.paper.numbers import TABLE2
 from walksum.paper.report.document import Block, Document, Grid, TableCell, Title, Words, cells
-from walksum.paper.report.pairs import dataset_title
+from walksum.paper.report.grids import dataset_title
 from walksum.paper.report.table2 import COARSE, DIRECTIONS, Finding, SolveGroup, Table2, finding
-from walksum.paper.rows import ROWS
+from walksum.paper.rows import ROWS, TABLE2
 
 METHOD = (
     "A GLT is trained with the paper's recipe and exact solves (loss: mean over the training nodes). At the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean, stdev
 
 from walksum.paper.sweep.record import RunRecord
@@ -13,29 +14,49 @@ from walksum.paper.sweep.spec import RunSpec
 
 @dataclass(frozen=True)
 class Cell:
-    """Test accuracies of one model on one dataset in %, of the runs that ended well, and how all of them ended."""
+    """The runs of one model on one dataset, all with the same settings. Means are over the runs that ended well."""
 
-    accuracies: tuple[float, ...]
-    outcomes: dict[str, int]
+    model: str
+    dataset: str
+    records: tuple[RunRecord, ...]
+
+    @cached_property
+    def finished(self) -> dict[int, RunRecord]:
+        """The runs that count, by seed."""
+        return {record.spec.seed: record for record in self.records if record.outcome == "ok"}
+
+    @cached_property
+    def scores(self) -> dict[int, float]:
+        """Test accuracy in % by seed."""
+        return {seed: 100 * record.test_accuracy for seed, record in self.finished.items()}
+
+    @property
+    def runs(self) -> int:
+        return len(self.scores)
 
     @property
     def mean(self) -> float | None:
-        return fmean(self.accuracies) if self.accuracies else None
+        return fmean(self.scores.values()) if self.scores else None
 
     @property
     def std(self) -> float | None:
         """Sample standard deviation; None for fewer than two runs."""
-        return stdev(self.accuracies) if len(self.accuracies) > 1 else None
+        return stdev(self.scores.values()) if self.runs > 1 else None
 
     @property
-    def trouble(self) -> dict[str, int]:
+    def outcomes(self) -> dict[str, int]:
+        return dict(Counter(record.outcome for record in self.records))
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many runs did not end well, by outcome."""
         return {outcome: count for outcome, count in self.outcomes.items() if outcome != "ok"}
 
     def __str__(self) -> str:
-        if not self.accuracies:
+        if not self.scores:
             return ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes.items()) or "-"
         spread = "" if self.std is None else f" ± {self.std:.1f}"
-        return f"{self.mean:.1f}{spread} ({len(self.accuracies)})" + ("*" if self.trouble else "")
+        return f"{self.mean:.1f}{spread} ({self.runs})" + ("*" if self.lost else "")
 
 
 def cells_of(specs: Iterable[RunSpec], records: Iterable[RunRecord]) -> dict[tuple[str, str], Cell]:
@@ -45,9 +66,4 @@ def cells_of(specs: Iterable[RunSpec], records: Iterable[RunRecord]) -> dict[tup
     for record in records:
         if record.key in wanted:
             found[wanted[record.key]].append(record)
-    return {place: _cell(members) for place, members in found.items()}
-
-
-def _cell(records: list[RunRecord]) -> Cell:
-    well = tuple(100 * record.test_accuracy for record in records if record.outcome == "ok")
-    return Cell(well, dict(Counter(record.outcome for record in records)))
+    return {place: Cell(*place, tuple(members)) for place, members in found.items()}

@@ -1,5 +1,1 @@
 """Conjugate gradients."""
-
-from walksum.solvers.cg.solver import CG
-
-__all__ = ["CG"]

@@ -13,22 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.backends.cuda.triton import cg
+from walksum.backends.cuda.triton import cg, scalars
 from walksum.backends.cuda.triton.matrix import Control, Matrix
-from walksum.backends.cuda.triton.scalars import (
-    CLOSED,
-    CURVATURE,
-    ERROR,
-    EXHAUSTED,
-    INDEFINITE,
-    LOWEST,
-    NORM,
-    SCALE,
-    STALLED,
-    STATE,
-    STEPS,
-    VERIFY,
-)
 from walksum.precision import Precision
 from walksum.solvers.base import Outcome, Prepared, Status, default_tol, status_of
 from walksum.solvers.cg.cuda_columns import column_launch
@@ -65,82 +51,54 @@ class PreparedCudaCG(Prepared):
         launched = self.run_deferred(h)
         if launched is not None:
             return Outcome(launched.value, *launched.read())
-        system = System(Matrix.of(self.J.graph, self.J.diag, self.J.off, look=True), self.jacobi)
-        return Loop(system, h.contiguous(), self.tol, self.aim, self.solver.max_steps).solve()
-
-
-class System:
-    """What CG needs to know of J: its layout, its norm, its preconditioner."""
-
-    def __init__(self, matrix: Matrix, jacobi: bool):
-        self.matrix = matrix
-        self.J_norm = matrix.norm_inf()
-        self.lowest = matrix.diag.amin(1)  # the smallest diagonal entry of each head
-        self.inverse = matrix.diag.reciprocal() if jacobi else torch.ones_like(matrix.diag)
+        matrix = Matrix.of(self.J.graph, self.J.diag, self.J.off, look=True)
+        return Loop(matrix, self.jacobi, h.contiguous(), self.tol, self.aim, self.solver.max_steps).solve()
 
 
 class Loop:
-    """The iteration and its vectors for one shape of h."""
+    """The iteration and its vectors for one J and h."""
 
-    def __init__(self, system: System, h: Tensor, tol: float, aim: float, max_steps: int):
-        self.system, self.h = system, h
-        matrix = system.matrix
+    def __init__(self, matrix: Matrix, jacobi: bool, h: Tensor, tol: float, aim: float, max_steps: int):
+        self.matrix, self.h = matrix, h
+        self.inverse = matrix.diag.reciprocal() if jacobi else torch.ones_like(matrix.diag)
         programs = max(matrix.programs(h.size(2)), cg.update_programs(h.size(1), h.size(2))[0])
-        self.control = Control.for_shape(h.shape, programs, system.J_norm, tol, max_steps, aim)
-        self.scale = self.control.scalars[SCALE.value].unsqueeze(1)
+        self.control = Control.for_shape(h.shape, programs, matrix.norm_inf(), tol, max_steps, aim)
         self.mu, self.r, self.q = (torch.empty_like(h) for _ in range(3))
         self.p = torch.empty_like(h, dtype=_direction_dtype(h))
         # what the status depends on stands beside the scalars, to be read back with them
-        self.control.scalars[NORM.value] = system.J_norm.unsqueeze(1)
-        self.control.scalars[LOWEST.value] = system.lowest.unsqueeze(1)
+        self.control.scalars[scalars.NORM.value] = self.control.J_norm.unsqueeze(1)
+        self.control.scalars[scalars.LOWEST.value] = matrix.diag.amin(1).unsqueeze(1)
 
-    def start(self) -> None:
-        cg.start(self.control, self.h, self.mu, self.r, self.p, self.system.inverse)
-        self.advance()
-
-    def advance(self) -> None:
-        """Some steps, and the true residual of blocks that claim to be done."""
-        matrix, control, inverse = self.system.matrix, self.control, self.system.inverse
+    def advance(self) -> np.ndarray:
+        """Some steps, and the true residual of blocks that claim to be done; the scalars, for which the host waits."""
+        control, inverse = self.control, self.inverse
         for _ in range(STEPS_AHEAD):
-            self._step()
-        matrix.product(self.mu, self.r, VERIFY.value, control, self.h, inverse, self.p)
-
-    def _step(self) -> None:
-        control, inverse = self.control, self.system.inverse
-        self.system.matrix.product(self.p, self.q, CURVATURE.value, control)
-        cg.update(control, self.mu, self.r, self.p, self.q, inverse)
-        cg.direction(control, self.p, self.r, inverse)
+            self.matrix.product(self.p, self.q, scalars.CURVATURE.value, control)
+            cg.update(control, self.mu, self.r, self.p, self.q, inverse)
+            cg.direction(control, self.p, self.r, inverse)
+        self.matrix.product(self.mu, self.r, scalars.VERIFY.value, control, self.h, inverse, self.p)
+        return control.scalars.cpu().numpy()
 
     def solve(self) -> Outcome:
-        self.start()
-        known = self._look()
-        while not known[CLOSED.value].all():
-            self.advance()
-            known = self._look()
-        return self._outcome(known)
-
-    def _look(self) -> np.ndarray:
-        """The scalars, on the host: the one point where it waits."""
-        return self.control.scalars.cpu().numpy()
-
-    def _outcome(self, known: np.ndarray) -> Outcome:
-        status, steps = self._failure(known), int(known[STEPS.value].max())
+        cg.start(self.control, self.h, self.mu, self.r, self.p, self.inverse)
+        known = self.advance()
+        while not known[scalars.CLOSED.value].all():
+            known = self.advance()
+        state, steps = known[scalars.STATE.value], int(known[scalars.STEPS.value].max())
+        status = self._failure(state, known[scalars.NORM.value], known[scalars.LOWEST.value])
         if status is not None:
             return Outcome.failed(self.mu, status, steps)
-        residual, state = float(known[ERROR.value].max()), known[STATE.value]
-        stuck = (state == STALLED.value).any() and not (state == EXHAUSTED.value).any()
-        otherwise = Status.stalled if stuck else Status.max_steps_reached
-        return Outcome(self.mu.mul_(self.scale), status_of(residual, self.control.tol, otherwise), steps, residual)
+        residual = float(known[scalars.ERROR.value].max())
+        stuck = (state == scalars.STALLED.value).any() and not (state == scalars.EXHAUSTED.value).any()
+        status = status_of(residual, self.control.tol, Status.stalled if stuck else Status.max_steps_reached)
+        scale = self.control.scalars[scalars.SCALE.value].unsqueeze(1)
+        return Outcome(self.mu.mul_(scale), status, steps, residual)
 
-    def _failure(self, known: np.ndarray) -> Status | None:
-        refuted = bool((known[STATE.value] == INDEFINITE.value).any())
-        if not np.isfinite(known[NORM.value]).all():
+    def _failure(self, state: np.ndarray, norm: np.ndarray, lowest: np.ndarray) -> Status | None:
+        refuted = bool((state == scalars.INDEFINITE.value).any())
+        if not np.isfinite(norm).all() or (refuted and not bool(torch.isfinite(self.h).all())):
             return Status.nonfinite
-        if refuted and not bool(torch.isfinite(self.h).all()):
-            return Status.nonfinite
-        if refuted or not (known[LOWEST.value] > 0).all():
-            return Status.not_positive_definite
-        return None
+        return Status.not_positive_definite if refuted or not (lowest > 0).all() else None
 
 
 def _direction_dtype(h: Tensor) -> torch.dtype:

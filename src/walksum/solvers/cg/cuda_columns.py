@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from walksum._torch import raw_stream
+from walksum.backends.cuda import STATES
 from walksum.backends.cuda.columns.compile import CudaError, Kernel, compiled
 from walksum.backends.cuda.columns.row_layout import WARP
 from walksum.backends.cuda.columns.settings import PLACES, Device, Setting, choose
-from walksum.backends.cuda.states import STATES
 from walksum.backends.cuda.triton.launch import on_device
 from walksum.graph import Graph
 from walksum.precision import Precision

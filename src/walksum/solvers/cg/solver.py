@@ -12,16 +12,14 @@ from walksum import backends
 from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
 from walksum.solvers.base import (
+    Measured,
     Outcome,
     Prepared,
     Solver,
     Status,
-    backward_error,
     default_tol,
-    norm_inf,
     relative_error,
     status_of,
-    unit_of,
     worst,
 )
 
@@ -62,14 +60,11 @@ class CG(Solver):
         return PreparedCG(J, self)
 
 
-class PreparedCG(Prepared):
+class PreparedCG(Measured):
     solver: CG
 
     def __init__(self, J: Precision, solver: CG):
         super().__init__(J, solver)
-        self.J_norm = norm_inf(J)
-        self.finite = bool(torch.isfinite(self.J_norm).all())
-        self.positive = self.finite and bool((J.diag > 0).all())
         self.dic = self._factor() if self.positive and solver.preconditioner == "dic" else None
         self.tol = self.aim = default_tol(solver.tol, J.dtype)
         if self.dic is not None and solver.tol is None and J.dtype == torch.float32:
@@ -88,19 +83,13 @@ class PreparedCG(Prepared):
             mu, outcome, steps, residual = self.dic.solve(h, self.J_norm, self.aim, self.solver.max_steps)
             if OUTCOMES[outcome] is not Status.nonfinite:
                 return Outcome(mu, status_of(residual, self.tol, OUTCOMES[outcome]), steps, residual)
-        if not self.finite or not bool(torch.isfinite(h).all()):
-            return Outcome.failed(h, Status.nonfinite)
-        if not self.positive:
-            return Outcome.failed(h, Status.not_positive_definite)
-        return self._plain(h)
+        return self.refusal(h) or self._plain(h)
 
     def _plain(self, h: Tensor) -> Outcome:
         # unit columns: the squares inside the dot products of float32 overflow from 1e19 on
         scale = self._unit(h)
         mu, outcome, steps = self._iterate(h / scale)
-        mu = mu * scale
-        residual = self._error(mu, h)
-        return Outcome(mu, status_of(residual, self.tol, outcome), steps, residual)
+        return self.judged(mu * scale, h, steps, outcome)
 
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf
@@ -127,14 +116,6 @@ class PreparedCG(Prepared):
             rho, before = (r * z).sum(1, keepdim=True), rho
             p.mul_(ratio(rho, before)).add_(z)
         return mu, Status.max_steps_reached, self.solver.max_steps
-
-    # what spans several processes is another maximum and another product: walksum.distributed
-
-    def _unit(self, h: Tensor) -> Tensor:
-        return unit_of(h)
-
-    def _error(self, mu: Tensor, h: Tensor) -> float:
-        return worst(backward_error(self.J, mu, h, self.J_norm))
 
     def _apply(self, x: Tensor) -> Tensor:
         return backends.backend(x).spmm(self.J.graph, self.J.diag, self.J.off, x)

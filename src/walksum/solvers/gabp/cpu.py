@@ -10,16 +10,19 @@ import torch
 from torch import Tensor
 
 from walksum.backends.cpu.gabp import InformationMessages, PrecisionMessages
+from walksum.backends.cpu.gabp_sequential import CONVERGED, DIVERGED, MAX_STEPS, NONFINITE, STALLED, solve
+from walksum.backends.cpu.pointers import blank
 from walksum.backends.cpu.products import backward_error
-from walksum.backends.cpu.tiling import fitting, for_blocks, view
-from walksum.graph import Graph
-from walksum.solvers.base import Status, worst
+from walksum.backends.cpu.simd import lanes_for
+from walksum.backends.cpu.tiling import Own, fitting, for_blocks, rows, view
+from walksum.solvers.base import Outcome, Status, status_of, worst
 from walksum.solvers.gabp.solver import BLOW_UP, Damping, PreparedGaBP
 
 IDLE = 2  # looks without progress after which messages are at rest,
 PAUSE = 16  # with so many steps between them
 PI_SWEEPS = 1000  # sweeps that pi may take in any case: max_steps counts those of eta
 LONGEST = 32  # steps at most between two looks at the change of the messages
+FROM_BEST = (Status.converged, Status.stalled, Status.max_steps_reached, Status.diverged)
 
 
 class PreparedFusedGaBP(PreparedGaBP):
@@ -49,11 +52,9 @@ class PreparedFusedGaBP(PreparedGaBP):
             mu.numpy()[head, :, start:stop] = messages.mean(heads[head].alpha)
             return outcome, steps
 
-        width = fitting(_bytes(self.J.graph, h))
+        width = fitting(4 * self.J.graph.num_edges * h.element_size())  # a step of a column: two sets of messages
         done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges), width)
-        # judged by the residual in the end: any status but these two means only "not above"
-        outcome = Status.diverged if any(o is Status.diverged for o, _ in done) else max(done, key=_badness)[0]
-        return mu, outcome, max(steps for _, steps in done)
+        return mu, max((status for status, _ in done), key=FROM_BEST.index), max(steps for _, steps in done)
 
     def _iterate(self, messages: InformationMessages, head: int) -> tuple[Status, int]:
         tol, damping, trigger = self.solver.tol, Damping(self.solver.damping), 30 * self.solver.tol
@@ -121,18 +122,59 @@ class JointMessages:
         return mu
 
 
-def _bytes(graph: Graph, h: Tensor) -> int:
-    """What a column of a solve reads and writes in a step: two sets of messages."""
-    return 4 * graph.num_edges * h.element_size()
-
-
-def _badness(done: tuple[Status, int]) -> int:
-    return (Status.converged, Status.stalled, Status.max_steps_reached).index(done[0])
-
-
 def _steps_to(target: float, now: float, before: float, count: int) -> int:
     """Steps until a change that fell from ``before`` to ``now`` in ``count`` steps reaches ``target``, cautiously."""
     if not 0 < now < before < math.inf or now <= target:
         return 1
     rate = math.log(before / now) / count
     return max(1, min(LONGEST, int(0.9 * math.log(now / target) / rate)))
+
+
+OUTCOMES = {
+    CONVERGED: Status.converged,
+    STALLED: Status.stalled,
+    MAX_STEPS: Status.max_steps_reached,
+    DIVERGED: Status.diverged,
+    NONFINITE: Status.nonfinite,
+}
+
+
+class PreparedSequentialGaBP(PreparedFusedGaBP):
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return self.J.graph.derived(_natural_order)
+
+    def run(self, h: Tensor) -> Outcome:
+        failure = self._failure()
+        if failure is not None:
+            return Outcome.failed(h, failure)
+        heads, G, own = self._fixed_point[0], rows(self.J.graph), Own()
+        pattern, mu, H = (G.indptr, G.indices, G.edge, G.reverse), blank(h.contiguous()), view(h)
+        off, diag, norm, X = view(self.J.off), view(self.J.diag), view(self.J_norm), mu.numpy()
+        knobs = float(self.solver.damping), float(self.solver.tol), int(self.solver.max_steps)
+        gains = [(pi.gain, 1 / pi.alpha) for pi in heads]
+
+        def block(head: int, start: int, stop: int) -> tuple[int, int, float]:
+            lanes, J = lanes_for(stop - start), (off[head], diag[head], float(norm[head]))
+            work = own.scratch(2 * h.size(1) + G.indices.size, lanes.itemsize * 8, dtype=H.dtype)
+            return solve(lanes, work, H[head], X[head], start, stop, self._order, pattern, gains[head], J, *knobs)
+
+        width = fitting(2 * self.J.graph.num_edges * h.element_size())
+        done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges), width)
+        codes, steps, errors = zip(*done, strict=True)
+        return self._outcome(mu, OUTCOMES[max(codes)], max(steps), float(np.max(errors)))
+
+    def _failure(self) -> Status | None:
+        if not self.positive:
+            return Status.not_positive_definite if self.finite else Status.nonfinite
+        return None if self._fixed_point[1] else Status.diverged
+
+    def _outcome(self, mu: Tensor, status: Status, steps: int, residual: float) -> Outcome:
+        if status in (Status.nonfinite, Status.diverged):
+            value = mu if status is Status.diverged else torch.full_like(mu, torch.nan)
+            return Outcome(value, status, steps, residual)
+        return Outcome(mu, status_of(residual, self.solver.tol, status), steps, residual)
+
+
+def _natural_order(graph) -> np.ndarray:
+    return np.arange(graph.num_nodes, dtype=rows(graph).indices.dtype)

@@ -6,6 +6,7 @@ The paper's stop rule (stop="messages") counts steps in which pi and eta move to
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ from walksum.backends.cuda.triton.messages import Precisions, Stepper, messages_
 from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Outcome, Prepared, Status, status_of
+from walksum.solvers.base import Measured, Outcome, Prepared, Status, status_of
 from walksum.solvers.gabp.solver import check_precisions
 
 if TYPE_CHECKING:
@@ -27,46 +28,35 @@ LONGEST = 40  # the same where the rate so far tells when the next look will be 
 BLOW_UP = 1e30  # messages beyond this never come back
 
 
-class PreparedCudaGaBP(Prepared):
+class PreparedCudaGaBP(Measured):
     """The ``Prepared`` of :class:`walksum.GaBP` for a J on the GPU in float32."""
 
     solver: GaBP
 
     def __init__(self, J: Precision, solver: GaBP):
-        super().__init__(J, solver)
+        Prepared.__init__(self, J, solver)
         self.matrix = Matrix.of(J.graph, J.diag, J.off)
         self.J_norm = self.matrix.norm_inf()
         self.finite = bool(torch.isfinite(self.J_norm).all())
         self.positive = bool((J.diag > 0).all())
-        self._fixed_point: Precisions | None = None
-        self._converged = False
 
-    @property
-    def fixed_point(self) -> Precisions:
-        """The fixed point of pi, or as near as max_steps brings it."""
-        if self._fixed_point is None:
-            assert self.matrix.values is not None
-            arguments = (self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
-            self._fixed_point, self._converged = converge_precisions(*arguments)
-        return self._fixed_point
+    @cached_property
+    def fixed_point(self) -> tuple[Precisions, bool]:
+        """The fixed point of pi, or as near as max_steps brings it, and whether it arrived."""
+        assert self.matrix.values is not None
+        return converge_precisions(self.J.graph, self.matrix.diag, self.matrix.values, self.solver)
 
     @property
     def marginal_precision(self) -> Tensor:
         """pi_i of every node, ``[H, N]``; exact on trees. :class:`SolveError` if messages do not converge."""
         if not self.is_current():
             return PreparedCudaGaBP(self.J, self.solver).marginal_precision
-        found = self.fixed_point
-        return check_precisions(found.alpha, self._converged)
+        found, converged = self.fixed_point
+        return check_precisions(found.alpha, converged)
 
     def run(self, h: Tensor) -> Outcome:
-        if not self.finite or not bool(torch.isfinite(h).all()):
-            return Outcome.failed(h, Status.nonfinite)
-        if not self.positive:
-            return Outcome.failed(h, Status.not_positive_definite)
         kind = JointLoop if self.solver.stop == "messages" else Loop
-        loop = kind(self.J.graph, h.shape, self.solver)
-        loop.take(self, h.contiguous())
-        return loop.solve()
+        return self.refusal(h) or kind(self, h.contiguous()).solve()
 
 
 def converge_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: GaBP) -> tuple[Precisions, bool]:
@@ -83,49 +73,39 @@ def converge_precisions(graph: Graph, diag: Tensor, coupling: Tensor, solver: Ga
 
 
 class Loop:
-    """The iteration of eta for one shape of h, with pi at its fixed point; stops by the true residual."""
+    """The iteration of eta for one h, with pi at its fixed point; stops by the true residual."""
 
-    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP):
-        heads, num_nodes, columns = shape
-        self.graph, self.solver = graph, solver
-        self.damping = float(solver.damping)  # "adaptive" is served elsewhere
+    absolute = False  # whether the stop rule depends on the size of h
+
+    def __init__(self, prepared: PreparedCudaGaBP, h: Tensor):
+        self.solver, self.matrix, graph = prepared.solver, prepared.matrix, prepared.J.graph
+        self.damping = float(self.solver.damping)  # "adaptive" is served elsewhere
+        heads, _, columns = h.shape
         self.stepper = Stepper(graph, heads, columns)
-        new = torch.empty(0, device=graph.device).new_empty
-        self.h, self.mu = new(shape), new(shape)
-        self.eta, self.new_eta = (new(heads, 2 * graph.num_edges, columns) for _ in range(2))
-        self.alpha, self.gain = new(heads, num_nodes), new(heads, 2 * graph.num_edges)
-        self.matrix = Matrix(graph, new(heads, num_nodes), new(heads, 2 * graph.num_edges))
-        self.control = Control.for_shape(shape, self.matrix.programs(columns), new(heads), solver.tol, solver.max_steps)
-
-    def take(self, prepared: PreparedCudaGaBP, h: Tensor) -> None:
-        """Copy J and h in; columns of h are scaled to one, so that no size of h overflows or underflows."""
-        assert self.matrix.values is not None
-        assert prepared.matrix.values is not None
-        self.matrix.diag.copy_(prepared.matrix.diag)
-        self.matrix.values.copy_(prepared.matrix.values)
-        self.control.J_norm.copy_(prepared.J_norm)
         size = h.abs().amax(1)
-        self.scale = self._scale(size).unsqueeze(1)
-        torch.div(h, self.scale, out=self.h)
+        # columns of h are scaled to one, so that no size of h overflows or underflows
+        scale = torch.ones_like(size) if self.absolute else torch.where(size > 0, size, 1.0)
+        self.scale = scale.unsqueeze(1)
+        self.h, self.mu = h / self.scale, torch.empty_like(h)
+        self.eta = h.new_zeros(heads, 2 * graph.num_edges, columns)
+        self.new_eta = torch.empty_like(self.eta)
+        limits = self.solver.tol, self.solver.max_steps
+        self.control = Control.for_shape(h.shape, self.matrix.programs(columns), prepared.J_norm, *limits)
         self.control.scalars[SCALE.value] = 1.0
-        self.control.scalars[SIZE.value] = size / self.scale.squeeze(1)
-        self.eta.zero_()
+        self.control.scalars[SIZE.value] = size / scale
         self._take_precisions(prepared)
 
-    def _scale(self, size: Tensor) -> Tensor:
-        return torch.where(size > 0, size, 1.0)
-
     def _take_precisions(self, prepared: PreparedCudaGaBP) -> None:
-        self.alpha.copy_(prepared.fixed_point.alpha)
-        self.gain.copy_(prepared.fixed_point.gain)
+        self.precisions, _ = prepared.fixed_point
 
     def advance(self, steps: int = ROUND) -> None:
         """Steps, an even number, and the residual."""
         a, b = self.eta, self.new_eta
         for _ in range(steps - 1):
-            self.stepper.step(self.gain, self.h, a, b, self.damping)
+            self.stepper.step(self.precisions.gain, self.h, a, b, self.damping)
             a, b = b, a
-        self.stepper.step(self.gain, self.h, a, b, self.damping, alpha=self.alpha, mu=self.mu)
+        known = self.precisions
+        self.stepper.step(known.gain, self.h, a, b, self.damping, alpha=known.alpha, mu=self.mu)
         self._measure()
 
     def _measure(self) -> None:
@@ -162,20 +142,14 @@ def even(steps: float) -> int:
 class JointLoop(Loop):
     """pi and eta together, until no message changes by more than tol: the paper's rule, and its count of steps."""
 
-    def __init__(self, graph: Graph, shape: torch.Size, solver: GaBP):
-        super().__init__(graph, shape, solver)
-        assert self.matrix.values is not None
-        self.precisions = Precisions(graph, self.matrix.diag, self.matrix.values)
-        self.pi = (self.precisions.pi, self.precisions.new_pi)
-        self.done = torch.zeros(2, dtype=torch.int32, device=graph.device)
-        self.change = self.h.new_zeros(max(1, self.stepper.num_changes))
-
-    def _scale(self, size: Tensor) -> Tensor:
-        return torch.ones_like(size)  # the rule is absolute
+    absolute = True
 
     def _take_precisions(self, prepared: PreparedCudaGaBP) -> None:
-        self.precisions.reset()
-        self.done.zero_()
+        assert self.matrix.values is not None
+        self.precisions = Precisions(prepared.J.graph, self.matrix.diag, self.matrix.values)
+        self.pi = (self.precisions.pi, self.precisions.new_pi)
+        self.done = torch.zeros(2, dtype=torch.int32, device=self.h.device)
+        self.change = self.h.new_zeros(max(1, self.stepper.num_changes))
 
     def advance(self, steps: int = ROUND) -> None:
         """Steps, an even number."""
@@ -197,7 +171,6 @@ class JointLoop(Loop):
         self.precisions.pi, self.precisions.new_pi = self.pi[steps % 2], self.pi[1 - steps % 2]
         self.precisions.step(1.0)  # for alpha of the last pi
         self.stepper.step(self.precisions.gain, self.h, eta, eta, alpha=self.precisions.alpha, mu=self.mu, send=False)
-        self.precisions.pi, self.precisions.new_pi = self.pi
         self._measure()
         residual = self._residual()
         if state == 2 or not math.isfinite(residual):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walksum.precision import Precision
-from walksum.solvers.base import Outcome, Prepared, Status, backward_error, norm_inf, status_of, unit_of, worst
+from walksum.solvers.base import Measured, Outcome, Status
 
 if TYPE_CHECKING:
     from walksum.solvers.gabp.solver import GaBP
@@ -22,7 +22,7 @@ INNER_TOL = 1e-8  # backward error of the inner solves; the outer loop forgives 
 MAX_OUTER = 1000
 
 
-class PreparedLoadedGaBP(Prepared):
+class PreparedLoadedGaBP(Measured):
     r"""The double loop: GaBP solves with :math:`J + \Gamma`, an outer iteration removes what :math:`\Gamma` added.
 
     The published outer iteration is :math:`\mu \leftarrow (J + \Gamma)^{-1} (h + \Gamma \mu)`. It is Richardson's,
@@ -32,10 +32,8 @@ class PreparedLoadedGaBP(Prepared):
 
     def __init__(self, J: Precision, solver: GaBP):
         super().__init__(J, solver)
-        self.tol, self.J_norm = solver.tol, norm_inf(J)
-        self.finite = bool(torch.isfinite(self.J_norm).all())
-        self.positive = bool((J.diag > 0).all())
-        if not (self.finite and self.positive):
+        self.tol = solver.tol
+        if not self.positive:
             return
         upper = J.walk_summability()[1]
         self.loading = max(0.0, upper / RADIUS - 1) if upper >= 1 else 0.0
@@ -44,19 +42,15 @@ class PreparedLoadedGaBP(Prepared):
         self.inner = replace(solver, loading=None, tol=inner_tol).prepare(loaded)
 
     def run(self, h: Tensor) -> Outcome:
-        if not self.finite or not bool(torch.isfinite(h).all()):
-            return Outcome.failed(h, Status.nonfinite)
-        if not self.positive:
-            return Outcome.failed(h, Status.not_positive_definite)
+        if (refused := self.refusal(h)) is not None:
+            return refused
         if not self.loading:
             return self.inner.run(h)
-        scale = unit_of(h)
+        scale = self._unit(h)
         mu, status, steps = self._correct(h / scale)
-        mu = mu * scale
-        residual = worst(backward_error(self.J, mu, h, self.J_norm))
         if status is Status.not_positive_definite:
             return Outcome.failed(h, status, steps)
-        return Outcome(mu, status_of(residual, self.tol, status), steps, residual)
+        return self.judged(mu * scale, h, steps, status)
 
     def _correct(self, h: Tensor) -> tuple[Tensor, Status, int]:
         """Flexible conjugate gradients, each column with its own lengths; steps count all messages of all loops."""
@@ -72,7 +66,7 @@ class PreparedLoadedGaBP(Prepared):
             length = torch.where(moving, rz / torch.where(moving, curvature, 1.0), 0.0)
             mu = mu + length * p
             before, r = r, r - length * Jp
-            if worst(backward_error(self.J, mu, h, self.J_norm)) <= self.tol:
+            if self._error(mu, h) <= self.tol:
                 return mu, Status.converged, steps
             z, count = self._loaded_solve(r)
             steps += count

@@ -13,18 +13,7 @@ from walksum import backends
 from walksum._checks import check_choice, check_count, check_positive
 from walksum.backends import reference
 from walksum.precision import Precision
-from walksum.solvers.base import (
-    Outcome,
-    Prepared,
-    SolveError,
-    Solver,
-    Status,
-    backward_error,
-    norm_inf,
-    status_of,
-    unit_of,
-    worst,
-)
+from walksum.solvers.base import Measured, Outcome, Prepared, SolveError, Solver, Status, status_of
 
 BLOW_UP = 1e30  # messages that grew by this factor never come back
 GENTLEST = 0.1  # adaptive damping goes no further down
@@ -97,13 +86,9 @@ class GaBP(Solver):
             return PreparedCudaGaBP(J, self)
         if backends.find(J.diag, "PrecisionMessages") is None:
             return PreparedGaBP(J, self)
-        if self.schedule == "sequential":
-            from walksum.solvers.gabp.sequential import PreparedSequentialGaBP
+        from walksum.solvers.gabp.cpu import PreparedFusedGaBP, PreparedSequentialGaBP  # needs numba
 
-            return PreparedSequentialGaBP(J, self)
-        from walksum.solvers.gabp.cpu import PreparedFusedGaBP  # needs numba
-
-        return PreparedFusedGaBP(J, self)
+        return (PreparedSequentialGaBP if self.schedule == "sequential" else PreparedFusedGaBP)(J, self)
 
 
 class Damping:
@@ -156,16 +141,13 @@ class Messages:
         return beta / alpha.unsqueeze(-1)
 
 
-class PreparedGaBP(Prepared):
+class PreparedGaBP(Measured):
     """Algorithm 1 in torch, for every device and dtype."""
 
     solver: GaBP
 
     def __init__(self, J: Precision, solver: GaBP):
         super().__init__(J, solver)
-        self.J_norm = norm_inf(J)
-        self.finite = bool(torch.isfinite(self.J_norm).all())
-        self.positive = bool((J.diag > 0).all())
         self._marginal: Tensor | None = None
 
     @property
@@ -187,10 +169,8 @@ class PreparedGaBP(Prepared):
         return messages.beliefs()[0], met and bool((messages.pi <= 0).all())  # as from positive cavities
 
     def run(self, h: Tensor) -> Outcome:
-        if not self.finite or not bool(torch.isfinite(h).all()):
-            return Outcome.failed(h, Status.nonfinite)
-        if not self.positive:
-            return Outcome.failed(h, Status.not_positive_definite)
+        if (refused := self.refusal(h)) is not None:
+            return refused
         if self.solver.stop == "messages":
             mu, outcome, steps = self._by_messages(h)
         else:
@@ -203,20 +183,12 @@ class PreparedGaBP(Prepared):
             outcome = status_of(residual, self.solver.tol, outcome)
         return Outcome(mu, outcome, steps, residual)
 
-    # what spans several processes is another maximum and other beliefs: walksum.distributed
-
     def _messages(self, h: Tensor) -> Messages:
         return Messages(self.J, h)
 
     def _size(self, values: Tensor) -> float:
         """The largest absolute value; NaN if any is NaN."""
         return float(values.abs().max()) if values.numel() else 0.0
-
-    def _unit(self, h: Tensor) -> Tensor:
-        return unit_of(h)
-
-    def _error(self, mu: Tensor, h: Tensor) -> float:
-        return worst(backward_error(self.J, mu, h, self.J_norm))
 
     def _by_messages(self, h: Tensor) -> tuple[Tensor, Status, int]:
         messages = self._messages(h)

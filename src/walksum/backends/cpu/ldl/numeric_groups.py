@@ -49,7 +49,7 @@ def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, no
     order, colptr, rows = plan[0], plan[1], plan[2]
     n, G = len(order), GROUP
     column, L, D, scale = np.zeros(G * n), np.empty(G * len(rows)), np.empty(G * n), np.zeros(G)
-    J_diag, J_off = _interleave(low, high, diag), _interleave(low, high, off)
+    J_diag, J_off = interleave(low, high, diag, D), interleave(low, high, off, D)
     _norm(J_diag, J_off, plan, scale)
     for head in range(low, high):
         norms[head] = scale[head - low]
@@ -79,9 +79,9 @@ def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, no
 
 
 @jit
-def _interleave(low, high, values):
-    """``[heads, count] -> [count * GROUP]`` in float64; places without a head repeat the last one."""
-    out = np.empty(GROUP * values.shape[1])
+def interleave(low, high, values, like):
+    """``[heads, count] -> [count * GROUP]`` in the dtype of ``like``; places without a head repeat the last one."""
+    out = np.empty(GROUP * values.shape[1], like.dtype)
     for lane in range(GROUP):
         row = values[min(low + lane, high - 1)]
         for e in range(len(row)):

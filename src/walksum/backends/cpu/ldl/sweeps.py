@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from walksum.backends.cpu.backward_error import ratio
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.numeric import opened
+from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import matrix
 from walksum.backends.cpu.simd import at, fma, largest, load, prefetch, store, width
 

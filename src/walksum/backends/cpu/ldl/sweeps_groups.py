@@ -1,20 +1,83 @@
 """Solves with the factors of eight heads side by side: :mod:`walksum.backends.cpu.ldl.sweeps` for eight heads at once.
 
 A sweep over few columns spends its time on finding entries; here each is found once for eight heads. The numbers of a
-group lie entry by entry, eight in a row, the way :mod:`walksum.backends.cpu.ldl.numeric_groups` made them.
+group lie entry by entry, eight in a row, the way :mod:`walksum.backends.cpu.ldl.numeric_groups` made them. Eight
+columns of eight heads are one value of 64 lanes, head after head: ``fma(each(numbers), columns, total)`` multiplies the
+columns of each head by its own number.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from walksum.backends.cpu.backward_error import ratio
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.ldl.head_lanes import COLUMNS, HEADS, L8, L64, each, gather, scatter
 from walksum.backends.cpu.ldl.numeric import opened
+from walksum.backends.cpu.ldl.numeric_groups import interleave
 from walksum.backends.cpu.ldl.sweeps import AHEAD, worse
+from walksum.backends.cpu.numba_api import intrinsic, ir, types
+from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import vector
-from walksum.backends.cpu.simd import at, fma, largest, load, prefetch, store
+from walksum.backends.cpu.simd import WIDTHS, Lanes, at, fma, largest, load, prefetch, row_pointer, store
+
+HEADS = COLUMNS = 8
+L8, L64 = WIDTHS[HEADS], WIDTHS[HEADS * COLUMNS]
+
+
+def _mask(places: Any) -> Any:
+    places = list(places)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
+
+
+@intrinsic
+def each(typingctx: Any, numbers: Any) -> Any:
+    """Eight numbers, each eight times in a row."""
+    result = Lanes(numbers.dtype, HEADS * COLUMNS)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.shuffle_vector(args[0], args[0], _mask(k // COLUMNS for k in range(HEADS * COLUMNS)))
+
+    return result(numbers), codegen
+
+
+@intrinsic
+def gather(typingctx: Any, array: Any, start: Any, step: Any) -> Any:
+    """Eight columns of each head from a vector: those of head k from ``start + k step`` on."""
+    result = Lanes(array.dtype, HEADS * COLUMNS)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        parts = [builder.load(p, align=array.dtype.bitwidth // 8) for p in _places(context, builder, sig, args)]
+        while len(parts) > 1:
+            whole = _mask(range(2 * parts[0].type.count))
+            parts = [builder.shuffle_vector(a, b, whole) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    return result(array, start, step), codegen
+
+
+@intrinsic
+def scatter(typingctx: Any, array: Any, start: Any, step: Any, value: Any) -> Any:
+    """Write what :func:`gather` reads."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        for k, place in enumerate(_places(context, builder, sig, args)):
+            part = builder.shuffle_vector(args[3], args[3], _mask(range(COLUMNS * k, COLUMNS * (k + 1))))
+            builder.store(part, place, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, start, step, value), codegen
+
+
+def _places(context: Any, builder: Any, sig: Any, args: Any) -> list[Any]:
+    vector = ir.VectorType(context.get_value_type(sig.args[0].dtype), COLUMNS)
+    place, step = (context.cast(builder, args[k], sig.args[k], types.intp) for k in (1, 2))
+    found = []
+    for _ in range(HEADS):
+        found.append(row_pointer(context, builder, sig.args[0], args[0], place, vector))
+        place = builder.add(place, step)
+    return found
+
 
 WIDTH = HEADS * COLUMNS
 
@@ -31,23 +94,14 @@ def solve(start, stop, plan, where, columns, h, mu):
     for unit in range(start, stop):
         group, first = unit // (columns // COLUMNS), unit % (columns // COLUMNS) * COLUMNS
         if group != last:
-            J_diag, J_off = _side_by_side(diag, HEADS * group), _side_by_side(off, HEADS * group)
+            J_diag = interleave(HEADS * group, HEADS * group + HEADS, diag, x)
+            J_off = interleave(HEADS * group, HEADS * group + HEADS, off, x)
             last = group
         begin, step = HEADS * group * n * columns + first, n * columns
         _forward(x, H, begin, step, columns, L[HEADS * group * nnz :], plan)
         _backward(x, X, begin, step, columns, L[HEADS * group * nnz :], D[HEADS * group * n :], plan)
         worst = worse(worst, _measured(x, H, begin, step, columns, J_diag, J_off, norms[HEADS * group :], plan))
     return worst
-
-
-@jit
-def _side_by_side(values, low):
-    out = np.empty(HEADS * values.shape[1], values.dtype)
-    for k in range(HEADS):
-        row = values[low + k]
-        for e in range(len(row)):
-            out[HEADS * e + k] = row[e]
-    return out
 
 
 @jit

@@ -35,14 +35,15 @@ def edge_dot_kernel(edges, a, b, out, num_edges, num_nodes, F, EDGES: tl.constex
     tl.store(out + head * num_edges + edge, dot, mask=here)
 
 
-def edge_dot(graph: Graph, a: Tensor, b: Tensor, edges: int = DOT_EDGES, warps: int = DOT_WARPS) -> Tensor:
+def edge_dot(graph: Graph, a: Tensor, b: Tensor) -> Tensor:
     """``sum_f a_if b_jf + a_jf b_if`` for every edge, without an E x F temporary."""
     heads, num_nodes, F = a.shape
     out = a.new_zeros(heads, graph.num_edges) if F == 0 else a.new_empty(heads, graph.num_edges)
     if F:
         launch(
-            edge_dot_kernel, (-(-graph.num_edges // edges), 1, heads), a, graph.edges.contiguous(), a.contiguous(),
-            b.contiguous(), out, graph.num_edges, num_nodes, F, warps=warps, EDGES=edges, WIDTH=feature_width(F),
+            edge_dot_kernel, (-(-graph.num_edges // DOT_EDGES), 1, heads), a, graph.edges.contiguous(), a.contiguous(),
+            b.contiguous(), out, graph.num_edges, num_nodes, F, warps=DOT_WARPS, EDGES=DOT_EDGES,
+            WIDTH=feature_width(F),
         )  # fmt: skip
     return out
 
@@ -105,11 +106,10 @@ def slot_values_kernel(edge, off, out, num_slots, num_edges, BLOCK: tl.constexpr
     tl.store(out + head * num_slots + slot, tl.load(off + head * num_edges + at, mask=here), mask=here)
 
 
-def slot_values(graph: Graph, off: Tensor, out: Tensor | None = None) -> Tensor:
+def slot_values(graph: Graph, off: Tensor) -> Tensor:
     """Values ``[H, E]`` of edges -> ``[H, 2 E]`` of slots."""
     num_slots = 2 * graph.num_edges
-    if out is None:
-        out = off.new_empty(off.size(0), num_slots)
+    out = off.new_empty(off.size(0), num_slots)
     grid = (-(-num_slots // SLOTS), 1, off.size(0))
     launch(slot_values_kernel, grid, off, graph.csr.edge, off, out, num_slots, graph.num_edges, BLOCK=SLOTS)
     return out

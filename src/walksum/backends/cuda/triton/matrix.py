@@ -116,7 +116,7 @@ class Matrix:
         inside = counting and plan.num_hubs == 0 and count <= FEW * sum_block(tile)
         csr, weighted, num_slots = self.graph.csr, self.values is not None, 2 * self.graph.num_edges
         shape = {"WIDTH": tile.features, "WEIGHTED": weighted, "MODE": mode}
-        by_edge = {"EDGES": tile.edges, "ROWS": tile.rows, "POLICY": tile.policy}
+        by_edge = {"EDGES": tile.edges, "ROWS": tile.rows}
         by_edge["FACTOR"] = math.gcd(F, 16) if F % 16 else 1  # Triton finds 16 itself
         if plan.num_hubs:  # first: they take longest
             pieces = x.new_empty(heads, plan.num_pieces, F, dtype=torch.float32)
@@ -132,7 +132,7 @@ class Matrix:
             )  # fmt: skip
         launch(
             spmm_rows, (programs, blocks, heads), x, csr.indptr, csr.indices, values, constant, self.diag, x, out, h,
-            inverse, direction, scalars, partial, counter, J_norm, num_nodes, num_nodes, num_slots, F,
+            inverse, direction, scalars, partial, counter, J_norm, num_nodes, num_slots, F,
             self.hub, turns, count, tol, max_steps,
             warps=tile.warps, BLOCK=sum_block(tile), FINISH=inside, **by_edge, **shape,
         )  # fmt: skip

@@ -17,10 +17,7 @@ from walksum.graph import Graph
 GROUPS = (16, 32, 64, 128, 256, 512)  # row lengths that share a tile shape
 HELD = 1024  # the longest row whose messages fit into the registers of one program
 NUMBERS = 64  # of them a thread holds
-FEWEST, MOST = (
-    1024,
-    32768,
-)  # numbers per program holds: short rows share one, the columns of long rows are shared out to several
+FEWEST, MOST = 1024, 32768  # numbers that a program holds: short rows share one, columns of long rows have several
 ONE_LAUNCH = 5e7  # numbers in all messages; below, launches cost more than a second reading
 
 
@@ -31,28 +28,20 @@ class Stepper:
     graph: Graph
     heads: int
     columns: int
-    held: int = HELD
-    groups: tuple[int, ...] = GROUPS
-    numbers: int = NUMBERS
-    fewest: int = FEWEST
-    most: int = MOST
-    split: bool | None = None  # by row length; None decides by size
-    plan: RowPlan | None = field(init=False)
+    plan: RowPlan | None = field(init=False)  # rows by length; None: all of them in one launch
 
     def __post_init__(self) -> None:
-        split = self.split
-        if split is None:
-            split = 2 * self.graph.num_edges * self.heads * self.columns > ONE_LAUNCH
-        object.__setattr__(self, "plan", row_plan(self.graph, self.held, self.groups) if split else None)
+        split = 2 * self.graph.num_edges * self.heads * self.columns > ONE_LAUNCH
+        object.__setattr__(self, "plan", row_plan(self.graph, HELD, GROUPS) if split else None)
 
     @property
     def width(self) -> int:
         return feature_width(self.columns, 64)
 
     def tile(self, edges: int) -> Tile:
-        width = min(self.width, max(8, self.most // edges))
-        rows = max(1, self.fewest // (edges * width))
-        return Tile(edges, rows, width, max(1, min(16, edges * rows * width // (32 * self.numbers))))
+        width = min(self.width, max(8, MOST // edges))
+        rows = max(1, FEWEST // (edges * width))
+        return Tile(edges, rows, width, max(1, min(16, edges * rows * width // (32 * NUMBERS))))
 
     def grid(self, tile: Tile, num_rows: int) -> tuple[int, int, int]:
         return -(-num_rows // tile.rows), -(-self.columns // tile.features), self.heads
@@ -148,9 +137,6 @@ class Precisions:
         self.pi, self.new_pi, self.gain = (torch.zeros_like(self.coupling) for _ in range(3))
         self.alpha = self.diag.clone()
         self.change = self.diag.new_zeros(max(1, -(-self.coupling.size(1) // SLOTS) * self.diag.size(0)))
-
-    def reset(self) -> None:
-        self.pi.zero_()
 
     def step(self, damping: float, done: Tensor | None = None) -> None:
         """alpha and gain of the present pi, then pi's next values."""

@@ -23,7 +23,6 @@ class Tile:
     rows: int
     features: int
     warps: int
-    policy: str = ""  # of the cache, for what is read once: indices and values
 
 
 @lru_cache

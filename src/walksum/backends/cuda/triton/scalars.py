@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from walksum.backends.cuda import states
+from walksum.backends import cuda
 
 # fields of control
 STATE = tl.constexpr(0)
@@ -28,12 +28,12 @@ LOWEST = tl.constexpr(11)
 FIELDS = 12
 
 # states
-ACTIVE = tl.constexpr(states.ACTIVE)
-CLAIMED = tl.constexpr(states.CLAIMED)
-VERIFIED = tl.constexpr(states.VERIFIED)
-STALLED = tl.constexpr(states.STALLED)
-EXHAUSTED = tl.constexpr(states.EXHAUSTED)
-INDEFINITE = tl.constexpr(states.INDEFINITE)
+ACTIVE = tl.constexpr(cuda.ACTIVE)
+CLAIMED = tl.constexpr(cuda.CLAIMED)
+VERIFIED = tl.constexpr(cuda.VERIFIED)
+STALLED = tl.constexpr(cuda.STALLED)
+EXHAUSTED = tl.constexpr(cuda.EXHAUSTED)
+INDEFINITE = tl.constexpr(cuda.INDEFINITE)
 
 # what a kernel does beside its product; from RESIDUAL on, products are subtracted from h
 PLAIN = tl.constexpr(0)

@@ -22,7 +22,7 @@ from walksum.backends.cuda.triton.scalars import (
 @triton.jit
 def weighted_sum(
     begin, end, stride, indices, values, x, cols, F,
-    EDGES: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr,
+    EDGES: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr,
 ):  # fmt: skip
     """Sum over the slots begin, begin + stride, ... < end of each of ROWS lanes: ``[ROWS, WIDTH]``."""
     longest = tl.max(end - begin, 0)
@@ -30,12 +30,12 @@ def weighted_sum(
     for first in range(0, longest, EDGES * stride):
         slot = begin[None, :] + (first + tl.arange(0, EDGES) * stride)[:, None]
         here = slot < end[None, :]
-        col = tl.load(indices + slot, mask=here, other=0, eviction_policy=POLICY)
+        col = tl.load(indices + slot, mask=here, other=0)
         at = col.to(tl.int64)[:, :, None] * F + cols[None, None, :]
         mask = here[:, :, None] & (cols < F)[None, None, :]
         tile = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
         if WEIGHTED:
-            weight = tl.load(values + slot, mask=here, other=0.0, eviction_policy=POLICY)
+            weight = tl.load(values + slot, mask=here, other=0.0)
             tile = tile * weight[:, :, None]
         acc += tl.sum(tile, 0)
     return acc
@@ -69,13 +69,13 @@ def deliver(
     return tl.sum(dot, 0), tl.max(r_max, 0), tl.max(mu_max, 0)
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_nodes", "num_slots", "hub", "turns", "count", "max_steps"])
+@triton.jit(do_not_specialize=["num_nodes", "num_slots", "hub", "turns", "count", "max_steps"])
 def spmm_rows(
     indptr, indices, values, constant, diag, x, out, h, inverse, direction,
     control, partial, counter, J_norm,
-    num_rows, num_nodes, num_slots, F, hub, turns, count, tol, max_steps,
+    num_nodes, num_slots, F, hub, turns, count, tol, max_steps,
     EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    WEIGHTED: tl.constexpr, POLICY: tl.constexpr, MODE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
+    WEIGHTED: tl.constexpr, MODE: tl.constexpr, FINISH: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     """Rows of ``J x`` for every head, ROWS at a time, and what the mode counts of each column.
 
@@ -83,11 +83,10 @@ def spmm_rows(
     Vectors ``[H, N, F]``: ``x``; ``out`` the product or residual; ``h``; ``direction`` of CG; ``inverse [H, N]``, the
     preconditioner. Workspace: ``control`` (scalars.py), ``partial`` sums of each program, ``counter`` of programs that
     are done.
-    Numbers: ``num_rows`` of this launch, ``num_nodes``, ``num_slots`` = 2E, ``F`` columns, ``hub`` (longer rows go
-    to spmm_pieces), ``turns`` row groups per program, ``count`` of partial sums, ``tol``, ``max_steps``.
+    Numbers: ``num_nodes``, ``num_slots`` = 2E, ``F`` columns, ``hub`` (longer rows go to spmm_pieces), ``turns`` row
+    groups per program, ``count`` of partial sums, ``tol``, ``max_steps``.
     Constants: EDGES, ROWS and WIDTH of a tile; BLOCK partial sums added at a time; WEIGHTED: values, not one constant;
-    POLICY: of the cache for values read once; MODE: see scalars.py; FINISH: the last program adds up; FACTOR: a
-    divisor of F.
+    MODE: see scalars.py; FINISH: the last program adds up; FACTOR: a divisor of F.
     """
     if FACTOR > 1:  # so that rows are read in vectors
         F = F // FACTOR * FACTOR
@@ -108,12 +107,12 @@ def spmm_rows(
         mu_max = tl.zeros([WIDTH], tl.float32)
         for turn in range(turns):
             rows = (tl.program_id(0) * turns + turn) * ROWS + tl.arange(0, ROWS)
-            here = rows < num_rows
+            here = rows < num_nodes
             begin = tl.load(indptr + rows, mask=here, other=0)
             end = tl.load(indptr + rows + 1, mask=here, other=0)
             here = here & (end - begin <= hub)
             end = tl.where(here, end, begin)
-            acc = weighted_sum(begin, end, 1, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED, POLICY)
+            acc = weighted_sum(begin, end, 1, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED)
             a, b, c = deliver(
                 rows, here, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
                 WEIGHTED, MODE,
@@ -142,7 +141,7 @@ def report(
 @triton.jit(do_not_specialize=["num_nodes", "num_slots", "num_pieces"])
 def spmm_pieces(
     indices, values, x, control, pieces, piece_begin, piece_end, num_nodes, num_slots, num_pieces, F,
-    EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, POLICY: tl.constexpr,
+    EDGES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr,
     MODE: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     """One piece of a hub row: its slots dealt to the lanes, their sum filed for :func:`spmm_hubs`."""
@@ -155,7 +154,7 @@ def spmm_pieces(
         end = tl.load(piece_end + piece) + tl.zeros_like(begin)
         x += head * num_nodes * F
         values += head * num_slots
-        acc = weighted_sum(begin, end, ROWS, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED, POLICY)
+        acc = weighted_sum(begin, end, ROWS, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED)
         tl.store(pieces + (head * num_pieces + piece) * F + cols, tl.sum(acc, 0), mask=cols < F)
 
 

@@ -1,0 +1,169 @@
+"""Tables that can be read in pieces, and how their cells become numbers and texts.
+
+A column is numbers until a row holds something else; then the table is read again with that column as text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from walksum.data.numerals import Numerals
+
+SAMPLE = 5_000  # rows that show how a column is written
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+
+
+class Table(ABC):
+    """A table that can be read in pieces; ``name`` stands for it in messages."""
+
+    name: str
+    semicolons = False  # whether they separate its cells
+
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+
+    @abstractmethod
+    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """The named columns as objects, missing where they were, one chunk of rows at a time."""
+
+    @abstractmethod
+    def row(self, number: int) -> str:
+        """Where row ``number`` (from 0 on) stands, in words."""
+
+    def sample(self, columns: Sequence[str]) -> pd.DataFrame:
+        """The first rows of the named columns, as they are written."""
+        return next(iter(self.pieces(columns)), pd.DataFrame(columns=list(columns)))[:SAMPLE]
+
+    def frame(
+        self,
+        columns: Sequence[str],
+        text: Sequence[str] = (),
+        verbatim: str | None = None,
+        numerals: Numerals | None = None,
+    ) -> pd.DataFrame:
+        """The named columns: float64 where every value is a number or missing, text otherwise and for ``text``.
+
+        In the column ``verbatim`` only an empty cell is missing: a node may be called NA. Columns of ``numerals`` are
+        read as these say.
+        """
+        as_text, marked = set(text), set() if numerals is None else set(numerals.marks)
+        while True:
+            try:
+                typed = []
+                for chunk in self.pieces(columns):
+                    plain = {name: numerals.plain(name, chunk[name]) for name in marked} if numerals else {}
+                    typed.append(_typed(chunk.assign(**plain), as_text, verbatim))
+                return pd.concat(typed, ignore_index=True) if typed else pd.DataFrame(columns=list(columns))
+            except _TurnedToText as column:  # rare: a number for thousands of rows, then a word
+                as_text.add(str(column))
+                marked.discard(str(column))
+
+
+class FrameTable(Table):
+    """A pandas DataFrame. A named index counts as a column; whole numbers that pandas holds as floats are read as such.
+
+    Args:
+        frame: the rows.
+        name: what to call it in messages.
+    """
+
+    def __init__(self, frame: pd.DataFrame, name: str):
+        self.name, self._labels = name, frame.index
+        if any(each is not None for each in frame.index.names):
+            frame = frame.reset_index()
+        self._frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+        if not self._frame.columns.is_unique:
+            twice = self._frame.columns[self._frame.columns.duplicated()]
+            raise ValueError(f"{name} has several columns called {twice[0]!r}; names must be unique")
+
+    def columns(self) -> list[str]:
+        return list(self._frame.columns)
+
+    def row(self, number: int) -> str:
+        return f"{self.name}, row {self._labels[number]}"
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        check_columns(self.name, self.columns(), columns)
+        yield pd.DataFrame({name: _objects(self._frame[name]) for name in columns}).reset_index(drop=True)
+
+
+def _objects(values: pd.Series) -> pd.Series:
+    """Python objects; 5.0 becomes 5 where all are whole, for ids and classes with gaps are floats in pandas."""
+    if values.dtype.kind == "f":
+        known = values.dropna()
+        if len(known) and bool((known % 1 == 0).all()) and bool((known.abs() < 2**53).all()):
+            values = values.astype("Int64")
+    return values.astype(object)
+
+
+def check_file(path: Path) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; check the path")
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; expected a table, for example a CSV file")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty; expected a header line and one row per node or edge")
+
+
+def check_columns(table: str, present: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse names the table has not, with the nearest one it has."""
+    for name in wanted:
+        if name not in present:
+            near = difflib.get_close_matches(name, present, 1, cutoff=0.6)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"{table} has no column {name!r}; {hint}it has {_listed(present)}")
+
+
+def numbers(table: Table, values: pd.Series, column: str, first_row: int = 0, missing: bool = True) -> np.ndarray:
+    """float64 values; an error with the first row that is not a number, or (unless ``missing``) has none."""
+    blank = is_missing(values)
+    parsed = pd.to_numeric(values.where(~blank), errors="coerce").to_numpy(dtype=np.float64)
+    bad = (np.isnan(parsed) & ~blank.to_numpy()) | np.isinf(parsed)
+    if not missing:
+        bad |= blank.to_numpy()
+    if bad.any():
+        at = int(bad.argmax())
+        raise ValueError(f"{table.row(first_row + at)}: {column} is {str(values.iloc[at])!r}; expected a finite number")
+    return parsed
+
+
+def is_missing(values: pd.Series) -> pd.Series:
+    return values.isna() | values.isin(MISSING)
+
+
+class _TurnedToText(Exception):
+    """A column that began as numbers holds a word."""
+
+
+def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.DataFrame:
+    made: dict[str, Any] = {}
+    for name in chunk.columns:
+        values = chunk[name]
+        blank = values.isna() | (values == "") if name == verbatim else is_missing(values)
+        if name in as_text:
+            made[name] = values.where(~blank, None).map(str, na_action="ignore").astype(object)
+            continue
+        parsed = pd.to_numeric(values.where(~blank, np.nan), errors="coerce").astype(np.float64)
+        if bool((parsed.isna() & ~blank).any()):
+            raise _TurnedToText(name)
+        made[name] = parsed
+    return pd.DataFrame(made, columns=chunk.columns)
+
+
+def first(names: Sequence[Any], most: int = 5) -> str:
+    """The first of some names, for a message."""
+    names = list(names)
+    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
