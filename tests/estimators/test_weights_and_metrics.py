@@ -79,7 +79,7 @@ def test_class_weights_move_decisions_and_not_probabilities(rare):
     same = AutoClassifier(class_weight={0: 1.0, 1: (y == 0).sum() / (y == 1).sum()}, **options).fit(X, y, pairs)
     assert np.array_equal(same.transduction_, balanced.transduction_)
     for wrong in ("even", {0: 1.0}, {0: 1.0, 1: -2.0}):
-        with pytest.raises(ValueError, match="class_weight=.*expected None, 'balanced' or a positive weight for each"):
+        with pytest.raises(ValueError, match=r"class_weight=.*expected None, 'balanced' or a positive weight for each"):
             AutoClassifier(class_weight=wrong, **options).fit(X, y, pairs)
 
 
