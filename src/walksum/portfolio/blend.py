@@ -50,6 +50,11 @@ METRICS: dict[str, Metric] = {name: _by_name(metric) for name, metric in scoring
 METRICS |= {"accuracy": accuracy, "roc_auc": roc_auc, "log_loss": log_loss, "r2": r_squared}
 
 
+def is_default(metric: Metric) -> bool:
+    """Whether it is accuracy or a squared error, by which networks choose their epoch without being told."""
+    return bool(getattr(metric, "is_default", metric in (accuracy, r_squared)))
+
+
 def softmax(outputs: np.ndarray) -> np.ndarray:
     e = np.exp(outputs - outputs.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)

@@ -19,6 +19,7 @@ from walksum.portfolio.features import (
     reduce_columns,
 )
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
 COORDINATES = 32
@@ -60,7 +61,6 @@ def graph_coordinates(problem: Problem) -> np.ndarray:
 def _graph_coordinates(problem: Problem) -> np.ndarray:
     """Where a node lies: the smoothest eigenvectors of the normalised Laplacian; trees cut the graph along them."""
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-    from threadpoolctl import threadpool_limits
 
     i, j = problem.graph.edges.cpu().numpy()
     n, count = problem.num_nodes, min(COORDINATES, problem.num_nodes // 10)
@@ -71,7 +71,7 @@ def _graph_coordinates(problem: Problem) -> np.ndarray:
     S = sp.diags(1 / root) @ A @ sp.diags(1 / root)
     start = np.random.default_rng(0).normal(size=n)
     try:
-        with threadpool_limits(1):  # products with single vectors: a second thread only makes the first one wait
+        with few_threads(n):
             vectors = eigsh(S, count, which="LA", v0=start, tol=1e-4, maxiter=500)[1]
     except ArpackNoConvergence as some:
         vectors = some.eigenvectors

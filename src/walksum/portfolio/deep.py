@@ -121,9 +121,13 @@ def _train(
 
     optimiser.register_step_pre_hook(clip)
 
+    weight = torch.ones(len(train)) if problem.weight is None else torch.from_numpy(problem.weight[fold[0]]).float()
+    share = (weight / weight.sum()).to(x.device)
+
     def loss() -> Tensor:
         out = model(x, graph)[train]
-        return nnf.cross_entropy(out, y[train]) if problem.classes else nnf.mse_loss(out[:, 0], y[train])
+        each = nnf.cross_entropy(out, y[train], reduction="none") if problem.classes else (out[:, 0] - y[train]) ** 2
+        return (each * share).sum()
 
     best, kept, since = -np.inf, copy.deepcopy(model.state_dict()), 0
     whole, checked = True, clock.now()

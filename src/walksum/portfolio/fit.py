@@ -220,7 +220,11 @@ def _blended(
     targets = np.array([member.uses_targets for member in found])
     edges = np.array([member.uses_graph for member in found])
     sets = {HERE: np.ones_like(edges), ELSEWHERE: can_ask, WITHOUT_TARGETS: can_ask & ~targets, WITHOUT_EDGES: ~edges}
-    blends = {name: fit_blend(outputs, y, problem.classes, metric, who) for name, who in sets.items() if who.any()}
+    rows = problem.counted
+    blends = {
+        name: fit_blend(outputs[:, rows], y[rows], problem.classes, metric, who)
+        for name, who in sets.items() if who.any()
+    }  # fmt: skip
     portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted)
     if not problem.classes:
         for name, blend in blends.items():

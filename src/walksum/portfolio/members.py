@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from walksum.portfolio.blend import Metric
+from walksum.portfolio.blend import Metric, is_default
 from walksum.portfolio.columns import COLUMNS, can_leave_one_out, needs_targets, needs_this_graph
 from walksum.portfolio.deep import DeepBanks, fit_deep
 from walksum.portfolio.joint import LARGEST
@@ -29,7 +29,7 @@ ALONE: tuple[Operator, ...] = ((0.0, False),)
 
 def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None, repeat: int = 1) -> list[Task]:
     """All trainings for this problem; ``which`` keeps those whose name starts so, networks have ``repeat`` seeds."""
-    networks, tabular, deep = [*_stacks(problem, repeat)], [*_tabular(problem)], [*_deep(problem, metric)]
+    networks, tabular, deep = [*_stacks(problem, metric, repeat)], [*_tabular(problem)], [*_deep(problem, metric)]
     boosting = [task for task in tabular if task.name.startswith("boosting")]
     others = [task for task in tabular if not task.name.startswith("boosting")]
     # members without edges come second, so that what the graph gave is known early
@@ -46,7 +46,7 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     return [task for task in made if which is None or task.name.startswith(which)]
 
 
-def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
+def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
     """Networks: on words with strong dropout of the input, on narrow tables without."""
     bank = ("bank", "outputs", [BANK], 2)
     hidden = ("hidden", "hidden", [BANK], 2)
@@ -55,6 +55,7 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
     few = ("mlp", "outputs", [ALONE], 2)
     if not problem.classes:  # what reads no surroundings weighs little there, and five folds cost five times
         bank, alone = (*bank[:3], 1), (*alone[:3], 1)
+    by = None if is_default(metric) else metric
     narrow: dict[str, Any] = {"dropout": 0.3, "input_dropout": 0.0}
     plans: list[tuple[str, tuple[float, float], list, dict[str, Any]]] = []
     if problem.wide:
@@ -81,7 +82,7 @@ def _stacks(problem: Problem, repeat: int) -> Iterator[Task]:
             ]  # fmt: skip
             share = len(configs) * (2.0 if kind == "hidden" else 1.0)
             uses_graph = kind != "mlp" or "surroundings" in name
-            runner = stack_runner(problem, name, configs, StackRecipe(where=where, **how), kind == "joint")
+            runner = stack_runner(problem, name, configs, StackRecipe(where=where, **how), kind == "joint", by)
             reads_targets = kind == "joint" or needs_targets(name)
             yield Task(f"{kind} {name}", share, uses_graph, runner, reads_targets, not uses_graph)
 
@@ -120,7 +121,8 @@ def _tabular_runner(problem: Problem, model: str, columns: str) -> Any:
             assert again is not None
             return again[0]
 
-        return Trained([f"{model} {columns}"], out[None], None if needs_this_graph(columns) else fitted, refit=refit)
+        kept = None if needs_this_graph(columns) else fitted
+        return Trained([f"{model} {columns}"], out[None], kept, refit=refit, local=fitted)
 
     return run
 
@@ -160,6 +162,7 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
         yield Task(f"deep bank {layers} layers, seed {seed}", 40, True, runner(layers, seed))
 
 
+IGNORE_WEIGHTS = ("label propagation", "kriging", "joint")  # members that count every labelled row the same
 KINDS: dict[str, Any] = {
     "networks": StackedNetworks,
     "tabular": Tabular,

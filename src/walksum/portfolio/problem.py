@@ -15,6 +15,7 @@ from walksum.graph import Graph
 
 Fold = tuple[np.ndarray, np.ndarray]  # row numbers: learned from, judged by
 WIDE = 200  # columns beyond which a table counts as words
+DRAWS = 4  # times each judged row is drawn on average, where rows have weights
 SPARSE = 0.25  # share of non-zero entries up to which the sparse way pays
 
 
@@ -32,6 +33,7 @@ class Problem:
         exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
         basis: leading directions ``[components, F]`` of a wide table; None: those of X.
         position: where each node lies ``[N, d]``, isotropic; None: the nodes have edges alone.
+        weight: how much each labelled row counts ``[N]``; None: all the same.
     """
 
     X: Any
@@ -46,6 +48,7 @@ class Problem:
     exact: bool | None = None
     basis: np.ndarray | None = None
     position: np.ndarray | None = None
+    weight: np.ndarray | None = None
     kept: dict[Any, Any] = field(default_factory=dict)  # what several members read: features, reduced tables
 
     def __post_init__(self) -> None:
@@ -68,6 +71,16 @@ class Problem:
     @cached_property
     def labelled(self) -> np.ndarray:
         return np.unique(np.concatenate([np.concatenate(fold) for fold in self.folds]))
+
+    @cached_property
+    def counted(self) -> np.ndarray:
+        """Places in ``judged``, drawn evenly in proportion to their weights: a metric of these is a weighted one."""
+        count = len(self.judged)
+        if self.weight is None:
+            return np.arange(count)
+        share = np.cumsum(self.weight[self.judged]) / self.weight[self.judged].sum()
+        drawn = np.searchsorted(share, (np.arange(DRAWS * count) + 0.5) / (DRAWS * count))
+        return np.minimum(drawn, count - 1)
 
     @property
     def known(self) -> np.ndarray:

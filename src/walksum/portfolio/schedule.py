@@ -43,10 +43,11 @@ class Member:
     model: Model | None = None  # None: of the training graph alone
     index: int = 0  # among the members of its training
     refit: Refit | None = None
+    local: Model | None = None  # can be asked about other columns of the training graph
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy elsewhere cannot train again."""
-        return {**self.__dict__, "refit": None}
+        return {**self.__dict__, "refit": None, "local": None}
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Trained:
     model: Model | None
     complete: bool = True
     refit: Refit | None = None
+    local: Model | None = None  # the same, to be asked about other columns of the training graph alone
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,17 @@ def run_tasks(
             each = seconds / max(1, len(found.names))
             for index, (name, out) in enumerate(zip(found.names, found.outputs, strict=True)):
                 members.append(
-                    Member(name, out, task.uses_graph, task.uses_targets, each, found.model, index, found.refit)
+                    Member(
+                        name,
+                        out,
+                        task.uses_graph,
+                        task.uses_targets,
+                        each,
+                        found.model,
+                        index,
+                        found.refit,
+                        found.local,
+                    )
                 )
                 scores.add(task.family, out)
             complete &= found.complete

@@ -7,6 +7,7 @@ sparse product serves them all.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.portfolio import clock
+from walksum.portfolio.blend import Metric
 from walksum.portfolio.input import Input
 from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import Networks, StackRecipe, some_of
@@ -53,10 +55,11 @@ class Stack:
 
     def __init__(
         self, problem: Problem, x: Input, graph: Graph, configs: list[Config], recipe: StackRecipe,
-        field: KnownField | None = None,
+        field: KnownField | None = None, metric: Metric | None = None,
     ):  # fmt: skip
         self.problem, self.x, self.graph, self.recipe, self.configs = problem, x, graph, recipe, configs
         self.field = field  # of the residuals, of one fold and without operators
+        self.metric = metric  # that chooses epochs; None: accuracy, or the squared error
         folds, C = len(problem.folds), problem.outputs
         M = len(configs) * folds
         F, H = x.shape[1], recipe.hidden
@@ -100,7 +103,8 @@ class Stack:
         y = problem.target()[rows].to(device)
         learn, judge = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
         if epochs is not None:
-            learn = torch.full_like(learn, 1 / len(rows))
+            everyone = replace(problem, folds=[(rows, rows)], kept={})
+            learn = _weights(everyone, rows, 0, len(learn)).to(device)
         M = len(learn)
         active = torch.arange(M, device=device)
         networks, optimiser = self._descent(self.start, None, active, active)
@@ -127,7 +131,7 @@ class Stack:
                         out = networks.forward(x, self.graph)[:, where]
                         if self.field is not None:
                             out = self.field.predict(out[..., 0], place, numbers).unsqueeze(-1)
-                        score = _scores(out, y, judge[active], problem.classes)
+                        score = _scores(out, y, judge[active], problem.classes, self.metric)
                     better = score > best[active]
                     best[active] = torch.where(better, score, best[active])
                     stop[active] = torch.where(better, epoch, stop[active])
@@ -203,11 +207,12 @@ def _glorot(rows: int, columns: int, random: torch.Generator) -> Tensor:
 
 
 def _weights(problem: Problem, rows: np.ndarray, part: int, configs: int) -> Tensor:
-    """``[M, rows]``: 1 / count on the rows of each fold's part."""
-    weights = torch.zeros(len(problem.folds), len(rows))
-    for k, fold in enumerate(problem.folds):
-        weights[k, torch.from_numpy(np.isin(rows, fold[part]))] = 1 / max(1, len(fold[part]))
-    return weights.repeat(configs, 1)
+    """``[M, rows]``: the share of each row in its fold's part."""
+    weights = np.stack([np.isin(rows, fold[part]) for fold in problem.folds]).astype(np.float64)
+    if problem.weight is not None:
+        weights *= problem.weight[rows]
+    weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
+    return torch.from_numpy(weights).float().repeat(configs, 1)
 
 
 def _losses(out: Tensor, y: Tensor, classes: int) -> Tensor:
@@ -218,10 +223,23 @@ def _losses(out: Tensor, y: Tensor, classes: int) -> Tensor:
     return nnf.cross_entropy(out.reshape(M * N, C), y.repeat(M), reduction="none").view(M, N)
 
 
-def _scores(out: Tensor, y: Tensor, judge: Tensor, classes: int) -> Tensor:
-    """``[M]``: validation accuracy, ties by the loss; of a regression the loss alone."""
+def _scores(out: Tensor, y: Tensor, judge: Tensor, classes: int, metric: Metric | None) -> Tensor:
+    """``[M]``: the metric on each member's validation rows, by default accuracy, ties by the loss; of a regression the
+    loss alone unless there is a metric."""
     loss = (_losses(out, y, classes) * judge).sum(1)
+    if metric is not None:
+        return _by_metric(metric, out, y, judge).to(loss) - 1e-4 * loss.clamp_max(100)
     if not classes:
         return -loss
     right = ((out.argmax(-1) == y) * judge).sum(1)
     return right - 1e-4 * loss.clamp_max(100)
+
+
+def _by_metric(metric: Metric, out: Tensor, y: Tensor, judge: Tensor) -> Tensor:
+    """``[M]``; zero where the metric is not defined, as the ROC AUC of one class alone."""
+    outputs, truth, rows = out.double().cpu().numpy(), y.double().cpu().numpy(), (judge > 0).cpu().numpy()
+    found = np.zeros(len(outputs))
+    for m, (each, mine) in enumerate(zip(outputs, rows, strict=True)):
+        with suppress(ValueError):
+            found[m] = metric(each[mine], truth[mine])
+    return torch.from_numpy(np.nan_to_num(found))

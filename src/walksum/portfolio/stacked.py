@@ -11,6 +11,7 @@ import torch
 
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
+from walksum.portfolio.blend import Metric
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, needs_targets, needs_this_graph
 from walksum.portfolio.input import Input
 from walksum.portfolio.joint import KnownField
@@ -75,7 +76,10 @@ def _read(inputs: str, problem: Problem, train: np.ndarray, standard: Standard |
 WORDS: dict[str, Callable[[Any], Any]] = {"raw": lambda X: X, "rows": by_row}
 
 
-def stack_runner(problem: Problem, inputs: str, configs: list[Config], how: StackRecipe, joint: bool = False) -> Any:
+def stack_runner(
+    problem: Problem, inputs: str, configs: list[Config], how: StackRecipe, joint: bool = False,
+    metric: Metric | None = None,
+) -> Any:  # fmt: skip
     """Where the input holds targets, each fold has its own, as where the residuals are a field."""
 
     def run(deadline: float) -> Trained:
@@ -89,7 +93,7 @@ def stack_runner(problem: Problem, inputs: str, configs: list[Config], how: Stac
             until = now + (deadline - now) / (len(turns) - k)
             x, standard = problem.once(("input", inputs, k), lambda folds=folds: _input(problem, inputs, folds[0][0]))
             field = problem.once(("field", inputs, k), lambda f=folds[0]: _field(problem, inputs, f)) if joint else None
-            found = Stack(replace(problem, folds=folds, kept={}), x, graph, configs, how, field).train(until)
+            found = Stack(replace(problem, folds=folds, kept={}), x, graph, configs, how, field, metric).train(until)
             parts.append(found.outputs)
             standards.append(standard)
             networks.append(found.networks)
@@ -97,13 +101,14 @@ def stack_runner(problem: Problem, inputs: str, configs: list[Config], how: Stac
         model = StackedNetworks(inputs, standards, networks, 1 if by_fold else len(problem.folds))
         names = [config.name for config in configs]
         kept = None if joint or needs_this_graph(inputs) else model
+        local = None if joint else model
 
         def refit(which: list[int]) -> np.ndarray:
             some, epochs = [configs[k] for k in which], found.epochs[which]
             x, _ = _input(problem, inputs, problem.labelled)
             return Stack(problem, x, graph, some, how).train(epochs=epochs).outputs[:, 0]
 
-        return Trained(names, np.concatenate(parts, 1), kept, complete, refit)
+        return Trained(names, np.concatenate(parts, 1), kept, complete, refit, local)
 
     return run
 

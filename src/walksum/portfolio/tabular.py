@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,7 @@ from walksum.portfolio import clock
 from walksum.portfolio.arrays import Additive, Arrays, additive
 from walksum.portfolio.columns import COLUMNS
 from walksum.portfolio.problem import Problem
-
-FEW_ROWS = 50_000  # up to which trees are grown by one thread
+from walksum.portfolio.threads import few_threads
 
 
 @dataclass
@@ -59,7 +58,8 @@ def fit_tabular(
         X = COLUMNS[columns](problem, train)
         model = make(problem.classes, problem.seed + k)
         until = start + (deadline - start) / (len(problem.folds) - k)
-        fitted = _fit_in_time(model, X[train], problem.y[train], until)
+        weight = None if problem.weight is None else problem.weight[train]
+        fitted = _fit_in_time(model, X[train], problem.y[train], weight, until)
         if fitted is None:
             return None
         model = additive(fitted, problem.classes)
@@ -68,28 +68,24 @@ def fit_tabular(
     return out, Tabular(columns, models)
 
 
-def _fit_in_time(model: Any, X: np.ndarray, y: np.ndarray, until: float) -> Any:
+def _fit_in_time(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float) -> Any:
     """The fitted model, of as many trees as there is time for; None where that is less than half of them.
 
     A fifth of the trees is grown first, which tells how long the others take; they are the same as if grown at once.
     """
     grows = next((name for name in ("max_iter", "n_estimators") if hasattr(model, name)), None)
-    with few_threads(X):
+    name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
+    fit = partial(model.fit, X, y, **{} if weight is None else {name: weight})
+    with few_threads(len(X)):
         if grows is None or until == float("inf"):
-            return model.fit(X, y)
+            return fit()
         whole, start = getattr(model, grows), clock.now()
-        model.set_params(warm_start=True, **{grows: whole // 5}).fit(X, y)
+        model.set_params(warm_start=True, **{grows: whole // 5})
+        fit()
         each = (clock.now() - start) / (whole // 5)
         count = min(whole, whole // 5 + int((until - clock.now()) / max(each, 1e-9)))
-        return model.set_params(**{grows: count}).fit(X, y) if count >= whole // 2 else None
-
-
-def few_threads(X: Any) -> Any:
-    """One thread for small tables: trees of few rows meet at a barrier every few microseconds, and where other programs
-    hold the cores, each of those waits for the scheduler."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1, user_api="openmp") if X.shape[0] <= FEW_ROWS else nullcontext()
+        model.set_params(**{grows: count})
+        return fit() if count >= whole // 2 else None
 
 
 def log_shares(found: np.ndarray, codes: np.ndarray, classes: int) -> np.ndarray:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from walksum.portfolio import clock
+from walksum.portfolio.blend import Blend
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.fit import ELSEWHERE, HERE, Portfolio
 from walksum.portfolio.labels import LabelPropagation
@@ -28,6 +29,7 @@ from walksum.workflow.prepare import PreparedData
 
 REPEATS = 5  # permutations of each column at most
 SHARE = 0.1  # of the budget
+MOST_WEIGHT = 0.5  # of the blend; where those that can be asked have less, they are weighted anew
 MOST_COLUMNS = 200  # of a table; words have no importance one by one
 
 Ask = Callable[[Tensor], np.ndarray]  # features of all nodes -> probabilities [n, C] or numbers [n] of the judged nodes
@@ -46,15 +48,17 @@ def importance_of_network(job: Job, prepared: PreparedData, model: nn.Module) ->
 
 
 def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfolio) -> dict[str, Any] | None:
-    """Of the blend that can be asked about other tables, on the nodes that judged its first fold."""
-    if ELSEWHERE not in portfolio.blends:
+    """Of the members that can be asked about other columns, on the nodes that judged its first fold."""
+    problem, encoding = portfolio.problem, prepared.encoding
+    askable = [member.local or member.model for member in portfolio.members]
+    blend, carried = _of_those(portfolio, np.array([model is not None for model in askable]))
+    if blend is None:
         return None
-    problem, blend, encoding = portfolio.problem, portfolio.blends[ELSEWHERE], prepared.encoding
     train, judged = problem.folds[0]
     known = np.full(problem.num_nodes, np.nan)
     known[train] = problem.y[train]
     used = np.nonzero(blend.weights)[0]
-    models = {id(m.model): _first_fold(m.model) for m in (portfolio.members[k] for k in used) if m.model is not None}
+    models = {id(model): _first_fold(model) for k in used if (model := askable[k]) is not None}
     if all(isinstance(model, LabelPropagation) for model in models.values()):
         return None  # no member that can be asked reads a column
     same: dict[Any, Any] = {}  # what no column changes: the known targets near a node
@@ -63,7 +67,7 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
         from walksum.workflow.auto import as_table
 
         asked = problem.other(as_table(x), problem.graph, known, problem.arcs, problem.device, problem.position)
-        asked.kept |= same
+        asked.kept |= same | {key: value for key, value in problem.kept.items() if key == "coordinates"}
         found = {}
         for key, model in models.items():
             if isinstance(model, LabelPropagation):
@@ -74,16 +78,25 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
                 found[key] = model.outputs(asked)
         outputs = np.zeros((len(portfolio.members), problem.num_nodes, problem.outputs))
         for k in used:
-            member = portfolio.members[k]
-            outputs[k] = found[id(member.model)][member.index][0]
+            outputs[k] = found[id(askable[k])][portfolio.members[k].index][0]
         same.update({key: value for key, value in asked.kept.items() if isinstance(key, tuple) and key[0] == "targets"})
         value = blend(outputs, problem.classes)[judged]
         return value if problem.classes else encoding.in_units(value[:, 0])
 
     by = "validation nodes" if len(problem.folds) == 1 else f"one of {len(problem.folds)} folds, which did not learn it"
-    carried = float(portfolio.blends[HERE].weights[[m.model is not None for m in portfolio.members]].sum())
-    by += f", by the members that can be asked again; they carry {100 * carried:.0f} % of the weight"
+    if carried < 1 - 1e-9:
+        by += f", by the members that can be asked again; they carry {100 * carried:.0f} % of the weight"
     return _importance(job, prepared, ask, torch.from_numpy(judged), by)
+
+
+def _of_those(portfolio: Portfolio, who: np.ndarray) -> tuple[Blend | None, float]:
+    """The blend of these members, in which they keep their weights if that is most of it; and how much it is."""
+    blend = portfolio.blends[HERE]
+    weights = np.where(who, blend.weights, 0.0)
+    carried = float(weights.sum())
+    if carried >= MOST_WEIGHT:
+        return replace(blend, weights=weights / carried), carried
+    return portfolio.blends.get(ELSEWHERE), carried
 
 
 def _first_fold(model: Model) -> Model:

@@ -54,6 +54,11 @@ class Judge:
             rare = int(torch.where(counts > 0, counts, counts.max() + 1).argmin())
         return cls(metric_for(metric, problem.task), encoding, problem.regression, rare)
 
+    @property
+    def is_default(self) -> bool:
+        """Whether networks choose their epoch by it without being told: accuracy or a squared error."""
+        return self.metric.name in ("accuracy", "r2", "rmse") and not self.encoding.class_weight
+
     def __call__(self, outputs: np.ndarray, y: np.ndarray) -> float:
         """A model's outputs ``[n, C]`` against what it learns ``[n]``: larger is better."""
         if self.regression:

@@ -16,7 +16,7 @@ from walksum.data.splits import Split
 from walksum.data.target import LOG, NONE, TRANSFORMS, fit_knots, in_target_units, transformed
 from walksum.portfolio.features import neighbour_mean, reduce_columns
 from walksum.portfolio.problem import WIDE
-from walksum.portfolio.tabular import few_threads
+from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
 from walksum.workflow.job import AUTO, Job
 from walksum.workflow.judge import Judge
@@ -116,7 +116,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
         if kind == LOG and y[train].min() < 0:
             continue
         knots = fit_knots(kind, y[train])
-        with few_threads(X):
+        with few_threads(len(X)):
             model = HistGradientBoostingRegressor(random_state=0).fit(X[train], transformed(kind, knots, y[train]))
         found[kind] = metric.of(in_target_units(kind, knots, model.predict(X[val])), y[val])
     best = max(found, key=lambda kind: metric.sign * found[kind])

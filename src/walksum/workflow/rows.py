@@ -15,7 +15,7 @@ from torch import Tensor
 
 from walksum.portfolio.features import neighbour_mean, propagated, reduce_columns
 from walksum.portfolio.problem import SPARSE, WIDE
-from walksum.portfolio.tabular import few_threads
+from walksum.portfolio.threads import few_threads
 from walksum.workflow.prepare import COMPONENTS, PreparedData
 
 SCALES: list[dict[str, Any]] = [{"scale": s} for s in (0.9, 0.5, 0.99, 0.8, 0.95, 0.2)]
@@ -116,7 +116,7 @@ def label_propagation(data: PreparedData, learn: Tensor, scale: float = 0.9) -> 
 
 def _answer(model: Any, X: Any, data: PreparedData, learn: Tensor) -> Tensor:
     nodes, problem = learn.numpy(), data.problem
-    with few_threads(X[nodes]):
+    with few_threads(len(nodes)):
         model.fit(X[nodes], data.y.numpy()[nodes])
     if problem.regression:
         return torch.from_numpy(data.encoding.in_units(model.predict(X))).float()

@@ -14,10 +14,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from walksum.data.knn import as_graph_of, knn_graph
+from walksum.estimators.glt import row_weights
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
 from walksum.portfolio.folds import cross_validation, given_validation
+from walksum.portfolio.members import IGNORE_WEIGHTS
 from walksum.portfolio.problem import Problem, directed
 
 
@@ -49,7 +51,10 @@ class Auto(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _problem(self, X: Any, y: np.ndarray, known: np.ndarray, classes: int, graph: Any, validation: Any) -> Problem:
+    def _problem(
+        self, X: Any, y: np.ndarray, known: np.ndarray, classes: int, graph: Any, validation: Any,
+        weight: np.ndarray | None,
+    ) -> Problem:  # fmt: skip
         self.graph_ = (
             knn_graph(X.toarray() if sp.issparse(X) else X, self.n_neighbors)
             if graph is None
@@ -63,16 +68,23 @@ class Auto(BaseEstimator):
             if validation is None
             else given_validation(rows, validation)
         )
-        return Problem(X, self.graph_, y, classes, folds, seed, self.device, _arcs(graph))
+        return Problem(X, self.graph_, y, classes, folds, seed, self.device, _arcs(graph), weight=weight)
 
     def _fit(self, problem: Problem, metric: Metric) -> Portfolio:
         found = fit_portfolio(problem, metric, self.budget, self.members, self.callback)
         self.complete_ = found.complete
+        weighted = problem.weight is not None
+        self.ignoring_weights_ = [m.name for m in found.members if weighted and m.name.startswith(IGNORE_WEIGHTS)]
         with uninterrupted():
             self.members_ = found.table(metric)
             self.graph_gain_ = found.graph_gain(metric)
         self.portfolio_ = found
         return found
+
+    def _weighted_rows(self, sample_weight: Any, known: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+        """One weight per row, or None; and the known rows without those of weight zero, which teach nothing."""
+        weight = row_weights(sample_weight, len(known))
+        return weight, known if weight is None else known & (weight > 0)
 
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
         """Values of rows of fit; a new row gets the mean of its nearest rows of fit."""

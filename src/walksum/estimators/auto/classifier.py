@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from walksum.estimators.auto.base import Auto
 from walksum.estimators.folds import known_labels
-from walksum.portfolio.blend import METRICS
+from walksum.portfolio.blend import METRICS, Metric
+from walksum.training.scoring import METRICS as SCORES
 from walksum.training.scoring import names_for
 
 CLASSIFIER_METRICS = tuple(names_for("classification"))
@@ -44,6 +46,9 @@ class AutoClassifier(ClassifierMixin, Auto):
         device: where networks train.
         random_state: seed.
         callback: called as ``callback(name, done, total, seconds)`` after each training.
+        class_weight: None; "balanced": a row gets the class whose probability is largest in relation to its share of
+            the labelled rows; or a weight per class, {label: weight}, that probabilities are multiplied by before the
+            largest is chosen. Probabilities stay as they are, so that every member serves.
         refit: with given ``validation`` rows: train the weighted members once more, from all labelled rows and for as
             many epochs as validation chose. Rows with a label keep their answer from before.
 
@@ -52,6 +57,7 @@ class AutoClassifier(ClassifierMixin, Auto):
         graph_gain_: gain in ``metric`` over the members that see no edge, blended likewise, with a paired 95 %
             interval over the validation rows, each blended by weights from the other half of them: (gain, low, high).
         label_distributions_, transduction_: of all rows.
+        ignoring_weights_: names of members that could not read ``sample_weight``.
 
     Example:
         >>> import numpy as np, walksum as ws
@@ -74,11 +80,15 @@ class AutoClassifier(ClassifierMixin, Auto):
         random_state: Any = None,
         callback: Callable[..., None] | None = None,
         refit: bool = False,
+        class_weight: Any = None,
     ):
         super().__init__(budget, metric, members, cv, n_neighbors, device, random_state, callback)
         self.refit = refit
+        self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, graph: Any = None, validation: Any = None) -> AutoClassifier:
+    def fit(
+        self, X: Any, y: Any, graph: Any = None, validation: Any = None, sample_weight: Any = None
+    ) -> AutoClassifier:
         """Learn from the rows whose label is known.
 
         Args:
@@ -87,31 +97,35 @@ class AutoClassifier(ClassifierMixin, Auto):
             graph: an adjacency matrix, an edge list, a :class:`walksum.Graph` or one of networkx; directed edges are
                 read as such by the tabular members. Without one, the nearest rows of X are joined.
             validation: labelled rows (numbers or a mask) that choose and are not learned from.
+            sample_weight: how much each row counts ``[N]`` in what members learn and in how they are blended; a row of
+                weight zero counts as one without a label. Label propagation counts all rows the same.
         """
         start = time.monotonic()
         X = validate_data(self, X, dtype=np.float64, accept_sparse="csr")
         metric_name = self.metric or "accuracy"
         if metric_name not in CLASSIFIER_METRICS:
             raise ValueError(f"metric={metric_name!r}; choose one of {', '.join(CLASSIFIER_METRICS)}")
-        metric = METRICS[metric_name]
         y, known = _class_labels(y, X.shape[0])
         check_classification_targets(y[known])
+        weight, known = self._weighted_rows(sample_weight, known)
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_.tolist()}; -1, NaN and None "
                 "mark rows without a label"
             )
+        self.class_weight_ = _class_weights(self.class_weight, self.classes_, codes)
+        metric = _deciding(metric_name, self.class_weight_)
         target = np.full(X.shape[0], np.nan)
         target[known] = codes
-        problem = self._problem(X, target, known, len(self.classes_), graph, validation)
+        problem = self._problem(X, target, known, len(self.classes_), graph, validation, weight)
         self.X_ = X
         found = self._fit(problem, metric)
         self.label_distributions_ = found.here().value
         if self.refit and validation is not None and not found.interrupted:
             with suppress(KeyboardInterrupt):  # the answer from before is there
                 self.label_distributions_ = found.refit()
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self.transduction_ = self.classes_[(self.label_distributions_ * self.class_weight_).argmax(1)]
         self.seconds_ = time.monotonic() - start
         return self
 
@@ -123,13 +137,37 @@ class AutoClassifier(ClassifierMixin, Auto):
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row."""
         share = self.predict_proba(X)
-        return self.classes_[share.argmax(1)]
+        return self.classes_[(share * self.class_weight_).argmax(1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label."""
         y, known = _class_labels(y, X.shape[0] if hasattr(X, "shape") else len(X))
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         return float(accuracy_score(y[known], self.predict(X)[known], sample_weight=weight))
+
+
+def _class_weights(asked: Any, classes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """What the probability of each class is multiplied by before the largest is chosen."""
+    try:
+        if isinstance(asked, dict):
+            found = np.array([float(asked[label]) for label in classes.tolist()])
+        else:
+            found = compute_class_weight(asked, classes=np.arange(len(classes)), y=codes)
+        if not (np.isfinite(found).all() and (found > 0).all()):
+            raise ValueError("a weight is not positive")
+    except (KeyError, TypeError, ValueError) as error:
+        names = ", ".join(map(repr, classes.tolist()))
+        raise ValueError(
+            f"class_weight={asked!r}; expected None, 'balanced' or a positive weight for each of {names}"
+        ) from error
+    return found
+
+
+def _deciding(name: str, weights: np.ndarray) -> Metric:
+    """The metric; where it counts decisions, of classes chosen with these weights."""
+    if not SCORES[name].decides or (weights == weights[0]).all():
+        return METRICS[name]
+    return lambda outputs, y: METRICS[name](outputs + np.log(weights), y)
 
 
 def _class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:

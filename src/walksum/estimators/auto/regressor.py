@@ -28,10 +28,12 @@ class AutoRegressor(RegressorMixin, Auto):
     Attributes:
         field_: the fitted field, or None.
         std_: standard deviation of each row's prediction.
-        members_, graph_gain_, transduction_: as in :class:`AutoClassifier`.
+        members_, graph_gain_, transduction_, ignoring_weights_: as in :class:`AutoClassifier`.
     """
 
-    def fit(self, X: Any, y: Any, graph: Any = None, validation: Any = None) -> AutoRegressor:
+    def fit(
+        self, X: Any, y: Any, graph: Any = None, validation: Any = None, sample_weight: Any = None
+    ) -> AutoRegressor:
         """Learn from the rows whose y is not NaN; arguments as in :meth:`AutoClassifier.fit`."""
         start = time.monotonic()
         X = validate_data(self, X, dtype=np.float64, accept_sparse="csr")
@@ -45,11 +47,11 @@ class AutoRegressor(RegressorMixin, Auto):
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
         if np.isinf(y).any():
             raise ValueError("Input y contains infinity; NaN marks rows without a value")
-        known = ~np.isnan(y)
+        weight, known = self._weighted_rows(sample_weight, ~np.isnan(y))
         if known.sum() < 2:
             raise ValueError(f"y is known in {int(known.sum())} rows (n_samples={X.shape[0]}); at least 2 need a value")
         middle, spread = float(y[known].mean()), float(y[known].std()) or 1.0
-        problem = self._problem(X, (y - middle) / spread, known, 0, graph, validation)
+        problem = self._problem(X, (y - middle) / spread, known, 0, graph, validation, weight)
         self.X_ = X
         found = self._fit(problem, METRICS[metric_name])
         answer = found.here()

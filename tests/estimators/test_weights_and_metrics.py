@@ -1,0 +1,124 @@
+"""Weights of rows and classes in a portfolio, networks that stop by the asked metric, and budgets that are kept."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.metrics import recall_score
+
+from walksum.backends.cpu.compile import compiling_seconds
+from walksum.backends.cpu.numba_api import numba
+from walksum.estimators import AutoClassifier, AutoRegressor
+from walksum.graph import Graph
+from walksum.portfolio import clock
+from walksum.portfolio.blend import METRICS, is_default, roc_auc
+from walksum.portfolio.input import Input
+from walksum.portfolio.networks import StackRecipe
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.spread import Operator
+from walksum.portfolio.stack import Config, Stack
+from walksum.portfolio.tabular import _fit_in_time
+
+N = 160
+ALONE: tuple[Operator, ...] = ((0.0, False),)
+
+
+@pytest.fixture
+def rare():
+    """One row in five is of class 1; its column says so faintly. A path joins the rows."""
+    random = np.random.default_rng(0)
+    y = (np.arange(N) % 5 == 0).astype(int)
+    X = random.normal(size=(N, 3))
+    X[:, 0] += 1.0 * y
+    return X, y, np.stack([np.arange(N - 1), np.arange(1, N)])
+
+
+@pytest.mark.parametrize("member", ["linear x", "boosting x", "extra trees x", "mlp x", "bank x"])
+def test_members_learn_more_from_rows_that_weigh_more(rare, member):
+    """Every row stands there twice, with both labels; the weights say which is meant."""
+    X, y, _ = rare
+    X, both = np.r_[X, X], np.r_[y, 1 - y]
+    pairs = np.stack([np.arange(len(X) - 1), np.arange(1, len(X))])
+    options = {"members": (member,), "cv": 2, "random_state": 0, "metric": "log_loss"}
+    found = []
+    for weight in (np.r_[np.full(N, 9.0), np.ones(N)], np.r_[np.ones(N), np.full(N, 9.0)]):
+        model = AutoClassifier(**options).fit(X, both, pairs, sample_weight=weight)
+        found.append(model.label_distributions_[:, 1].mean())
+        assert model.ignoring_weights_ == []
+    assert found[0] < 0.42
+    assert found[1] > 0.58
+
+
+def test_what_ignores_weights_is_named_and_weight_zero_is_no_label(rare):
+    X, y, pairs = rare
+    weight = np.where(np.arange(N) % 2, 1.0, 0.0)
+    model = AutoClassifier(members=("linear x", "label"), cv=2, random_state=0)
+    found = model.fit(X, y, pairs, sample_weight=weight).label_distributions_
+    assert model.ignoring_weights_ == ["label propagation 0.9", "label propagation 0.99"]
+    hidden = model.fit(X, np.where(weight > 0, y, -1), pairs).label_distributions_
+    assert np.allclose(found, hidden, atol=1e-6)
+    assert model.ignoring_weights_ == []
+    with pytest.raises(ValueError, match="sample_weight of shape"):
+        model.fit(X, y, pairs, sample_weight=weight[:5])
+    number = AutoRegressor(members=("linear x",), cv=2, random_state=0)
+    assert np.allclose(
+        number.fit(X, X[:, 1], pairs, sample_weight=weight).predict(X),
+        number.fit(X, np.where(weight > 0, X[:, 1], np.nan), pairs).predict(X),
+    )
+
+
+def test_class_weights_move_decisions_and_not_probabilities(rare):
+    X, y, pairs = rare
+    options = {"members": ("linear x",), "cv": 2, "random_state": 0, "metric": "balanced_accuracy"}
+    plain, balanced = (AutoClassifier(class_weight=w, **options).fit(X, y, pairs) for w in (None, "balanced"))
+    assert np.allclose(plain.label_distributions_, balanced.label_distributions_)
+    recall = [recall_score(y, model.transduction_) for model in (plain, balanced)]
+    assert recall[1] > recall[0] + 0.2
+    assert np.array_equal(balanced.predict(X), balanced.transduction_)
+    assert balanced.members_[0]["validation"] > plain.members_[0]["validation"] + 0.1
+    same = AutoClassifier(class_weight={0: 1.0, 1: (y == 0).sum() / (y == 1).sum()}, **options).fit(X, y, pairs)
+    assert np.array_equal(same.transduction_, balanced.transduction_)
+    for wrong in ("even", {0: 1.0}, {0: 1.0, 1: -2.0}):
+        with pytest.raises(ValueError, match=r"class_weight=.*expected None, 'balanced' or a positive weight for each"):
+            AutoClassifier(class_weight=wrong, **options).fit(X, y, pairs)
+
+
+def test_networks_stop_by_the_metric(rare):
+    X, y, pairs = rare
+    rows = np.random.default_rng(1).permutation(N)
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    valid = np.sort(rows[:60])
+    problem = Problem(X, graph, y.astype(float), 2, [(np.sort(rows[60:]), valid)])
+    seen = []
+
+    def metric(outputs, truth):
+        seen.append(roc_auc(outputs, truth))
+        return seen[-1]
+
+    configs = [Config("a", ALONE, 1e-4)]
+    found = Stack(problem, Input(X, "cpu"), graph, configs, StackRecipe(epochs=60), metric=metric).train()
+    assert len(seen) == 30
+    # ties of the AUC are told apart by the loss, so that the kept epoch is one of the best
+    assert roc_auc(found.outputs[0, 0][valid], y[valid]) == pytest.approx(max(seen), abs=2e-3)
+    assert seen[found.epochs[0] // 2 - 1] == pytest.approx(max(seen), abs=2e-3)
+    assert is_default(METRICS["accuracy"])
+    assert not is_default(METRICS["roc_auc"])
+
+
+def test_the_clock_of_budgets_stands_still_while_kernels_are_compiled():
+    before, real = clock.now(), compiling_seconds()
+    numba.njit(lambda x: x + 1)(np.arange(3))
+    compiled = compiling_seconds() - real
+    assert compiled > 0
+    assert clock.now() - before < compiled
+
+
+def test_trees_are_grown_as_time_allows(rare):
+    X, y, _ = rare
+
+    def new():
+        return HistGradientBoostingRegressor(max_iter=50, max_features=0.5, early_stopping=False, random_state=0)
+
+    whole = _fit_in_time(new(), X, y, None, clock.now() + 60)
+    assert np.array_equal(whole.predict(X), new().fit(X, y).predict(X))  # two steps grow the same trees as one
+    assert _fit_in_time(new(), X, y, None, clock.now()) is None
