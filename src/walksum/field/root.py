@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from walksum.field.system import System
 from walksum.precision import Precision
 from walksum.solvers.cg.solver import CG
-from walksum.solving import solve
 
 
 class DominantRoot:
@@ -33,15 +33,16 @@ class DominantRoot:
         return u / self.scale.unsqueeze(2)
 
 
-def dominant_root(J: Precision) -> DominantRoot | None:
+def dominant_root(system: System) -> DominantRoot | None:
     """The root of a walk-summable J; None if there is none."""
+    J = system.J
     root = DominantRoot(J, torch.ones_like(J.diag))
-    if bool((root.slack >= 0).all()):
+    if system.every(system.own(root.slack) >= 0):
         return root
     # (D - |A|) v = diag has a positive solution if and only if J is walk-summable, and v makes the rows dominant
-    comparison = Precision(J.graph, J.diag, -J.off.abs())
-    v = solve(comparison, J.diag.unsqueeze(2), CG(max_steps=2000), on_nonconverged="ignore").squeeze(2)
-    if not bool((torch.isfinite(v) & (v > 0)).all()):
+    comparison, diag = system.with_values(J.diag, -J.off.abs()), system.own(J.diag).unsqueeze(2)
+    v = system.fill(comparison.solve(diag, CG(max_steps=2000), on_nonconverged="ignore")).squeeze(2)
+    if not system.every(torch.isfinite(v) & (v > 0)):
         return None
     root = DominantRoot(J, v)
-    return root if bool((root.slack >= 0).all()) else None
+    return root if system.every(system.own(root.slack) >= 0) else None
