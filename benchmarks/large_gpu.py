@@ -14,9 +14,10 @@ products    0.57  0.23  edges 16 E bytes 0.93; neighbour lists 32 E bytes 1.9; a
 ten-million 2.38  0.93  edges 3.7; lists 7.5; activations 24 N F would be 57, with one block at a time 14 N F 33; x
                         2.4; J and its formulas 5: 52. Building: pairs 3.8, keys and their sort 7, edges 3.7: 15
 papers      6.62  6.0   pairs of 32 bits 12.0, lists of 32 bits 11.9 (offsets of 64 bits 0.8), keys of a range of rows
-                        1: 26 while building. Solve: lists 12.7, five vectors 33, rows gathered at once 4.2, |r| 6.6:
-                        57. The library itself keeps four numbers per directed edge, 96 in 64 bits: so that task
-                        holds the lists alone and forms J's values from the degrees inside the product
+                        1: 26 while building, 36 while they are joined. Solve: lists 12.7, four vectors and a direction
+                        in bfloat16 30, one vector for the error 6.6: 50. A Graph keeps its edges and four numbers per
+                        directed edge, 120 in 64 bits: so that task holds the lists alone, and J's values follow from
+                        the degrees
 =========== ===== ===== ============================================================================================
 """
 
@@ -37,6 +38,8 @@ from torch import Tensor
 
 import walksum as ws
 from benchmarks import graphs
+from walksum.graph import CSR
+from walksum.graph.graph import _csr, _degree
 
 GIB = 2**30
 SIZES = {  # nodes, pairs drawn, columns; of --small, to try it anywhere
@@ -45,6 +48,7 @@ SIZES = {  # nodes, pairs drawn, columns; of --small, to try it anywhere
     "papers": ((111_000_000, 1_610_000_000, 16), (5_000, 60_000, 4)),
 }
 LIMIT = {"products": 90, "ten-million": 90, "papers": 150}  # seconds
+TOLERANCES = {"products": (None, 1e-6), "ten-million": (None,)}  # of the solves; None: the default
 DRAWN = 2**26  # pairs drawn at once
 SLOTS = 2**25  # neighbours gathered at once
 BUCKETS = 64  # ranges of rows that are sorted one after another
@@ -64,8 +68,10 @@ def training(name: str, device: str, small: bool) -> Iterator[dict[str, Any]]:
     }
     x = torch.randn(nodes, width, device=device)
     y = torch.randint(10, (nodes,), device=device)
-    for design, learned in (("diagonally-dominant", False), ("laplacian", True)):
-        model = ws.GLT(width, width, 2, 10, heads=1, design=design, learned=learned, dropout=0.0)
+    designs = (("diagonally-dominant", False), ("laplacian", True))
+    for (design, learned), tol in itertools.product(designs, TOLERANCES[name]):
+        solver: Any = "auto" if tol is None else ws.CG(tol=tol)
+        model = ws.GLT(width, width, 2, 10, heads=1, design=design, learned=learned, dropout=0.0, solver=solver)
         model.recompute = name == "ten-million"
         model = model.to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -77,6 +83,7 @@ def training(name: str, device: str, small: bool) -> Iterator[dict[str, Any]]:
         yield {
             "design": design,
             "learned": learned,
+            "tol": tol,
             "first_s": times[0],
             "step_s": min(times[1:]),
             "solve_steps": [solution.steps for solution in solves],
@@ -122,6 +129,15 @@ class Adjacency:
     def num_directed(self) -> int:
         return int(self.start[-1])
 
+    def joined(self) -> ws.Graph:
+        """As a Graph without edges but with neighbour lists, which is all that the kernels read."""
+        graph = ws.Graph.trusted(self.degree.new_empty(2, 0), self.num_nodes)
+        indices, nothing = torch.cat(self.lists), self.lists[0].new_empty(0)
+        self.lists = []
+        lists = CSR(indptr=self.start, indices=indices, edge=nothing, reverse=nothing, row=nothing)
+        graph._derived.update({(_csr,): lists, (_degree,): self.degree})
+        return graph
+
     def sum(self, x: Tensor, out: Tensor) -> Tensor:
         """The sum over the neighbours of each node: ``[N, F] -> [N, F]``."""
         for bucket, (low, neighbours) in enumerate(zip(self.first, self.lists, strict=True)):
@@ -162,9 +178,29 @@ def papers(device: str, small: bool) -> Iterator[dict[str, Any]]:
     yield {"nodes": nodes, "directed_edges": A.num_directed, "build_s": time.perf_counter() - began, **_memory(device)}
     h = torch.randn(nodes, columns, device=device, generator=generator)
     began = time.perf_counter()
-    _, steps, error = solve(A, h, 0.99, tol=1e-4)
+    _, steps, error = (solve_by_kernels if device == "cuda" else solve)(A, h, 0.99, tol=1e-4)
     _wait(device)
     yield {"steps": steps, "backward_error": error, "solve_s": time.perf_counter() - began, **_memory(device)}
+
+
+def solve_by_kernels(A: Adjacency, h: Tensor, scale: float, tol: float) -> tuple[Tensor, int, float]:
+    """As :func:`solve`, by the library's kernels, which take neighbour lists and one value for all couplings.
+
+    (I - s D^-1/2 A D^-1/2) mu = h is (D - s A) v = D^1/2 h with mu = D^1/2 v, whose couplings are all -s; Jacobi's
+    preconditioner makes the steps of both the same. h is overwritten.
+    """
+    from walksum.backends.cuda.triton.matrix import Matrix
+    from walksum.solvers.cg.cuda import Loop, System
+
+    degree, given = A.degree.clamp_min(1).to(h.dtype), _largest(h)
+    root = degree.sqrt().unsqueeze(1)
+    matrix = Matrix(A.joined(), degree.unsqueeze(0), None, h.new_tensor([-scale]))
+    system = System(matrix, jacobi=True)
+    small = tol / float(system.J_norm)  # |D - s A| is twice the largest degree, beside which errors of most rows vanish
+    found = Loop(system, h.mul_(root).unsqueeze(0), tol, small, 300).solve()
+    r = matrix.product(found.value).squeeze(0).sub_(h).div_(root)  # the residual of the system that was asked for
+    mu = found.value.squeeze(0).mul_(root)
+    return mu, found.steps, float((_largest(r) / ((1 + scale) * _largest(mu) + given)).max())
 
 
 def solve(A: Adjacency, h: Tensor, scale: float, tol: float, max_steps: int = 300) -> tuple[Tensor, int, float]:
@@ -185,13 +221,18 @@ def solve(A: Adjacency, h: Tensor, scale: float, tol: float, max_steps: int = 30
         r.addcmul_(length, q, value=-1)
         if step % 10 == 0:
             torch.sub(h, multiply(mu), out=r)
-            norm = 1 + scale  # of J, at most
-            error = float((r.abs().amax(0) / (norm * mu.abs().amax(0) + h.abs().amax(0))).max())
+            norm = 1 + scale  # the largest eigenvalue of J, at most
+            error = float((_largest(r) / (norm * _largest(mu) + _largest(h))).max())
             if error <= tol:
                 return mu, step, error
         rho, before = _dot(r, r), rho
         p.mul_(rho / before).add_(r)
     return mu, max_steps, error
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The largest magnitude of every column, without a vector of magnitudes."""
+    return torch.maximum(x.amax(0), -x.amin(0))
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

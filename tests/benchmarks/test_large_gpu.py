@@ -61,3 +61,14 @@ def test_a_direction_in_bfloat16_costs_few_steps_and_no_accuracy(monkeypatch):
     assert seen[1].converged
     assert seen[1].steps <= 1.5 * seen[0].steps
     assert errors[1] <= 2 * errors[0]
+
+
+@pytest.mark.gpu
+def test_the_kernels_solve_neighbour_lists_like_plain_torch():
+    pairs = torch.randint(3000, (2, 40_000), dtype=torch.int32, device="cuda")
+    pairs[0, :2000] = 7  # a hub
+    h = torch.randn(3001, 3, device="cuda")
+    expected, _, error = large_gpu.solve(large_gpu.Adjacency(pairs, 3001), h, 0.9, tol=1e-6)
+    mu, _, kernels_error = large_gpu.solve_by_kernels(large_gpu.Adjacency(pairs, 3001), h.clone(), 0.9, tol=1e-6)
+    assert max(error, kernels_error) <= 1e-6
+    assert torch.allclose(mu, expected, atol=1e-3)

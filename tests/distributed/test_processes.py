@@ -59,6 +59,28 @@ def test_bytes_are_those_predicted(found, processes):
         assert steps < report["exchanges"] <= 1.1 * steps + 6  # one per step, one per look at the true residual
 
 
+@both
+@pytest.mark.parametrize("name", ["dominant", "laplacian", "not"])
+def test_estimates_are_those_of_one_process(found, processes, name):
+    for rank in found[:processes]:
+        apart, same_reports, error, standard_error = rank[processes]["estimates"][name]
+        assert apart < 1e-6
+        assert same_reports
+        assert error < 4 * standard_error  # of the exact value
+
+
+@both
+def test_estimates_have_gradients_samples_without_a_seed_and_refusals(found, processes):
+    for rank in found[:processes]:
+        estimates = rank[processes]["estimates"]
+        assert estimates["gradient"] < 1e-6
+        assert estimates["spread"] < 0.15  # of the variances of 4,000 samples
+        assert "method='dense' works in one process" in estimates["refused"]["dense"]
+        assert "method='gabp' works in one process" in estimates["refused"]["gabp"]
+        assert "a field has all nodes" in estimates["refused"]["field"]
+        assert "not positive definite" in estimates["refused"]["gaussian"]
+
+
 def test_training_is_that_of_one_process(found):
     for rank in found:
         single, together = (torch.tensor(rank["training"][name]) for name in ("single", "together"))

@@ -155,6 +155,62 @@ def check_statuses(group, processes):
     return found
 
 
+def frustrated(graph, x):
+    """Positive definite but not walk-summable: couplings that repel, beside a diagonal of half of what dominates."""
+    J = ws.FixedDiagonallyDominant(coupling="repulsive")(graph, x)
+    return ws.Precision(J.graph, 0.75 * J.diag, J.off)
+
+
+def check_estimates(group, processes):
+    """Log-determinants, variances and samples of the same seeds as in one process, with their reports."""
+    graph, x = graph_and_features(nodes=150, edges=500)
+    part = GraphPart.of(graph, partition(graph, processes, "stream"), group=group)
+    own, settings, found = part.layout.owned, ws.field.Estimate(probes=16, tol=1e-12, seed=7), {}
+    designs = {"dominant": ws.FixedDiagonallyDominant(), "laplacian": ws.FixedLaplacian(0.95), "not": frustrated}
+    for name, design in designs.items():
+        whole, J, reports = design(graph, x), design(part, x), []
+        value = ws.logdet(J, "estimated", settings, reports.append)
+        expected = ws.logdet(whole, "estimated", settings, reports.append)
+        apart = [distance([value], [expected])]
+        variances = ws.marginals(J, "estimated", settings, reports.append)
+        apart.append(distance([variances], [ws.marginals(whole, "estimated", settings, reports.append)[:, own]]))
+        if name != "not":
+            drawn = ws.sample(J, (3,), "estimated", seed=5)
+            apart.append(distance([drawn], [ws.sample(whole, (3,), "estimated", seed=5)[..., own]]))
+        errors = [report.standard_error for report in reports]
+        apart += [distance(errors[:1], errors[1:2]), distance(errors[2:3], [errors[3][:, own]])]
+        told = [(report.status.name, report.steps) for report in reports]
+        found[name] = (max(apart), told[0::2] == told[1::2], abs(float(expected - ws.logdet(whole))), float(errors[0]))
+    found["gradient"] = _logdet_gradient(graph, part, settings, processes, group)
+    unseeded = ws.sample(ws.FixedLaplacian(0.9)(part, x), (4000,), "estimated")
+    exact = ws.marginals(ws.FixedLaplacian(0.9)(graph, x))[:, own]
+    found["spread"] = float((unseeded.var(0) / exact - 1).abs().max())
+    J = ws.FixedLaplacian(0.9)(part, x)
+    attempts = {
+        "dense": lambda: ws.logdet(J, "dense"),
+        "gabp": lambda: ws.marginals(J, "gabp"),
+        "field": lambda: ws.GaussianField(J),
+        "gaussian": lambda: ws.logdet(ws.Precision(part, -J.diag, J.off), "estimated"),
+    }
+    found["refused"] = {name: refused(attempt) for name, attempt in attempts.items()}
+    return found
+
+
+def _logdet_gradient(graph, part, settings, processes, group):
+    """Of a loss that every process forms alike: its gradient is that of as many losses as there are processes."""
+
+    def of(which):
+        strength = torch.full((1,), 0.3, dtype=torch.float64, requires_grad=True)
+        J = ws.FixedLaplacian(0.9)(which)
+        diag = J.diag.double() * (1 + strength)
+        loss = ws.logdet(ws.Precision(J.graph, diag, J.off.double() * strength.tanh()), "estimated", settings).sum()
+        return torch.autograd.grad(loss, strength)[0]
+
+    across = of(part)
+    dist.all_reduce(across, group=group)
+    return distance([across / processes], [of(graph)])
+
+
 class Stop(Exception):
     """Somebody ends the training."""
 
@@ -257,6 +313,7 @@ def run(rank, port, folder):
             found[processes] = {
                 "models": check_models(group, processes),
                 "reports": check_reports(group, processes),
+                "estimates": check_estimates(group, processes),
             }
         found["training"] = check_training(None, PROCESSES, f"{folder}/checkpoints")
         found["pubmed"] = check_pubmed() if "WALKSUM_DATA" in os.environ else None

@@ -108,6 +108,11 @@ class GraphPart(Graph):
 
         return solve_across(J, h, *how)
 
+    def system_across(self, J: Any) -> Any:
+        from walksum.distributed.estimates import SystemAcross  # which needs this class
+
+        return SystemAcross(J)
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphPart:
         device = torch.empty(0, device=device).device
         if device == self.device:

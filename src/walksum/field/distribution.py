@@ -18,6 +18,7 @@ from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
 from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
+from walksum.field.system import system_of
 from walksum.field.variances import marginals, selected_inverse
 from walksum.precision import Precision
 from walksum.solving import solve
@@ -65,6 +66,8 @@ class GaussianField(Distribution):
     ):
         if not isinstance(J, Precision):
             raise ValueError(f"J is a {type(J).__name__}; expected a walksum.Precision")
+        if J.graph.system_across is not None:
+            raise ValueError(f"J is on {J.graph}; a field has all nodes, across processes use logdet, marginals, ...")
         if h is not None and loc is not None:
             raise ValueError("h and loc were both given; the mean is loc or J^-1 h, give one of them")
         self.method = choose_method(J, method)
@@ -115,7 +118,7 @@ class GaussianField(Distribution):
         return value
 
     def _check_definite(self) -> None:
-        check_values(self.J)
+        check_values(system_of(self.J))
         if self.method != "estimated" and self.J.num_nodes:
             J = working_copy(self.J, self.method)
             factorise(J.graph, J.diag.detach(), J.off.detach(), J.prepared, self.method)

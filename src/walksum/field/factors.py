@@ -62,6 +62,10 @@ class DenseFactor:
 def choose_method(J: Precision, method: str = "auto") -> str:
     """ "elimination", "dense" or "estimated" for this J."""
     check_choice("method", method, METHODS)
+    if J.graph.system_across is not None:
+        if method in ("elimination", "dense"):
+            raise ValueError(f"method={method!r} works in one process; across processes use method='estimated'")
+        return "estimated"
     return J.graph.derived(_choose) if method == "auto" else method
 
 

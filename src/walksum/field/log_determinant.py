@@ -58,9 +58,12 @@ def logdet(J: Precision, method: str = "auto", estimate: Estimate = DEFAULT, obs
 
 
 def warn_of_estimate(J: Precision) -> None:
+    across = J.graph.system_across is not None
+    why = "nodes lie in several processes" if across else f"eliminating {J.graph} would fill in too much"
+    insist = "" if across else ", method='elimination' insists on the exact value"
     warnings.warn(
-        f"eliminating {J.graph} would fill in too much, so this is an estimate; observe=... receives its standard "
-        "error. method='estimated' accepts it, method='elimination' insists on the exact value",
+        f"{why}, so this is an estimate; observe=... receives its standard error. method='estimated' accepts it"
+        f"{insist}",
         EstimateWarning,
         stacklevel=3,
     )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, working_copy
 from walksum.field.report import Observer, Report, Stopwatch
+from walksum.field.system import System, system_of
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 from walksum.solvers.cg.solver import CG
@@ -43,7 +44,7 @@ def sample(
     x = centred_columns(J, count, way, seed)
     if observe is not None:
         observe(Report("sample", way, Status.converged, None, watch.seconds))
-    return x.permute(2, 0, 1).reshape(*sample_shape, J.heads, J.num_nodes)
+    return x.permute(2, 0, 1).reshape(*sample_shape, J.heads, x.size(1))
 
 
 def centred_columns(J: Precision, columns: int, way: str, seed: int | None = None) -> Tensor:
@@ -58,7 +59,8 @@ def centred_columns(J: Precision, columns: int, way: str, seed: int | None = Non
     if J.num_nodes == 0:
         return noise(0)
     if way == "estimated":
-        x = _perturbed(work.detach(), noise(J.num_nodes + J.graph.num_edges))
+        system = system_of(work)
+        x = _perturbed(system, system.normals(columns, seed, J.device))
     else:
         detached = work.diag.detach(), work.off.detach()
         x = factorise(work.graph, *detached, work.prepared, way).half_solve(noise(J.num_nodes))
@@ -73,20 +75,20 @@ def follow(J: Precision, x: Tensor, way: str) -> Tensor:
     if not (torch.is_grad_enabled() and (J.diag.requires_grad or J.off.requires_grad)):
         return x
     with torch.no_grad():
-        h = J @ x
+        h = system_of(J).product(x)
     moving = solve(J, h, SOLVERS[way], on_nonconverged="raise")  # is x, and has the derivative -J^-1 dJ x
     return x + (moving - moving.detach()) / 2
 
 
-def _perturbed(J: Precision, noise: Tensor) -> Tensor:
+def _perturbed(system: System, noise: Tensor) -> Tensor:
     """``J^-1 B xi`` with ``B B^T = J``."""
-    root = dominant_root(J)
+    root = dominant_root(system)
     if root is None:
         raise ValueError(
             "J is not walk-summable, so it has no sparse square root on its edges; "
             "use method='elimination' or 'dense' to sample from it"
         )
-    return solve(J, root(noise), SOLVERS["estimated"], on_nonconverged="raise")
+    return system.solve(system.own(root(noise)), SOLVERS["estimated"])
 
 
 class DominantRoot:
@@ -112,15 +114,16 @@ class DominantRoot:
         return u / self.scale.unsqueeze(2)
 
 
-def dominant_root(J: Precision) -> DominantRoot | None:
+def dominant_root(system: System) -> DominantRoot | None:
     """The root of a walk-summable J; None if there is none."""
+    J = system.J
     root = DominantRoot(J, torch.ones_like(J.diag))
-    if bool((root.slack >= 0).all()):
+    if system.every(system.own(root.slack) >= 0):
         return root
     # (D - |A|) v = diag has a positive solution if and only if J is walk-summable, and v makes the rows dominant
-    comparison = Precision(J.graph, J.diag, -J.off.abs())
-    v = solve(comparison, J.diag.unsqueeze(2), CG(max_steps=2000), on_nonconverged="ignore").squeeze(2)
-    if not bool((torch.isfinite(v) & (v > 0)).all()):
+    comparison, diag = system.with_values(J.diag, -J.off.abs()), system.own(J.diag).unsqueeze(2)
+    v = system.fill(comparison.solve(diag, CG(max_steps=2000), on_nonconverged="ignore")).squeeze(2)
+    if not system.every(torch.isfinite(v) & (v > 0)):
         return None
     root = DominantRoot(J, v)
-    return root if bool((root.slack >= 0).all()) else None
+    return root if system.every(system.own(root.slack) >= 0) else None

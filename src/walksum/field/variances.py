@@ -97,6 +97,8 @@ def _renamed(observe: Observer | None) -> Observer | None:
 
 
 def _by_gabp(J: Precision, observe: Observer | None) -> Tensor:
+    if J.graph.system_across is not None:
+        raise ValueError("method='gabp' works in one process; across processes use method='estimated'")
     watch = Stopwatch()
     lower, upper = J.walk_summability()
     if not upper < 1:

@@ -53,6 +53,8 @@ class Graph:
     edge_weight: Tensor | None
     #: how a graph whose nodes lie in several processes solves J mu = h; None where this process has all of them
     solve_across: Callable[..., Tensor] | None = None
+    #: and what estimators then need of J
+    system_across: Callable[..., Any] | None = None
 
     def __init__(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None = None):
         check_num_nodes(num_nodes)

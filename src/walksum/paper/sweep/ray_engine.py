@@ -41,7 +41,8 @@ class RayEngine:
     def __init__(self, settings: WorkerSettings, workers: int, store: Store):
         self.settings, self.workers, self.store = settings, workers, store
         self._ray = find_ray()
-        if not self._ray.is_initialized():
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
             self._ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
         from ray.util.queue import Queue
 
@@ -86,6 +87,8 @@ class RayEngine:
         self._running.clear()
         self._locks.close()
         self._messages.shutdown()
+        if self._ours:  # ends a Ray of this machine with all its processes, leaves a cluster
+            self._ray.shutdown()
 
     def _finish(self, task: Any) -> Ended:
         died = ""
