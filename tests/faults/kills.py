@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +206,21 @@ def _before(seed: int, out: Path | None) -> dict:
     }
 
 
+def merge(records: list[dict]) -> dict:
+    """One record of runs with other seeds."""
+    seeds = [record["seed"] for record in records]
+    assert len(set(seeds)) == len(seeds), f"the same kills twice: seeds {seeds}"
+    record = {**records[0], "seed": seeds}
+    for name in record:
+        if isinstance(record[name], int):
+            record[name] = sum(each[name] for each in records)
+    found = "found after the kill"
+    record[found] = {
+        name: dict(sorted(sum((Counter(each[found][name]) for each in records), Counter()).items())) for name in ACTIONS
+    }
+    return record
+
+
 def _clear(*paths: Path) -> None:
     for path in paths:
         if path.is_dir():
@@ -218,10 +234,14 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="write one record of these to --out")
     chosen = parser.parse_args()
     out = None if chosen.out is None else chosen.out.absolute()
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
+    if chosen.merge:
+        write_file(out, json.dumps(merge([json.loads(path.read_text()) for path in chosen.merge]), indent=1) + "\n")
+        return
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         record = run(chosen.moments, chosen.seed, Path(folder), out)
     if out is None:
