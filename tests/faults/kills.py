@@ -1,7 +1,7 @@
 """SIGKILL at random moments of train, sweep, predict and report: nothing lost, doubled, torn or half-written.
 
 A program of its own: it imports once, and each moment is a forked child. ``python tests/faults/kills.py --moments 200``
-writes the record; see docs/promise.md.
+writes the record; a run that was stopped goes on where it was. See docs/promise.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import pandas as pd
 import torch
 from typer.testing import CliRunner
 
+from walksum._files import write_file
 from walksum.cli import app
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import Store, read_records
@@ -156,41 +158,75 @@ def finish(name: str, folder: Path, out: Path, found: str) -> None:
 def run(moments: int, seed: int, folder: Path, out: Path | None) -> dict:
     """The record: what was found after each kill, per command; raises where something is lost, doubled or torn.
 
-    It is written to ``out`` after every moment, so that a run that was stopped still tells what it found.
+    It is written to ``out`` after every moment; the moments that ``out`` holds already are not tried again.
     """
     torch.set_num_threads(1)
-    draw, found = random.Random(seed), {name: Counter() for name in ACTIONS}
+    record = _before(seed, out)
     make_inputs(folder)
-    seconds, whole = {}, {}
+    seconds, whole = record["seconds of one command"], {}
     for name in ACTIONS:
         timed(name, folder, folder / f"{name}-warm")  # compiles what is not on disk yet
-        seconds[name] = timed(name, folder, folder / f"{name}-whole")
+        seconds[name] = round(timed(name, folder, folder / f"{name}-whole"), 2)
         path = folder / f"{name}-whole"
         whole[name] = path.read_text().replace(path.name, "") if path.is_file() else ""
-    for moment in range(moments):
+    for moment in range(record["moments"], moments):
         name = list(ACTIONS)[moment % len(ACTIONS)]
         place = folder / f"{name}-{moment}"
-        after = one_moment(name, folder, place, whole[name], draw.uniform(0, 1.1 * seconds[name]))
-        found[name][after] += 1
+        wait = random.Random(f"{seed} {moment}").uniform(0, 1.1 * seconds[name])
+        after = one_moment(name, folder, place, whole[name], wait)
+        found = record["found after the kill"][name]
+        found[after] = found.get(after, 0) + 1
         if moment % 20 < 4:
             finish(name, folder, place, after)
+            record["finished afterwards by the same command"] += name in ("train", "sweep")
+        scratch = [path for path in folder.iterdir() if path.name.startswith(".")]
+        record["hidden scratch folders and files left"] += len(scratch)
+        record["moments"] = moment + 1
         print(f"\r{moment + 1} of {moments} moments", end="", file=sys.stderr, flush=True)
-        record = _record(moment + 1, seed, seconds, found, folder)
         if out is not None:
-            out.write_text(json.dumps(record, indent=1) + "\n")
+            write_file(out, json.dumps(record, indent=1) + "\n")
+        _clear(place, *scratch)
     return record
 
 
-def _record(moments: int, seed: int, seconds: dict, found: dict, folder: Path) -> dict:
-    scratch = sum(1 for path in folder.iterdir() if path.name.startswith("."))
+def _before(seed: int, out: Path | None) -> dict:
+    """The record so far."""
+    if out is not None and out.exists():
+        record = json.loads(out.read_text())
+        assert record["seed"] == seed, f"{out} was begun with seed {record['seed']}"
+        return record
     return {
-        "moments": moments,
+        "moments": 0,
         "seed": seed,
-        "seconds of one command": {name: round(value, 2) for name, value in seconds.items()},
-        "found after the kill": {name: dict(sorted(counts.items())) for name, counts in found.items()},
-        "hidden scratch folders and files left": scratch,
+        "seconds of one command": {},
+        "found after the kill": {name: {} for name in ACTIONS},
+        "finished afterwards by the same command": 0,
+        "hidden scratch folders and files left": 0,
         "lost, doubled, torn or half-written": 0,
     }
+
+
+def merge(records: list[dict]) -> dict:
+    """One record of runs with other seeds."""
+    seeds = [record["seed"] for record in records]
+    assert len(set(seeds)) == len(seeds), f"the same kills twice: seeds {seeds}"
+    record = {**records[0], "seed": seeds}
+    for name in record:
+        if isinstance(record[name], int):
+            record[name] = sum(each[name] for each in records)
+    found = "found after the kill"
+    record[found] = {
+        name: dict(sorted(sum((Counter(each[found][name]) for each in records), Counter()).items())) for name in ACTIONS
+    }
+    return record
+
+
+def _clear(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def main() -> None:
@@ -198,10 +234,14 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="write one record of these to --out")
     chosen = parser.parse_args()
     out = None if chosen.out is None else chosen.out.absolute()
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
+    if chosen.merge:
+        write_file(out, json.dumps(merge([json.loads(path.read_text()) for path in chosen.merge]), indent=1) + "\n")
+        return
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         record = run(chosen.moments, chosen.seed, Path(folder), out)
     if out is None:
