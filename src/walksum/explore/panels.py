@@ -23,11 +23,7 @@ SAMPLE_NODES = 20_000  # beyond, even a sample takes too long
 WHOLE_SPECTRUM, BALL = 3_000, 1_000
 TOL, MOST_STEPS, FEW_STEPS = 1e-10, 400, 15
 LARGE = 20_000  # nodes from which only the quickest solvers are compared, over few steps
-CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtons": [["zoom2d", "pan2d", "resetScale2d", "toImage"]],  # nothing that talks to another server
-}
+CONFIG = {"displayModeBar": False, "responsive": True}  # its buttons are out of a keyboard's reach
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 
 
@@ -224,7 +220,7 @@ def _explanation(words: str) -> html.P:
 
 def _graph(figure: go.Figure, words: str) -> html.Div:
     plot = dcc.Graph(figure=figure, config=CONFIG)
-    return html.Div(plot, className="plot", role="group", **{"aria-label": words})
+    return html.Div(plot, className="plot", role="img", **{"aria-label": words})
 
 
 def _plain(figure: go.Figure, of: Theme, title: str, height: int = 340) -> None:
@@ -236,7 +232,6 @@ def _plain(figure: go.Figure, of: Theme, title: str, height: int = 340) -> None:
         font={"family": "system-ui, sans-serif", "size": 12, "color": of.ink},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": of.quiet, "activecolor": of.categories[0]},
         hoverlabel={"font": {"family": "system-ui, sans-serif"}},
     )
     figure.update_xaxes(gridcolor=of.edge, linecolor=of.edge, zeroline=False, tickcolor=of.edge)
