@@ -2,8 +2,8 @@
 
 Contrast (WCAG AA), names of all controls, keyboard, errors in the console and weight, in Chromium: of each run's
 report.html (light, dark, on a phone) and of its explorer (light and dark, every panel), and of the first page of the
-site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Writes what was looked at and every
-fault to FILE and exits with 1 if there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
+site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Writes what was looked at and
+every fault to FILE and exits with 1 if there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from screenshots import Served, wait_until_drawn  # noqa: E402
 from walksum._files import write_file  # noqa: E402
 
 WINDOWS = {"light": ("light", 1280, 900), "dark": ("dark", 1280, 900), "phone": ("light", 390, 844)}
-PANELS = ("model", "correlation", "spectrum", "convergence", "walks")
+PANELS = ("whole", "model", "correlation", "spectrum", "convergence", "walks")
 
 
 def look(page: Page, window: str) -> None:

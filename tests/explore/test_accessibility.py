@@ -1,4 +1,4 @@
-"""Report, explorer and site as every reader needs them: contrast, names, keyboard, console, weight; in a real browser."""
+"""Report, explorer and site as every reader needs them, in a real browser: contrast, names, keyboard, console."""
 
 import functools
 import http.server
@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent.parent
 PHONE = (390, 844)
 BAD = """<!doctype html><html><body style="background: #fff">
 <p style="color: #999">too pale</p><p style="color: #767676">just enough</p>
-<svg width="200" height="40"><rect width="200" height="40" fill="#333"/><text y="20" fill="#222">in the dark</text></svg>
+<svg width="200" height="40"><rect width="200" height="40" fill="#333"/>
+<text y="20" fill="#222">in the dark</text></svg>
 <input id="nameless"><button tabindex="-1">never reached</button><button style="outline: none">no ring</button>
 <script>console.error("a complaint")</script></body></html>"""
 

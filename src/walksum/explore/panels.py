@@ -15,6 +15,7 @@ from walksum.explore.answer import Answer, Session
 from walksum.explore.colours import diverging, theme_of
 from walksum.explore.model_panel import model_panel
 from walksum.explore.view import View
+from walksum.explore.whole_panel import whole_panel
 from walksum.plot.theme import Theme
 
 NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection
@@ -198,7 +199,8 @@ def _half_life(radius: float) -> str:
 
 
 PANELS: dict[str, tuple[str, Callable[[Session, View, Answer | None, Theme], list[Any]]]] = {
-    "model": ("The model", model_panel),
+    "whole": ("Whole model", whole_panel),
+    "model": ("Scores", model_panel),
     "correlation": ("Correlations", correlation_panel),
     "spectrum": ("Spectral response", spectrum_panel),
     "convergence": ("Convergence", convergence_panel),
