@@ -113,7 +113,7 @@ def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Them
     figure.update_xaxes(
         title="eigenvalue of the normalised adjacency (1: smooth, -1: alternating)", range=[1.05, -1.05]
     )
-    figure.update_yaxes(title="gain uᵀJ⁻¹u", type="log" if gain.min() > 0 and gain.max() > 20 * gain.min() else None)
+    figure.update_yaxes(title="gain uᵀJ⁻¹u", title_standoff=12, type="log" if gain.min() > 0 and gain.max() > 20 * gain.min() else None)
     words = "How strongly J⁻¹ passes each pattern on the graph, from smooth (left) to alternating (right)."
     if not found.diagonal:
         words += " J is no function of the adjacency here; the grey lines tell how much of a pattern leaks into others."
@@ -139,7 +139,7 @@ def convergence_panel(session: Session, view: View, answer: Answer | None, of: T
         )
     _plain(figure, of, f"Residual by iteration, for the influence on node {view.node}")
     figure.update_xaxes(title="iterations", type="log")
-    figure.update_yaxes(title="backward error", type="log", exponentformat="power")
+    figure.update_yaxes(title="backward error", title_standoff=12, type="log", exponentformat="power")
     ended = "; ".join(f"{each.name}: {each.steps[-1]}" for each in curves if each.converged)
     words = f"Iterations to {TOL:.0e}: {ended}." if ended else f"None reached {TOL:.0e} in the steps allowed."
     if large:
@@ -230,7 +230,7 @@ def _plain(figure: go.Figure, of: Theme, title: str, height: int = 340) -> None:
         template="none",
         title={"text": title, "font": {"size": 14}, "x": 0, "xref": "paper", "xanchor": "left"},
         height=height,
-        margin={"l": 60, "r": 16, "t": 44, "b": 48},
+        margin={"l": 76, "r": 16, "t": 44, "b": 48},
         font={"family": "system-ui, sans-serif", "size": 12, "color": of.ink},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
