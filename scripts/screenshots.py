@@ -1,10 +1,17 @@
-"""Pictures of explorer and report for the docs: ``python scripts/screenshots.py runs/cora runs/digits [--only NAME]``.
+"""Pictures of explorer and report for the docs, from real runs.
 
-Each run folder gives docs/images/explorer-NAME.png and -dark.png on the node the page opens with, and report-NAME.png,
--dark.png and -phone.png; a run on tables needs ``--nodes`` and ``--edges``. ``--panels`` adds explorer-signs.png (the
-first layer's J as trained, whose couplings have both signs), explorer-design.png (another design on the same graph) and
-the panels, of the first run, which must be a GLT. Needs walksum[dev] and Debian's chromium and chromium-driver.
-"""
+    walksum train --nodes counties/nodes.csv --edges counties/edges.csv --target election_margin --budget 300 --out runs/counties
+    walksum train --dataset cora --out runs/cora
+    walksum train
+    walksum train --dataset cora --design diagonally-dominant --learned --coupling attractive --out runs/cora-glt
+    python scripts/screenshots.py runs/counties --nodes counties/nodes.csv --edges counties/edges.csv
+    python scripts/screenshots.py runs/cora runs/digits --panels runs/cora-glt
+
+Each run folder gives docs/images/explorer-NAME.png and -dark.png on the node the page opens with, -whole.png (the panel
+of the whole model), and report-NAME.png, -dark.png and -phone.png; ``--only`` keeps one of them. ``--panels`` names a GLT
+that gives explorer-signs.png (the first layer's J as trained, whose couplings have both signs), explorer-design.png
+(another design on the same graph) and the other panels. Needs walksum[dev] and Debian's chromium and chromium-driver.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -112,6 +119,17 @@ def explorer_of(page: Page, name: str, wanted: str | None, out: Path) -> None:
             shoot(page, out / f"explorer-{name}{suffix}.png")
 
 
+def whole_of(page: Page, name: str, wanted: str | None, out: Path) -> None:
+    """The panel of the whole model."""
+    if wanted in (None, f"explorer-{name}-whole"):
+        set_colour_scheme(page, "light")
+        resize(page, SIZE[0], 3 * SIZE[1])  # a picture of an element ends where the window does
+        page.open("")
+        page.panel("whole")
+        shoot(page, out / f"explorer-{name}-whole.png", ".panels")
+        resize(page, *SIZE)
+
+
 def report_of(page: Page, folder: Path, name: str, wanted: str | None, out: Path) -> None:
     """The report: light, dark, and on a phone."""
     for suffix, scheme, size in (("", "light", (1200, 1500)), ("-dark", "dark", (1200, 1500)),
@@ -144,11 +162,11 @@ def panels_of(page: Page, out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--nodes", type=Path, help="of runs on tables")
     parser.add_argument("--edges", type=Path)
     parser.add_argument("--only", help="one picture by its name, without .png")
-    parser.add_argument("--panels", action="store_true", help="also views and panels of the first run")
+    parser.add_argument("--panels", type=Path, help="a GLT whose views and panels are pictured")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     options = parser.parse_args()
     chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), options.out)
@@ -157,11 +175,14 @@ def main() -> None:
             page = Page(chromium, Served(folder, options.nodes, options.edges))
             resize(page, *SIZE)
             explorer_of(page, folder.name, options.only, options.out)
+            whole_of(page, folder.name, options.only, options.out)
             report_of(page, folder, folder.name, options.only, options.out)
-            if options.panels and folder == options.runs[0]:
-                for key, view in VIEWS.items():
-                    picture_of(page, *view, options.out / f"{key}.png")
-                panels_of(page, options.out)
+        if options.panels:
+            page = Page(chromium, Served(options.panels, options.nodes, options.edges))
+            resize(page, *SIZE)
+            for key, view in VIEWS.items():
+                picture_of(page, *view, options.out / f"{key}.png")
+            panels_of(page, options.out)
     finally:
         chromium.quit()
 

@@ -38,10 +38,12 @@ def test_pyg_layer():
     assert "converged" in text
 
 
-def test_graph_classification():
-    text = run("graph_classification.py")
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_graph_classification(seed):
+    text = run("graph_classification.py", seed)
     assert percent(text, "GLT, 2 layers") > 95
-    assert percent(text, "GCN, 2 layers") < 75
+    for depth in (2, 12):  # neither hears both marks at any node: what is left is chance
+        assert percent(text, f"GCN, {depth} layers") < 60
 
 
 def test_long_range():

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from towns import opened
 from village import Served, trained_on, village
 
 from walksum.data.problem import Problem
@@ -37,6 +38,21 @@ def large():
     return trained_on(problem, "diagonally-dominant", learned=False, epochs=2)
 
 
+@pytest.fixture(scope="session")
+def numbers(tmp_path_factory):
+    return opened(tmp_path_factory.mktemp("numbers") / "run", "rent")
+
+
+@pytest.fixture(scope="session")
+def class_run(tmp_path_factory):
+    return opened(tmp_path_factory.mktemp("classes") / "run", "dear")
+
+
+@pytest.fixture(scope="session")
+def classes(class_run):
+    return class_run[1]
+
+
 @pytest.fixture(scope="module")
 def served(small):
     server = Served(small)
@@ -55,12 +71,12 @@ def missing_browser():
     return [name for name in (CHROMIUM, DRIVER) if shutil.which(name) is None]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def downloads(tmp_path_factory):
     return tmp_path_factory.mktemp("downloads")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def driver(downloads):
     """Headless Chromium; without one the test is skipped, unless WALKSUM_REQUIRE_BROWSER says that it must be there."""
     missing = missing_browser()

@@ -119,6 +119,49 @@ def test_a_panel_never_shows_what_belongs_to_another(page, monkeypatch):
     )
 
 
+def test_the_whole_models_influence_is_the_gradient(page, small):
+    page.open("?node=house-3").shows("house-3")
+    page.panel("whole")
+    x = small.x.clone().requires_grad_()
+    p = small.model(x, small.graph).softmax(-1)[3]
+    p = p[int(p.argmax())]
+    gradient = torch.autograd.grad((p / (1 - p)).log(), x)[0].double()
+    size, adds = gradient.abs().sum(1), (gradient * (small.x - small.x.mean(0))).sum(1)
+    order, share = np.argsort(-size.numpy(), kind="stable")[:15], size / size.sum()
+    shown = page.js(
+        "return Array.from(document.querySelectorAll('#whole-sources tbody tr')).map(row => [row.dataset.source, "
+        "row.cells[3].innerText, row.cells[4].innerText])"
+    )
+    assert [row[0] for row in shown] == [small.name(k) for k in order]
+    assert [row[1] for row in shown] == [percent(float(share[k])) for k in order]
+    assert [float(row[2]) for row in shown] == pytest.approx([float(adds[k]) for k in order], rel=5e-3, abs=1e-4)
+    hops = small.graph.hop_distances([3])[0].numpy()
+    itself = page.js("return document.querySelector('#whole-hops [data-hops=\"1 hop\"]').cells[1].innerText")
+    assert itself == percent(float(share[hops == 1].sum()))
+    button = page.find("#whole-sources tbody tr:nth-child(2) button")
+    name = button.get_attribute("data-node")
+    button.click()
+    page.shows(name)
+
+
+def test_the_whole_panel_of_another_node_is_never_seen(page, monkeypatch):
+    import time
+
+    from walksum.explore import callbacks
+
+    usual = callbacks.panel
+    page.open("?node=house-12").shows("house-12")
+    page.panel("whole")
+    page.wait(lambda: "of node house-12" in page.text("#panel-body"), "its own node")
+    monkeypatch.setattr(callbacks, "panel", lambda *given: (time.sleep(1), usual(*given))[1])
+    page.search("house-13")
+    page.shows("house-13")
+    seen = "return [getComputedStyle(document.querySelector('#panel-body > *')).visibility, arguments[0]]"
+    words = page.text("#panel-body")
+    assert page.js(seen, "")[0] == "hidden" or "of node house-13" in words
+    page.wait(lambda: "of node house-13" in page.text("#panel-body"), "the other node")
+
+
 def test_what_if_one_column_is_another(page, small):
     page.open("?node=house-4").shows("house-4")
     page.wait(lambda: page.find("#if-node").get_attribute("value") == "house-4", "the node to be named")

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from towns import opened
 
 from walksum.explore.answer import Session
 from walksum.explore.answer_panel import added
@@ -15,53 +15,10 @@ from walksum.explore.whatif import Changes, WhatIf
 from walksum.portfolio.features import other_targets, propagated
 from walksum.portfolio.fit import ELSEWHERE
 from walksum.portfolio.residual import residual_field
-from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import ask
 from walksum.workflow.figures import Listener, of_run
-from walksum.workflow.node_table import read_node_table
-from walksum.workflow.problem import Source, problem_of_run
-from walksum.workflow.trained_run import open_trained_run
 
 pytest.importorskip("dash_cytoscape")
-
-
-def towns():
-    """A path of towns on a bent coast: half of a town's rent is its size, half its place."""
-    draw, count = np.random.default_rng(0), 150
-    size, place = draw.normal(size=count), np.sin(np.arange(count) / 8)
-    nodes = pd.DataFrame({"id": [f"t{k}" for k in range(count)], "size": size})
-    nodes["kind"] = np.where(size > 0, "port", "inland")
-    nodes["name"] = [f"Town <{k}>" for k in range(count)]
-    nodes["lon"], nodes["lat"] = np.linspace(5, 9, count), 50 + np.cos(np.arange(count) / 20)
-    nodes["rent"] = 100 + 10 * (size + 2 * place) + draw.normal(size=count)
-    nodes["dear"] = np.where(nodes["rent"] > 100, "yes", "no")
-    nodes.loc[::15, ["rent", "dear"]] = None
-    ends = np.arange(count - 1)
-    return nodes, pd.DataFrame({"source": [f"t{k}" for k in ends], "target": [f"t{k + 1}" for k in ends]})
-
-
-def opened(folder, target, **how):
-    """A saved run, read back as the command does it."""
-    nodes, edges = towns()
-
-    def enough(name, done, total, seconds):
-        if done == 4:
-            raise KeyboardInterrupt
-
-    fit_tables(nodes, edges, target, features=["size", "kind"], on_member=enough, **how).save(folder)
-    run, source = open_run(folder), Source(nodes=nodes, edges=edges)
-    problem = problem_of_run(run, source, labels=True)
-    return run, open_trained_run(run, problem, "towns", table=read_node_table(run, source, problem))
-
-
-@pytest.fixture(scope="module")
-def numbers(tmp_path_factory):
-    return opened(tmp_path_factory.mktemp("numbers") / "run", "rent")
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory):
-    return opened(tmp_path_factory.mktemp("classes") / "run", "dear")[1]
 
 
 def with_field(trained):

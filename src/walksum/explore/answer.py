@@ -9,6 +9,7 @@ import numpy as np
 from walksum.analysis.influence import Influence, Path, influence, longest_only
 from walksum.explore.matrices import Matrix, Recent, precision_of
 from walksum.explore.view import AS_TRAINED, View
+from walksum.explore.whole_model import WholeModel
 from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 LISTED = 20  # sources
@@ -42,6 +43,7 @@ class Session:
 
     def __init__(self, trained: TrainedRun):
         self.trained = trained
+        self.whole = WholeModel(trained)
         self._matrices, self._answers = Recent(KEPT_MATRICES), Recent(KEPT_ANSWERS)
 
     def matrix(self, view: View) -> Matrix:

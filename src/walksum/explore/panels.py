@@ -15,6 +15,7 @@ from walksum.explore.answer import Answer, Session
 from walksum.explore.colours import diverging, theme_of
 from walksum.explore.model_panel import model_panel
 from walksum.explore.view import View
+from walksum.explore.whole_panel import whole_panel
 from walksum.plot.theme import Theme
 
 NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection
@@ -23,11 +24,7 @@ SAMPLE_NODES = 20_000  # beyond, even a sample takes too long
 WHOLE_SPECTRUM, BALL = 3_000, 1_000
 TOL, MOST_STEPS, FEW_STEPS = 1e-10, 400, 15
 LARGE = 20_000  # nodes from which only the quickest solvers are compared, over few steps
-CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtons": [["zoom2d", "pan2d", "resetScale2d", "toImage"]],  # nothing that talks to another server
-}
+CONFIG = {"displayModeBar": False, "responsive": True}  # its buttons are out of a keyboard's reach
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 
 
@@ -116,7 +113,7 @@ def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Them
     figure.update_xaxes(
         title="eigenvalue of the normalised adjacency (1: smooth, -1: alternating)", range=[1.05, -1.05]
     )
-    figure.update_yaxes(title="gain uᵀJ⁻¹u", type="log" if gain.min() > 0 and gain.max() > 20 * gain.min() else None)
+    figure.update_yaxes(title="gain uᵀJ⁻¹u", title_standoff=12, type="log" if gain.min() > 0 and gain.max() > 20 * gain.min() else None)
     words = "How strongly J⁻¹ passes each pattern on the graph, from smooth (left) to alternating (right)."
     if not found.diagonal:
         words += " J is no function of the adjacency here; the grey lines tell how much of a pattern leaks into others."
@@ -142,7 +139,7 @@ def convergence_panel(session: Session, view: View, answer: Answer | None, of: T
         )
     _plain(figure, of, f"Residual by iteration, for the influence on node {view.node}")
     figure.update_xaxes(title="iterations", type="log")
-    figure.update_yaxes(title="backward error", type="log", exponentformat="power")
+    figure.update_yaxes(title="backward error", title_standoff=12, type="log", exponentformat="power")
     ended = "; ".join(f"{each.name}: {each.steps[-1]}" for each in curves if each.converged)
     words = f"Iterations to {TOL:.0e}: {ended}." if ended else f"None reached {TOL:.0e} in the steps allowed."
     if large:
@@ -202,7 +199,8 @@ def _half_life(radius: float) -> str:
 
 
 PANELS: dict[str, tuple[str, Callable[[Session, View, Answer | None, Theme], list[Any]]]] = {
-    "model": ("The model", model_panel),
+    "whole": ("Whole model", whole_panel),
+    "model": ("Scores", model_panel),
     "correlation": ("Correlations", correlation_panel),
     "spectrum": ("Spectral response", spectrum_panel),
     "convergence": ("Convergence", convergence_panel),
@@ -224,7 +222,7 @@ def _explanation(words: str) -> html.P:
 
 def _graph(figure: go.Figure, words: str) -> html.Div:
     plot = dcc.Graph(figure=figure, config=CONFIG)
-    return html.Div(plot, className="plot", role="group", **{"aria-label": words})
+    return html.Div(plot, className="plot", role="img", **{"aria-label": words})
 
 
 def _plain(figure: go.Figure, of: Theme, title: str, height: int = 340) -> None:
@@ -232,11 +230,10 @@ def _plain(figure: go.Figure, of: Theme, title: str, height: int = 340) -> None:
         template="none",
         title={"text": title, "font": {"size": 14}, "x": 0, "xref": "paper", "xanchor": "left"},
         height=height,
-        margin={"l": 60, "r": 16, "t": 44, "b": 48},
+        margin={"l": 76, "r": 16, "t": 44, "b": 48},
         font={"family": "system-ui, sans-serif", "size": 12, "color": of.ink},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": of.quiet, "activecolor": of.categories[0]},
         hoverlabel={"font": {"family": "system-ui, sans-serif"}},
     )
     figure.update_xaxes(gridcolor=of.edge, linecolor=of.edge, zeroline=False, tickcolor=of.edge)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import logging
 import threading
 import traceback
@@ -26,6 +27,7 @@ from walksum.workflow.trained_run import TrainedRun
 ADDRESS = "127.0.0.1"
 HOSTS = ("127.0.0.1", "localhost")
 ASSETS = Path(__file__).parent / "assets"
+SCRIPTS = "/_dash-component-suites/"
 CALLBACK = "/_dash-update-component"
 PREFIXES = ("/_dash-", "/assets/")
 ANY_PATH = "/<path:path>"
@@ -34,6 +36,13 @@ POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "script-src 'self' 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
 )
+
+INDEX = """<!doctype html>
+<html lang="en">
+<head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{%title%}</title>{%favicon%}{%css%}</head>
+<body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
 
 
 def make_app(trained: TrainedRun) -> Dash:
@@ -46,12 +55,14 @@ def make_app(trained: TrainedRun) -> Dash:
         update_title="",
         compress=False,
         on_error=_say_failure,
+        index_string=INDEX,
     )
     session = Session(trained)
     compute_first_view(session)
     app.layout = page(trained)
     connect(app, session)
     app.enable_dev_tools(debug=False)
+    compress_scripts(app.server)
     guard(app.server)
     check_callbacks(app)
     return app
@@ -90,6 +101,20 @@ def guard(server: Flask) -> None:
         response.headers["Content-Security-Policy"] = POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+
+def compress_scripts(server: Flask) -> None:
+    """Send the components' scripts, megabytes of text, compressed, each compressed once."""
+    made: dict[str, bytes] = {}
+
+    @server.after_request
+    def compress(response: Response) -> Response:
+        if request.path.startswith(SCRIPTS) and response.status_code == 200 and "gzip" in request.accept_encodings:
+            if request.path not in made:
+                made[request.path] = gzip.compress(response.get_data(), 6)
+            response.set_data(made[request.path])
+            response.headers["Content-Encoding"] = "gzip"
         return response
 
 

@@ -70,7 +70,7 @@ def _rest(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> html
     moved = before.argmax(1) != after.argmax(1)
     moved[node] = False
     count = int(moved.sum())
-    words = (
-        "No other node is predicted otherwise." if not count else f"{count:,} other node{'s' * (count > 1)} move too."
-    )
+    words = "No other node is predicted otherwise."
+    if count:
+        words = "One other node moves too." if count == 1 else f"{count:,} other nodes move too."
     return html.P(words, className="quiet")

@@ -137,11 +137,17 @@ def ask(
     device: str = "cpu",
 ) -> Answer:
     """What a portfolio says about the nodes of another problem, whose known targets it may read."""
+    return portfolio.ask(as_portfolio_problem(portfolio, problem, x, encoding, device), residuals)
+
+
+def as_portfolio_problem(
+    portfolio: Portfolio, problem: Problem, x: Tensor, encoding: Encoding, device: str = "cpu"
+) -> PortfolioProblem:
+    """Another problem as the members of a portfolio read it."""
     y = problem.y.double().numpy().copy()
     if problem.regression:
         y = encoding.standardise(y)
     else:
         y[y < 0] = np.nan
     arcs = directed(problem.edge_index.numpy())
-    other = portfolio.problem.other(as_table(x), problem.graph, y, arcs, device, problem.position)
-    return portfolio.ask(other, residuals)
+    return portfolio.problem.other(as_table(x), problem.graph, y, arcs, device, problem.position)

@@ -10,8 +10,9 @@ import numpy as np
 from markupsafe import Markup
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 480, 260, 52, 38, 10, 12
-ROW = 26  # of a bar
+ROW = 36  # of a bar with its name
 MOST_POINTS = 1500
+LETTER = 7  # width at most
 SMALL = (260, 150)  # of one of several charts side by side
 
 
@@ -42,8 +43,9 @@ class Plane:
     def svg(self, title: str, xlabel: str = "", ylabel: str = "", ticks: int = 5) -> Markup:
         frame = []
         for value in ticks_of(*self.x, ticks) if ticks else ():
-            place = self.px(value)
-            frame.append(f'<text x="{place:.1f}" y="{self.height - self.bottom + 14}" class="mid">{value:g}</text>')
+            place, words = self.px(value), f"{value:g}"
+            if place + LETTER / 2 * len(words) <= self.width:  # else its end would be cut off
+                frame.append(f'<text x="{place:.1f}" y="{self.height - self.bottom + 14}" class="mid">{words}</text>')
         for value in ticks_of(*self.y, ticks or 5):
             place = self.py(value)
             frame.append(f'<line class="grid" x1="{self.left}" x2="{self.width - RIGHT}" y1="{place:.1f}" '
@@ -58,27 +60,27 @@ class Plane:
 
 
 def bars(rows: Sequence[tuple[str, float, float | None, float | None, str, bool]], title: str) -> Markup:
-    """Horizontal bars: name, value, low and high of its interval, its text, whether it stands out."""
-    name_width, text_width, height = 202, 84, ROW * len(rows) + 6
+    """Horizontal bars below their names: name, value, low and high of its interval, its text, whether it stands out."""
+    text_width = 130
     ends = [value for _, value, low, high, _, _ in rows for value in (value, low or value, high or value, 0.0)]
     low_end, high_end = min(ends), max(ends) or 1.0
-    room = WIDTH - name_width - text_width
+    room = WIDTH - text_width
 
     def place(value: float) -> float:
-        return name_width + room * (value - low_end) / ((high_end - low_end) or 1.0)
+        return room * (value - low_end) / ((high_end - low_end) or 1.0)
 
     parts = []
     for k, (name, value, low, high, text, own) in enumerate(rows):
-        y, strong = ROW * k + 18, " strong" if own else ""
+        y, strong = ROW * k + 14, " strong" if own else ""
         left, width = min(place(0), place(value)), max(1.0, abs(place(value) - place(0)))
-        size = f'x="{left:.1f}" y="{y - 11}" width="{width:.1f}" height="14" rx="2"'
-        parts.append(f'<text x="{name_width - 8}" y="{y}" class="end{strong}">{escape(_short(name))}</text>')
+        size = f'x="{left:.1f}" y="{y + 5}" width="{width:.1f}" height="11" rx="2"'
+        parts.append(f'<text x="0" y="{y}" class="start{strong}">{escape(_short(name))}</text>')
         parts.append(f'<rect class="{"own" if own else "bar"}" {size}/>')
         if low is not None and high is not None:
             ends_at = f'x1="{place(low):.1f}" x2="{place(high):.1f}"'
-            parts.append(f'<line class="whisker" {ends_at} y1="{y - 4}" y2="{y - 4}"/>')
-        parts.append(f'<text x="{WIDTH - text_width + 8}" y="{y}" class="start{strong}">{escape(text)}</text>')
-    return _svg(WIDTH, height, title, parts)
+            parts.append(f'<line class="whisker" {ends_at} y1="{y + 10.5}" y2="{y + 10.5}"/>')
+        parts.append(f'<text x="{room + 8}" y="{y + 15}" class="start{strong}">{escape(text)}</text>')
+    return _svg(WIDTH, ROW * len(rows), title, parts)
 
 
 def residuals(predicted: np.ndarray, error: np.ndarray, target: str) -> Markup:
@@ -111,7 +113,7 @@ def residuals_by(values: np.ndarray, error: np.ndarray, name: str, bins: int = 8
     for at, mean, two in found:
         plane.line((at, at), (mean - two, mean + two), "whisker")
     plane.dots([at for at, _, _ in found], [mean for _, mean, _ in found], 3.2)
-    return plane.svg(f"Mean error by {name}", _short(name), ticks=3)
+    return plane.svg(f"Mean error by {name}", _short(name, 28), ticks=3)
 
 
 def calibration(bins: Sequence[tuple[float, float, int]]) -> Markup:
@@ -155,7 +157,7 @@ def _wider(low: float, high: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _short(name: str, most: int = 28) -> str:
+def _short(name: str, most: int = 44) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"
 
 

@@ -1,0 +1,129 @@
+"""Outputs of a portfolio's members as torch functions of the features, where a member has derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from walksum.portfolio.arrays import Additive
+from walksum.portfolio.columns import COLUMNS, Standard, own_columns, surroundings
+from walksum.portfolio.deep import DeepBanks
+from walksum.portfolio.features import SCALES, neighbour_mean
+from walksum.portfolio.kriging import Kriging
+from walksum.portfolio.labels import LabelPropagation
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.schedule import Model
+from walksum.portfolio.spread import layer
+from walksum.portfolio.stacked import StackedNetworks
+from walksum.portfolio.tabular import Tabular
+
+
+def reads_no_features(model: Model) -> bool:
+    """Members of known targets and places alone: their derivative by features is zero."""
+    return isinstance(model, LabelPropagation) or (isinstance(model, Kriging) and model.columns == "none")
+
+
+def has_derivatives(model: Model) -> bool:
+    """Networks and linear models have; trees move in jumps, and kriging on columns is not differentiated here."""
+    if isinstance(model, Tabular):
+        return all(each.trees is None for each in model.models)
+    return isinstance(model, StackedNetworks | DeepBanks)
+
+
+def member_outputs(model: Model, index: int, problem: Problem, x: Tensor) -> Tensor:
+    """``[folds, N, C]`` of one member, as ``model.outputs(problem)[index]``, but differentiable in ``x [N, F]``."""
+    if isinstance(model, StackedNetworks):
+        return _of_stack(model.keep([index]), problem, x)
+    if isinstance(model, DeepBanks):
+        degree = torch.log1p(problem.graph.degree.double())[:, None]
+        read = _standardised(model.standard, torch.cat([_own(problem, x), degree], 1))
+        return torch.stack([each.eval()(read, problem.graph) for each in model.models])
+    assert isinstance(model, Tabular)
+    read = _columns(model.columns, problem, x)
+    return torch.stack([_linear(each, read, problem.classes) for each in model.models])
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What networks multiply with their first weights."""
+
+    x: Tensor
+
+    def times(self, weight: Tensor, p: float) -> Tensor:
+        return self.x @ weight
+
+
+def _of_stack(model: StackedNetworks, problem: Problem, x: Tensor) -> Tensor:
+    parts = []
+    for standard, networks in zip(model.standards, model.turns, strict=True):
+        if model.inputs in ("raw", "rows"):
+            total = x.abs().sum(1, keepdim=True)
+            read = x if model.inputs == "raw" else x / torch.where(total > 0, total, 1.0)
+        else:
+            read = _columns(model.inputs, problem, x)
+        read = read.float() if standard is None else _standardised(standard, read)
+        parts.append(networks.forward(_Table(read), problem.graph))  # type: ignore[arg-type]
+    return torch.cat(parts)
+
+
+def _standardised(standard: Standard, columns: Tensor) -> Tensor:
+    mean, spread = (torch.from_numpy(np.asarray(each)) for each in (standard.mean, standard.spread))
+    return ((columns - mean) / spread).float().clamp(-8, 8)
+
+
+def _own(problem: Problem, x: Tensor) -> Tensor:
+    """As :func:`walksum.portfolio.columns.own_columns`."""
+    width = own_columns(problem).shape[1]  # which finds the basis of a wide table, if it is to be reduced
+    return x.double() if width == x.size(1) else x.double() @ torch.from_numpy(problem.basis).T
+
+
+def _columns(name: str, problem: Problem, x: Tensor) -> Tensor:
+    """As ``COLUMNS[name]``: what depends on x is computed from it, the rest (degrees, targets) is constant."""
+    own = _own(problem, x)
+    if name == "x":
+        return own
+    constant = torch.from_numpy(np.ascontiguousarray(COLUMNS[name](problem, problem.known), dtype=np.float64))
+    F, mean, graph = own.size(1), _matrix(neighbour_mean(problem.graph)), problem.graph
+    near = torch.sparse.mm(mean, own)
+    moving = {0: own, F + 1: near, 2 * F + 1: torch.sparse.mm(mean, near)}  # by the first column; F: the degree
+    moving |= {(3 + k) * F + 1: layer((s, False))(own, graph) for k, s in enumerate(SCALES)}
+    last = surroundings(problem).shape[1]
+    for k, matrix in enumerate(_arc_means(problem)):  # each followed by a column of degrees
+        moving[last - (2 - k) * (F + 1)] = torch.sparse.mm(matrix, own)
+    parts, place = [], 0
+    for first, part in sorted(moving.items()):
+        parts += [constant[:, place:first], part]
+        place = first + F
+    return torch.cat([*parts, constant[:, place:]], 1)
+
+
+def _arc_means(problem: Problem) -> list[Tensor]:
+    """The matrices of :func:`walksum.portfolio.columns.directed_means`."""
+    if problem.arcs is None:
+        return []
+    source, target = problem.arcs
+    A = sp.coo_matrix((np.ones(len(source)), (source, target)), (problem.num_nodes,) * 2).tocsr()
+    return [_matrix(sp.diags(1 / np.maximum(np.asarray(B.sum(1)).ravel(), 1)) @ B) for B in (A, A.T.tocsr())]
+
+
+def _matrix(A: sp.spmatrix) -> Tensor:
+    A = A.tocoo()
+    where = torch.from_numpy(np.stack([A.row, A.col]).astype(np.int64))
+    return torch.sparse_coo_tensor(where, torch.from_numpy(A.data), A.shape, check_invariants=False)
+
+
+def _linear(model: Additive, columns: Tensor, classes: int) -> Tensor:
+    """As ``log_shares(model(X))``."""
+    assert model.weight is not None
+    score = torch.from_numpy(model.start) + columns @ torch.from_numpy(np.ascontiguousarray(model.weight))
+    if not classes:
+        return score
+    if model.link == "sigmoid":
+        score = torch.cat([torch.zeros_like(score), score], 1)
+    share = torch.full((len(columns), classes), 1e-4, dtype=score.dtype)
+    share = share.index_add(1, torch.from_numpy(model.codes), score.softmax(1))
+    return (share / share.sum(1, keepdim=True)).log()

@@ -1,0 +1,142 @@
+"""The panel of the whole model: its influence beside that of one linear operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dash import html
+
+from walksum.explore.answer import Answer, Session
+from walksum.explore.answer_panel import bar, node_button, percent, truth_word
+from walksum.explore.view import AS_TRAINED, View
+from walksum.explore.whole_model import WholeInfluence
+from walksum.plot.theme import Theme
+from walksum.workflow.trained_run import UNKNOWN
+
+LISTED = 15
+MOST_HOPS = 8
+MOST_COLUMNS = 12
+
+
+def whole_panel(session: Session, view: View, answer: Answer | None, of: Theme) -> list[Any]:
+    if answer is None:
+        return [html.P("Choose a node: the derivative of its prediction is taken.", className="empty")]
+    trained, found = session.trained, session.whole.influence(answer.node)
+    operator = trained.operators[view.layer - 1].name if view.design == AS_TRAINED else view.design
+    tables = [
+        _sources(session, answer, found, operator),
+        _by_hop(answer, found, operator),
+        _columns(session, answer.node),
+    ]
+    return [
+        html.P(_explained(session, answer.node), className="explains"),
+        *_covered(found),
+        html.Div(tables, className="side-by-side"),
+    ]
+
+
+def _explained(session: Session, node: int) -> str:
+    trained = session.trained
+    what = "prediction" if trained.problem.regression else f"log-odds of {trained.predicted(node)!r}"
+    return (
+        f"How the {what} of node {trained.name(node)} moves with the features of every node, through the whole model: "
+        "its derivative, by one backward pass. The share is of its absolute values; 'adds' says, to first order, how "
+        f"much the {what} would fall if that node had mean features."
+    )
+
+
+def _covered(found: WholeInfluence) -> list[Any]:
+    """What of a blend has no derivative, said plainly."""
+    if not found.left_out:
+        return []
+    names = ", ".join(f"{name} ({percent(weight)})" for name, weight in found.left_out)
+    words = (
+        f"These are the derivatives of members with {percent(found.covered)} of the weight. The others have none, for "
+        f"trees move in jumps: {names}. What if asks all of them."
+    )
+    return [html.P(words, id="whole-covered", className="warning")]
+
+
+def _columns(session: Session, node: int) -> html.Table | None:
+    """What boosting and other trees make of the columns they read."""
+    found = [each for each in session.whole.columns(node)[:MOST_COLUMNS] if each.effect != 0]
+    if not found:
+        return None
+    regression, most = session.trained.problem.regression, abs(found[0].effect)
+    rows = [
+        html.Tr(
+            [
+                html.Th(each.name, scope="row"),
+                html.Td(f"{each.value:.4g}"),
+                html.Td(f"{each.effect:+.3g}" if regression else f"{100 * each.effect:+.1f} points"),
+                bar(abs(each.effect) / most, "negative" if each.effect < 0 else "positive"),
+            ],
+            **{"data-row": each.name},
+        )
+        for each in found
+    ]
+    heads = [html.Th(name, scope="col") for name in ("column, as trees read it", "standardised", "adds")]
+    heads += [html.Th("", **{"aria-hidden": "true"})]
+    words = "What trees make of each column, against its mean"
+    return html.Table(
+        [html.Caption(words), html.Thead(html.Tr(heads)), html.Tbody(rows)], id="whole-columns", className="plain-bars"
+    )
+
+
+def _sources(session: Session, answer: Answer, found: WholeInfluence, operator: str) -> html.Div:
+    trained = session.trained
+    order = np.argsort(-found.size, kind="stable")[:LISTED]
+    order = order[found.size[order] > 0]
+    if not order.size:
+        return html.Div(html.P("Its prediction does not depend on any feature.", className="empty"))
+    most, rows = float(found.share[order[0]]), []
+    for node in order.tolist():
+        hops = int(answer.influence.hops[node])
+        cells = [
+            html.Td(node_button(trained, node, "itself" if node == answer.node else None)),
+            html.Td("unknown" if trained.label(node) == UNKNOWN else trained.label(node), className="word"),
+            html.Td(str(hops) if hops >= 0 else "none"),
+            html.Td(percent(float(found.share[node]))),
+            html.Td(f"{found.adds[node]:+.3g}"),
+            html.Td(percent(float(answer.influence.share[node]))),
+            bar(float(found.share[node]) / most),
+        ]
+        rows.append(html.Tr(cells, **{"data-source": trained.name(node)}))
+    names = ["node", truth_word(trained), "hops", "share", "adds", f"share in {operator}"]
+    heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
+    caption = html.Caption("Strongest sources of the whole model")
+    return html.Div(
+        html.Table([caption, html.Thead(html.Tr(heads)), html.Tbody(rows)], id="whole-sources"), className="scroll"
+    )
+
+
+def _by_hop(answer: Answer, found: WholeInfluence, operator: str) -> html.Table:
+    """Where it comes from, of the whole model and of the chosen operator."""
+    far = np.where(answer.influence.hops < 0, MOST_HOPS, np.minimum(answer.influence.hops, MOST_HOPS))
+    both = [np.bincount(far, weights=share, minlength=MOST_HOPS + 1) for share in (found.share, answer.influence.share)]
+    names = ["itself", *(f"{k} hop{'s' * (k > 1)}" for k in range(1, MOST_HOPS)), "further"]
+    rows = [
+        html.Tr(
+            [html.Th(name, scope="row"), *(html.Td(percent(float(part[k]))) for part in both), _bars(k, *both)],
+            **{"data-hops": name},
+        )
+        for k, name in enumerate(names)
+        if both[0][k] > 0 or both[1][k] > 0
+    ]
+    heads = [html.Th(name, scope="col") for name in ("distance", "whole model", operator)]
+    heads += [html.Th("", **{"aria-hidden": "true"})]
+    return html.Table(
+        [html.Caption("By distance"), html.Thead(html.Tr(heads)), html.Tbody(rows)],
+        id="whole-hops",
+        className="plain-bars",
+    )
+
+
+def _bars(k: int, whole: np.ndarray, layer: np.ndarray) -> html.Td:
+    most = max(float(whole.max()), float(layer.max())) or 1.0
+    bars = [
+        html.Div(className=f"bar {kind}", style={"width": f"{100 * float(part[k]) / most:.1f}%"})
+        for kind, part in (("after", whole), ("before", layer))
+    ]
+    return html.Td(bars, className="bars", **{"aria-hidden": "true"})
