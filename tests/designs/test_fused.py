@@ -21,7 +21,7 @@ def problem(dtype, heads=3, channels=8, nodes=40):
 
 def gradients(design, graph, x, h):
     off = design(graph, x, h).off
-    weight = torch.randn(off.shape, generator=torch.Generator().manual_seed(1), dtype=off.dtype)
+    weight = torch.randn(off.shape, generator=torch.Generator().manual_seed(1), dtype=off.dtype).to(off.device)
     found = torch.autograd.grad((off * weight).sum(), [x, h, *design.parameters()], allow_unused=True)
     return [off.detach(), *found]
 
@@ -85,3 +85,16 @@ def test_what_the_kernels_do_not_serve():
     assert not fused.serves(graph, 8, x, h.double())
     assert not fused.serves(ws.Graph(torch.empty(2, 0, dtype=torch.int64), 40), 8, x, h)
     assert not fused.serves(graph, 8, x.bfloat16(), h.bfloat16())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_gpu_gives_the_same(name):
+    graph, x, h = problem(torch.float32, heads=8)
+    design = make_design(name, True, 6, 8, 8)
+    here = gradients(design, graph, x, h)
+    there = gradients(design.cuda(), graph.to("cuda"), *(t.detach().cuda().requires_grad_() for t in (x, h)))
+    for mine, theirs in zip(here, there, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, theirs.cpu(), rtol=1e-3, atol=1e-4 * float(mine.abs().max()))
