@@ -351,10 +351,8 @@ class GLTConv(MessagePassing):
 
     def _remember(self, solution: Solution) -> None:
         kept = solution if self.keep_values else solution.without_value()
-        if solution.direction == "forward":
-            self.last_solve = kept
-        else:
-            self.last_backward_solve = kept
+        # past nn.Module's __setattr__, which looks for parameters and takes longer than a report
+        self.__dict__["last_solve" if solution.direction == "forward" else "last_backward_solve"] = kept
 
     def _masked(self, J: Precision, edge_index: EdgeInput) -> Precision:
         """Under a PyG explainer, multiply the couplings by its edge mask, made symmetric."""
