@@ -225,7 +225,7 @@ class GLTConv(MessagePassing):
             if features is not None and self.design.reads_input:
                 source = features
         observed = observed if self.act is None else self.act(observed)
-        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1).contiguous()
+        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)  # solvers copy it where they must
         asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
@@ -233,7 +233,7 @@ class GLTConv(MessagePassing):
             h = _at_least_float32(h)
             source = source.to(h.dtype)
             if torch.compiler.is_compiling() and not asked:
-                mu = self._mix_compiled(source, h, edge_index, edge_weight, edge_attr)
+                mu = self._mix_compiled(source, h.contiguous(), edge_index, edge_weight, edge_attr)
             else:
                 graph = as_graph(edge_index, source.size(0), edge_weight)
                 factor = self._edge_factor(edge_attr, edge_index, graph, h.dtype)
