@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.forward_ad import unpack_dual
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,6 +88,11 @@ def needs_grad(tensor: Tensor | None) -> bool:
     if tensor is None:
         return False
     return tensor.requires_grad or is_functorch_wrapped(tensor) or unpack_dual(tensor).tangent is not None
+
+
+def in_forward_mode() -> bool:
+    """Whether forward-mode derivatives may be taken, which an autograd function without that rule would refuse."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def unwrapped(tensor: Tensor) -> Tensor | None:

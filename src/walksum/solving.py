@@ -90,7 +90,7 @@ def solve_backward(
     if type(chosen) is Unrolled:
         raise ValueError(f"solver={chosen} differentiates its own steps, which no compiler sees; use another solver")
     call = _Call(_Preparations(J.graph, J.prepared, chosen, False), Reports(None, on_nonconverged))
-    g, d_diag, d_off = call.run_backward(J.diag, J.off, grad, mu)
+    g, d_diag, d_off = call.run_backward(J.diag, J.off, grad.contiguous(), mu.contiguous())
     if g.shape != shape:
         g = g.view(shape[1], shape[0], shape[2]).transpose(0, 1)
     return g, d_diag, d_off
@@ -145,6 +145,7 @@ class _Call:
 
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
         prepared, h = self.preparations.get(diag, off, h.size(-1)), h.detach()
+        h = h if prepared.reads(h) else h.contiguous()
         launched = prepared.run_deferred(h)
         if launched is not None:
             self.reports.deferred(prepared, launched)
@@ -156,6 +157,7 @@ class _Call:
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g, and the gradients of diag and off: the backward pass of this call."""
         prepared, reports = self.preparations.get(diag, off, grad.size(-1)), self.reports.for_backward()
+        grad = grad if prepared.reads(grad) else torch.empty_like(mu).copy_(grad)  # in the order of mu
         launched = prepared.run_deferred(grad)
         if launched is not None:  # the gradients too, before the host waits for the status
             gradients = backends.backend(launched.value).value_gradients(self.graph, launched.value, mu)
@@ -314,7 +316,7 @@ class _Solve(Function):
     def backward(ctx: Any, *grads: Any) -> tuple:
         diag, off, mu = ctx.saved_tensors
         needs_diag, needs_off, needs_h, _ = ctx.needs_input_grad
-        call, grad = ctx.call, grads[0].contiguous()
+        call, grad = ctx.call, grads[0]
         d_diag = d_off = None
         if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
             call = call.for_backward()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from walksum._checks import check_count
 from walksum._torch import needs_grad, unwrapped
-from walksum.designs.base import CONFIDENCE, Design, check_width, clipped, degree_sum, linear, need, normalise
-from walksum.designs.similarity import Function, Similarity, make_similarity
+from walksum.designs import fused
+from walksum.designs.base import CONFIDENCE, Design, check_width, clipped, degree_sum, linear, need
+from walksum.designs.edge_formulas import symmetric_scaling
+from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.precision import Precision
 
@@ -91,13 +95,22 @@ class LearnedDiagonallyDominant(Design):
         self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
     ) -> Precision:
         x, h = need(self, "x", x, graph), need(self, "h", h, graph)
+        logit = self.confidence(clipped(x))
+        kernel = edge is None and self.similarity is SIMILARITIES["cosine"] and h.size(0) == self.heads
+        if kernel and fused.serves(graph, h.size(-1), h, logit):
+            twin = partial(self._couplings, graph)
+            off = fused.dominant_couplings(graph, twin, h, logit, self.sign, self.margin)
+        else:
+            off = self._couplings(graph, h, logit, edge)
+        return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)
+
+    def _couplings(self, graph: Graph, h: Tensor, logit: Tensor, edge: Tensor | None = None) -> Tensor:
         off = self.sign * self.similarity.finite(graph, h)
         off = off if edge is None else off * edge
-        confidence = softplus(self.confidence(clipped(x))).t() + CONFIDENCE[0]
-        confidence = confidence.clamp(max=CONFIDENCE[1])
+        confidence = (softplus(logit).t() + CONFIDENCE[0]).clamp(max=CONFIDENCE[1])
         if graph.edge_weight is not None and graph.num_edges:
             # both over the largest weight, which normalising cancels: sums of huge weights would overflow
             unit = graph.largest_weight().clamp_min(1)
             off, confidence = off * (graph.edge_weight / unit).to(off.dtype), confidence / unit.to(off.dtype)
         around = degree_sum(graph, off.abs())
-        return normalise(graph, (1 + self.margin) * around + confidence, off)
+        return symmetric_scaling(graph, (1 + self.margin) * around + confidence, off)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.functional import leaky_relu
 
 from walksum._checks import check_count
 from walksum._torch import needs_grad
+from walksum.designs import fused
 from walksum.designs.base import (
     Design,
     check_fraction,
@@ -22,7 +24,8 @@ from walksum.designs.base import (
     refuse_negative_weights,
     relative_weight,
 )
-from walksum.designs.similarity import Function, Similarity, make_similarity
+from walksum.designs.edge_formulas import symmetric_scaling
+from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.precision import Precision
 
@@ -118,12 +121,28 @@ class LearnedLaplacian(Design):
         self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
     ) -> Precision:
         x = clipped(need(self, "x", x, graph))
+        y = nn.functional.linear(x, self._weights(x))  # one product for both maps
+        kernel = edge is None and self.similarity is SIMILARITIES["gaussian"]
+        if kernel and fused.serves(graph, self.similarity_channels, y, self.gate):
+            scale, twin = self.sign * self.scale, partial(self._couplings, graph)
+            off = fused.laplacian_couplings(graph, twin, y, self.confidence.bias, self.gate, self.bound, scale)
+        else:
+            off = self._couplings(graph, y, self.confidence.bias, self.gate, edge)
+        return Precision(graph, off.new_ones(self.heads, graph.num_nodes), off)
+
+    def _weights(self, x: Tensor) -> Tensor:
+        if isinstance(self.project, nn.LazyLinear) or isinstance(self.confidence, nn.LazyLinear):
+            self.project(x), self.confidence(x)  # which makes them
+        return torch.cat([self.project.weight, self.confidence.weight])
+
+    def _couplings(self, graph: Graph, y: Tensor, bias: Tensor, gate: Tensor, edge: Tensor | None = None) -> Tensor:
         refuse_negative_weights(self, graph)
-        s = leaky_relu(self.project(x)).view(-1, self.heads, self.similarity_channels).transpose(0, 1)
+        projected, logit = y.split((self.heads * self.similarity_channels, self.heads), -1)
+        s = leaky_relu(projected).unflatten(-1, (self.heads, self.similarity_channels)).transpose(0, 1)
         strength = self.similarity.strength(graph, s)
-        weight = relative_weight(graph, x.dtype, edge)
+        weight = relative_weight(graph, y.dtype, edge)
         if weight is not None:
             strength = strength * weight
         # dividing by the roots of degrees and then by those of the diagonal is one division by the roots of products
-        diag = degree_sum(graph, strength) * (1 + self.bound * torch.sigmoid(self.confidence(x)).t())
-        return normalise(graph, diag, self.sign * self.scale * torch.sigmoid(self.gate) * strength)
+        diag = degree_sum(graph, strength) * (1 + self.bound * torch.sigmoid(logit + bias).t())
+        return symmetric_scaling(graph, diag, self.sign * self.scale * torch.sigmoid(gate) * strength)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from walksum._checks import check_count
 from walksum._torch import needs_grad, outside_transforms, unwrapped
+from walksum.designs import fused
 from walksum.designs.base import (
     CONFIDENCE,
     Design,
@@ -22,7 +24,8 @@ from walksum.designs.base import (
     normalise,
     relative_weight,
 )
-from walksum.designs.similarity import Function, Similarity, make_similarity
+from walksum.designs.edge_formulas import symmetric_scaling
+from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
 from walksum.graph import Graph
 from walksum.precision import Precision
 
@@ -122,10 +125,28 @@ class LearnedPairwiseNormal(Design):
         self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
     ) -> Precision:
         h = need(self, "h", h, graph)
-        i, j = graph.edges
         bounded = clipped(h)
+        kernel = edge is None and bounded is h and self.similarity is SIMILARITIES["cosine"]
+        if kernel and h.size(0) == self.heads and fused.serves(graph, self.channels, h, self.own):
+            twin, epsilon = partial(self._couplings, graph), self.sign * self.epsilon
+            off = fused.pairwise_couplings(graph, twin, h, self.own, self.other, self.bias, epsilon)
+        else:
+            off = self._couplings(graph, h, self.own, self.other, self.bias, bounded, edge)
+        return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)
+
+    def _couplings(
+        self,
+        graph: Graph,
+        h: Tensor,
+        w_own: Tensor,
+        w_other: Tensor,
+        bias: Tensor,
+        bounded: Tensor | None = None,
+        edge: Tensor | None = None,
+    ) -> Tensor:
+        (i, j), bounded = graph.edges, h if bounded is None else bounded
         # a linear map of a concatenation is a sum of two maps: no E x 2F tensor
-        own, other = (bounded @ self.own).squeeze(-1) + self.bias, (bounded @ self.other).squeeze(-1)
+        own, other = (bounded @ w_own).squeeze(-1) + bias, (bounded @ w_other).squeeze(-1)
         (own_i, own_j), (other_i, other_j) = ends(graph, own), ends(graph, other)
         a, c = _confidence(own_i + other_j), _confidence(own_j + other_i)
         off = self.sign * self.epsilon * (a * c).sqrt() * self.similarity.unit(graph, h)
@@ -133,7 +154,7 @@ class LearnedPairwiseNormal(Design):
         if weight is not None:
             a, c, off = a * weight.abs(), c * weight.abs(), off * weight
         diag = torch.zeros_like(own).index_add(1, i, a).index_add(1, j, c)
-        return normalise(graph, graph.fill(diag.unsqueeze(-1)).squeeze(-1), off)
+        return symmetric_scaling(graph, graph.fill(diag.unsqueeze(-1)).squeeze(-1), off)
 
 
 def _confidence(logit: Tensor) -> Tensor:

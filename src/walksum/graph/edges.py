@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -112,7 +113,7 @@ def check_num_nodes(num_nodes: Any) -> None:
 def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
     if num_nodes is not None:
         check_num_nodes(num_nodes)
-    low, high = (int(pairs.min()), int(pairs.max())) if pairs.numel() else (0, -1)
+    low, high = (0, -1) if not pairs.numel() else map(int, torch.aminmax(pairs))
     if low < 0:
         raise ValueError(f"edge_index contains the negative index {low}; nodes are numbered from 0")
     count = num_nodes if num_nodes is not None else size
@@ -169,7 +170,7 @@ class Entries:
 def coalesce(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Entries | None]:
     """The edges ``[2, E]`` with ``i < j``, sorted, and where weights ask for them the entries of each."""
     if not weighted and pairs.is_cpu:
-        return _from_keys(_distinct_keys(pairs, num_nodes), num_nodes), None
+        return _ends_of_keys(_distinct_keys(pairs, num_nodes), num_nodes), None
     low, high = torch.minimum(*pairs), torch.maximum(*pairs)  # amin over rows of two takes ten times as long
     keep = low != high
     keys = low[keep] * num_nodes + high[keep]
@@ -181,21 +182,35 @@ def coalesce(pairs: Tensor, num_nodes: int, weighted: bool) -> tuple[Tensor, Ent
     return _from_keys(key, num_nodes), entries
 
 
-def _distinct_keys(pairs: Tensor, num_nodes: int) -> Tensor:
+def _distinct_keys(pairs: Tensor, num_nodes: int) -> np.ndarray:
     """``i N + j`` of every edge, ascending; beside the pairs, one array of their length is all that is held."""
-    keys = torch.empty(pairs.size(1), dtype=torch.int64)
-    for start in range(0, keys.numel(), PIECE):
-        a, b = pairs[:, start : start + PIECE]
-        key = torch.minimum(a, b).mul_(num_nodes).add_(torch.maximum(a, b))
-        keys[start : start + PIECE] = key.masked_fill_(a == b, -1)  # a loop: sorted to the front
-    keys.numpy().sort()  # in place, where torch.sort would also make the order
-    first = torch.ones(keys.numel(), dtype=torch.bool)
-    torch.ne(keys[1:], keys[:-1], out=first[1:])
-    return keys[first.logical_and_(keys >= 0)]
+    ends, loop = pairs.numpy(), num_nodes**2  # a loop's key is the largest
+    # short keys are sorted in half the time
+    keys = np.empty(ends.shape[1], np.uint32 if loop < 2**32 else np.int64)
+    for start in range(0, keys.size, PIECE):
+        a, b = ends[:, start : start + PIECE]
+        key = np.minimum(a, b)
+        key *= num_nodes
+        key += np.maximum(a, b)
+        key[a == b] = loop
+        keys[start : start + PIECE] = key
+    keys.sort()  # in place, where torch.sort would also make the order
+    first = np.empty(keys.size, np.bool_)
+    first[:1] = True
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    distinct = keys[first]
+    return distinct[:-1] if distinct.size and distinct[-1] == loop else distinct
 
 
 def _from_keys(keys: Tensor, num_nodes: int) -> Tensor:
-    edges = keys.new_empty(2, keys.numel())
-    torch.div(keys, max(num_nodes, 1), rounding_mode="floor", out=edges[0])
-    torch.remainder(keys, max(num_nodes, 1), out=edges[1])
+    edges, count = keys.new_empty(2, keys.numel()), max(num_nodes, 1)
+    torch.div(keys, count, rounding_mode="floor", out=edges[0])
+    torch.remainder(keys, count, out=edges[1])
     return edges
+
+
+def _ends_of_keys(keys: np.ndarray, num_nodes: int) -> Tensor:
+    edges = np.empty((2, keys.size), np.int64)
+    low = keys // keys.dtype.type(max(num_nodes, 1))
+    edges[0], edges[1] = low, keys - low * keys.dtype.type(num_nodes)
+    return torch.from_numpy(edges)

@@ -225,7 +225,7 @@ class GLTConv(MessagePassing):
             if features is not None and self.design.reads_input:
                 source = features
         observed = observed if self.act is None else self.act(observed)
-        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1).contiguous()
+        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)  # solvers copy it where they must
         asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
@@ -233,7 +233,7 @@ class GLTConv(MessagePassing):
             h = _at_least_float32(h)
             source = source.to(h.dtype)
             if torch.compiler.is_compiling() and not asked:
-                mu = self._mix_compiled(source, h, edge_index, edge_weight, edge_attr)
+                mu = self._mix_compiled(source, h.contiguous(), edge_index, edge_weight, edge_attr)
             else:
                 graph = as_graph(edge_index, source.size(0), edge_weight)
                 factor = self._edge_factor(edge_attr, edge_index, graph, h.dtype)
@@ -351,10 +351,8 @@ class GLTConv(MessagePassing):
 
     def _remember(self, solution: Solution) -> None:
         kept = solution if self.keep_values else solution.without_value()
-        if solution.direction == "forward":
-            self.last_solve = kept
-        else:
-            self.last_backward_solve = kept
+        # past nn.Module's __setattr__, which looks for parameters and takes longer than a report
+        self.__dict__["last_solve" if solution.direction == "forward" else "last_backward_solve"] = kept
 
     def _masked(self, J: Precision, edge_index: EdgeInput) -> Precision:
         """Under a PyG explainer, multiply the couplings by its edge mask, made symmetric."""

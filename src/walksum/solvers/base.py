@@ -157,6 +157,10 @@ class Prepared(NotCopied, ABC):
             return found._replace(status=Status.overflow)
         return found
 
+    def reads(self, h: Tensor) -> bool:
+        """Whether :meth:`run` takes h as it lies; contiguous it takes every h."""
+        return h.is_contiguous()
+
     def run_deferred(self, h: Tensor) -> Any:
         """A :class:`walksum.solvers.deferred.DeferredOutcome`, launched but not waited for; None where a solver has to
         look at numbers on its way."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from walksum.backends.cpu.ldl import blas, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
-from walksum.backends.cpu.pointers import ZERO, blank, plain
+from walksum.backends.cpu.pointers import ZERO, blank, node_major, plain
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
 from walksum.precision import Precision
@@ -79,14 +79,21 @@ class ColumnFactor(NotCopied):
         """None, or the status of every solve with this J."""
         return FAILURE.get(self.outcome)
 
+    def reads(self, h: Tensor) -> bool:
+        """Whether :meth:`solve` takes h as it lies: head after head, or node after node."""
+        return h.is_contiguous() or (self.side_by_side and node_major(h) and not h.size(2) % sweeps_groups.COLUMNS)
+
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error, where no core is left; without meaning after a failure."""
         columns = h.size(2)
         if self.side_by_side and columns % sweeps_groups.COLUMNS:
             mu, error = self.solve(nnf.pad(h, (0, -columns % sweeps_groups.COLUMNS)))
             return mu[..., :columns].contiguous(), error
-        h = plain(h)
-        mu = blank(h)
+        if self.side_by_side and node_major(h):
+            mu = blank(h.transpose(0, 1)).transpose(0, 1)
+        else:
+            h = plain(h)
+            mu = blank(h)
         if self.outcome != numeric.FINE:
             return mu, torch.nan
         return mu, worst_of(self._sweep_groups(h, mu) if self.side_by_side else self._sweep(triangular.solve, h, mu))
@@ -113,7 +120,7 @@ class ColumnFactor(NotCopied):
     def _sweep_groups(self, h: Tensor, mu: Tensor) -> list[Any]:
         columns = h.size(2)
         units, work = self.heads * columns // sweeps_groups.WIDTH, self.heads * columns * self.symbolic.entries
-        where = self.plan, self.where, columns, h.data_ptr(), mu.data_ptr()
+        where = self.plan, self.where, columns, h.stride()[:2], h.data_ptr(), mu.data_ptr()
         return in_groups(sweeps_groups.solve, units, work, *where, owners=(self, h, mu))
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:

@@ -111,8 +111,10 @@ def _by_columns(multiply_adds: float, heads: int) -> float:
 
 def estimated_steps(J: Precision) -> float:
     """Of conjugate gradients, by an estimate of the condition number."""
-    (i, j), root = J.graph.edges, J.diag.detach().rsqrt()
-    coupling = J.off.detach().abs() * root[:, i] * root[:, j]
+    diag, coupling = J.diag.detach(), J.off.detach().abs()
+    if not bool((diag == 1).all()):  # as it is of every design that normalises
+        (i, j), root = J.graph.edges, diag.rsqrt()
+        coupling = coupling * root.index_select(1, i) * root.index_select(1, j)
     radius = 2 * float(coupling.sum(1).max()) / J.num_nodes
     if not radius < 1:  # not walk-summable
         return MOST

@@ -54,6 +54,9 @@ class PreparedDirect(Prepared):
         self.refine = solver.refine
         self.tol = exact_tol(solver.tol, J)
 
+    def reads(self, h: Tensor) -> bool:
+        return self.factor.reads(h) if isinstance(self.factor, ColumnFactor) else h.is_contiguous()
+
     def run(self, h: Tensor) -> Outcome:
         mu, error = self.factor.solve(h)
         if self.factor.failure is not None:

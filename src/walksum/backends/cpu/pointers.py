@@ -31,6 +31,11 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous()
 
 
+def node_major(tensor: Tensor) -> bool:
+    """Whether a tensor ``[H, N, F]`` lies node after node, as a linear layer writes its heads."""
+    return tensor.is_cpu and tensor.transpose(0, 1).is_contiguous()
+
+
 def blank(like: Tensor) -> Tensor:
     """A tensor of the shape and dtype of a contiguous one, not filled."""
     if like.numel() < LARGE:

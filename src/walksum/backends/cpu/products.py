@@ -15,7 +15,7 @@ from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see 
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
 from walksum.backends.cpu.gabp import PrecisionMessages as PrecisionMessages
 from walksum.backends.cpu.packing import ratio
-from walksum.backends.cpu.pointers import ZERO, matrix, plain
+from walksum.backends.cpu.pointers import ZERO, matrix, node_major, plain, vector
 from walksum.backends.cpu.simd import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store, width
 from walksum.backends.cpu.threads import over_columns
 from walksum.backends.cpu.tiling import AHEAD, for_blocks, padded, rows, view
@@ -58,10 +58,11 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     missing = -columns % 8 if columns else 8  # the kernel reads at least one whole chunk
     if missing:
         a, b, columns = nnf.pad(a, (0, missing)), nnf.pad(b, (0, missing)), columns + missing
-    a, b = plain(a), plain(b)
+    if not (node_major(a) and node_major(b)):
+        a, b = plain(a), plain(b)
     like_diag, like_off, what, work = graph.derived(prepare_dots, heads, columns, a.dtype)
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
-    args = (*what, a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr(), sign)
+    args = (*what, a.stride()[:2], a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr(), sign)
     if nodes <= ROWS:
         _dot_rows(0, nodes, *args)
     else:
@@ -183,15 +184,15 @@ def _scale_edges(zero, shape, ends, off, factor, out):
 
 
 @jit
-def _dot_rows(start, stop, lanes, zero, shape, upper, a, b, diag, off, sign):
+def _dot_rows(start, stop, lanes, zero, shape, upper, strides, a, b, diag, off, sign):
     """The nodes ``start:stop`` and the edges to nodes behind them; what belongs to the node stays in registers."""
     (heads, nodes, chunks), (ptr, ends), W = shape, upper, width(lanes)
-    A, B = matrix(a, heads, nodes * chunks * W, zero), matrix(b, heads, nodes * chunks * W, zero)
+    x, y = vector(a, heads * nodes * chunks * W, zero), vector(b, heads * nodes * chunks * W, zero)
     on_node, on_edge = matrix(diag, heads, nodes, zero), matrix(off, heads, len(ends), zero)
     for k in range(heads):
-        x, y = A[k], B[k]
+        begin, apart = k * strides[0], strides[1]
         for i in range(start, stop):
-            row = W * chunks * i
+            row = begin + apart * i
             x_i, y_i = load(lanes, x, row), load(lanes, y, row)
             total = x_i * y_i
             for c in range(W, W * chunks, W):
@@ -199,9 +200,9 @@ def _dot_rows(start, stop, lanes, zero, shape, upper, a, b, diag, off, sign):
             on_node[k, i] = sign * add_up(total)
             for e in range(at(ptr, i), at(ptr, i + 1)):
                 if e + AHEAD < len(ends):
-                    prefetch(lanes, x, W * chunks * at(ends, e + AHEAD))
-                    prefetch(lanes, y, W * chunks * at(ends, e + AHEAD))
-                other = W * chunks * at(ends, e)
+                    prefetch(lanes, x, begin + apart * at(ends, e + AHEAD))
+                    prefetch(lanes, y, begin + apart * at(ends, e + AHEAD))
+                other = begin + apart * at(ends, e)
                 both = fma(load(lanes, x, other), y_i, x_i * load(lanes, y, other))
                 for c in range(W, W * chunks, W):
                     both = fma(load(lanes, x, row + c), load(lanes, y, other + c), both)

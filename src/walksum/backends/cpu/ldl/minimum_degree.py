@@ -42,6 +42,78 @@ HUB, HUB_LEAST = 10.0, 16.0  # a node of more than max(16, 10 sqrt(N)) neighbour
 def minimum_degree(indptr, indices, limit):
     """An order of elimination, ``[N]``; empty once it takes more than ``limit`` multiply-adds, hubs not counted."""
     n = len(indptr) - 1
+    leaves, number = peeled(indptr, indices)
+    many = len(leaves)
+    if many == 0:
+        return _without_leaves(indptr, indices, limit)
+    rest = without(indptr, indices, number, n - many)
+    inner = _without_leaves(rest[0], rest[1], limit - many)
+    if len(inner) < n - many:
+        return inner
+    order = np.empty(n, np.int32)
+    order[:many] = leaves
+    for i in range(n - many):
+        order[many + i] = rest[2][inner[i]]
+    return order
+
+
+@jit
+def peeled(indptr, indices):
+    """The nodes that have at most one neighbour left when they go, in their order; and the number that each node has
+    among those that stay, -1 for one that goes.
+
+    They fill in nothing, so every good order begins with them, and a node that has one neighbour left needs no list:
+    the sum of the neighbours it had, less those that went, is that neighbour.
+    """
+    n = len(indptr) - 1
+    degree, left, number = np.empty(n, np.int32), np.empty(n, np.int64), np.zeros(n, np.int32)
+    leaves, many = np.empty(n, np.int32), 0
+    for v in range(n):
+        total = 0
+        for p in range(indptr[v], indptr[v + 1]):
+            total += indices[p]
+        degree[v], left[v] = indptr[v + 1] - indptr[v], total
+        if degree[v] <= 1:
+            number[v], leaves[many] = -1, v
+            many += 1
+    done = 0
+    while done < many:
+        v = leaves[done]
+        done += 1
+        if degree[v] == 1:
+            u = left[v]
+            degree[u] -= 1
+            left[u] -= v
+            if degree[u] == 1 and number[u] == 0:
+                number[u], leaves[many] = -1, u
+                many += 1
+    kept = 0
+    for v in range(n):
+        if number[v] == 0:
+            number[v] = kept
+            kept += 1
+    return leaves[:many], number
+
+
+@jit
+def without(indptr, indices, number, kept):
+    """The neighbour lists of the nodes that stay, in their new numbers, and the nodes these numbers stand for."""
+    start, node = np.zeros(kept + 1, np.int64), np.empty(kept, np.int32)
+    lists, used = np.empty(len(indices), np.int32), 0
+    for v in range(len(number)):
+        k = number[v]
+        if k >= 0:
+            for p in range(indptr[v], indptr[v + 1]):
+                if number[indices[p]] >= 0:
+                    lists[used] = number[indices[p]]
+                    used += 1
+            start[k + 1], node[k] = used, v
+    return start, lists[:used], node
+
+
+@jit
+def _without_leaves(indptr, indices, limit):
+    n = len(indptr) - 1
     pivot = np.full(n, -1, np.int32)
     lists, start, length, elements, weight, degree, into, mark, first, after, before, bucket = _quotient(
         indptr, indices

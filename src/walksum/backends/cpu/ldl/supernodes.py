@@ -82,8 +82,8 @@ def structure(indptr, indices, edge, order, position, first, count):
         rowptr[s + 1], panel[s + 1] = rowptr[s] + below, panel[s] + wide * (wide + below)
         for j in range(first[s], first[s + 1]):
             of[j] = s
-    rows = _union(indptr, indices, order, position, first, of, rowptr)
-    rows = _sorted(n, rowptr, rows)
+    rows = union(indptr, indices, order, position, first, of, rowptr)
+    rows = ascending(n, rowptr, rows)
     childptr, child = _children(S, of, rowptr, rows)
     local, entryptr, slots, edges = _places(
         indptr, indices, edge, order, position, first, rowptr, rows, of, childptr, child
@@ -92,7 +92,7 @@ def structure(indptr, indices, edge, order, position, first, count):
 
 
 @jit
-def _union(indptr, indices, order, position, first, of, rowptr):
+def union(indptr, indices, order, position, first, of, rowptr):
     """Rows of a supernode: neighbours of its pivots and rows of its children, beyond its last pivot; not sorted."""
     n, S = len(order), len(first) - 1
     rows, seen = np.empty(rowptr[S], np.int32), np.full(n, -1, np.int32)
@@ -124,7 +124,7 @@ def _union(indptr, indices, order, position, first, of, rowptr):
 
 
 @jit
-def _sorted(n, rowptr, rows):
+def ascending(n, rowptr, rows):
     """Every list ascending: listed by rows, then back."""
     S, start = len(rowptr) - 1, np.zeros(n + 1, np.int64)
     for p in range(len(rows)):

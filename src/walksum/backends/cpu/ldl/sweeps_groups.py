@@ -83,8 +83,11 @@ WIDTH = HEADS * COLUMNS
 
 
 @jit
-def solve(start, stop, plan, where, columns, h, mu):
-    """mu of the blocks ``start:stop`` of eight columns of eight heads, a multiple of eight each; the worst error."""
+def solve(start, stop, plan, where, columns, strides, h, mu):
+    """mu of the blocks ``start:stop`` of eight columns of eight heads, a multiple of eight each; the worst error.
+
+    ``strides`` are those of h and mu from head to head and from node to node.
+    """
     diag, off, factor, inverse, _, norms = opened(plan, where)
     zero, heads, n, nnz = diag.dtype.type(0), len(diag), diag.shape[1], factor.shape[1]
     H, X = vector(h, heads * n * columns, zero), vector(mu, heads * n * columns, zero)
@@ -97,18 +100,19 @@ def solve(start, stop, plan, where, columns, h, mu):
             J_diag = interleave(HEADS * group, HEADS * group + HEADS, diag, x)
             J_off = interleave(HEADS * group, HEADS * group + HEADS, off, x)
             last = group
-        begin, step = HEADS * group * n * columns + first, n * columns
-        _forward(x, H, begin, step, columns, L[HEADS * group * nnz :], plan)
-        _backward(x, X, begin, step, columns, L[HEADS * group * nnz :], D[HEADS * group * n :], plan)
-        worst = worse(worst, _measured(x, H, begin, step, columns, J_diag, J_off, norms[HEADS * group :], plan))
+        step, apart = strides
+        begin = HEADS * group * step + first
+        _forward(x, H, begin, step, apart, L[HEADS * group * nnz :], plan)
+        _backward(x, X, begin, step, apart, L[HEADS * group * nnz :], D[HEADS * group * n :], plan)
+        worst = worse(worst, _measured(x, H, begin, step, apart, J_diag, J_off, norms[HEADS * group :], plan))
     return worst
 
 
 @jit
-def _forward(x, h, begin, step, columns, L, plan):
+def _forward(x, h, begin, step, apart, L, plan):
     order, rowptr, rowcol, rowslot = plan[0], plan[4], plan[5], plan[6]
     for i in range(len(order)):
-        total = gather(h, begin + columns * at(order, i), step)
+        total = gather(h, begin + apart * at(order, i), step)
         for q in range(at(rowptr, i), at(rowptr, i + 1)):
             entry = -1.0 * load(L8, L, HEADS * at(rowslot, q))
             total = fma(each(entry), load(L64, x, WIDTH * at(rowcol, q)), total)
@@ -116,25 +120,25 @@ def _forward(x, h, begin, step, columns, L, plan):
 
 
 @jit
-def _backward(x, mu, begin, step, columns, L, D, plan):
+def _backward(x, mu, begin, step, apart, L, D, plan):
     order, colptr, rows = plan[0], plan[1], plan[2]
     for k in range(len(order) - 1, -1, -1):
         total = each(load(L8, D, HEADS * k)) * load(L64, x, WIDTH * k)
         for p in range(at(colptr, k), at(colptr, k + 1)):
             total = fma(each(-1.0 * load(L8, L, HEADS * p)), load(L64, x, WIDTH * at(rows, p)), total)
         store(x, WIDTH * k, total)
-        scatter(mu, begin + columns * at(order, k), step, total)
+        scatter(mu, begin + apart * at(order, k), step, total)
 
 
 @jit
-def _measured(x, h, begin, step, columns, J_diag, J_off, norms, plan):
+def _measured(x, h, begin, step, apart, J_diag, J_off, norms, plan):
     """The worst normwise backward error ``|h - J x| / (|J| |x| + |h|)`` of the block's columns."""
     order, adjptr, adjcol, adjedge = plan[0], plan[7], plan[8], plan[9]
     tops = np.zeros(3 * WIDTH, x.dtype)
     top_h = top_x = top_r = load(L64, tops, 0)
     for i in range(len(order)):
         v = at(order, i)
-        total, own = gather(h, begin + columns * v, step), load(L64, x, WIDTH * i)
+        total, own = gather(h, begin + apart * v, step), load(L64, x, WIDTH * i)
         top_h, top_x = largest(top_h, total), largest(top_x, own)
         total = fma(each(-1.0 * load(L8, J_diag, HEADS * v)), own, total)
         for p in range(at(adjptr, i), at(adjptr, i + 1)):

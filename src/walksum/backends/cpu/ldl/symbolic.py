@@ -19,7 +19,7 @@ from walksum.backends.cpu.ldl import tree
 from walksum.backends.cpu.ldl.minimum_degree import minimum_degree
 from walksum.backends.cpu.ldl.multifrontal import workspace
 from walksum.backends.cpu.ldl.partial_order import low_degree_first
-from walksum.backends.cpu.ldl.supernodes import partition, structure
+from walksum.backends.cpu.ldl.supernodes import ascending, partition, structure, union
 from walksum.graph import Graph
 
 READS = 8  # list entries the search for a partial order may read, for each node and each end of an edge
@@ -32,22 +32,40 @@ DENSE_TAIL = 24  # full columns from which LAPACK is quicker than plain loops
 
 @dataclass(frozen=True, eq=False)
 class Symbolic:
-    """The pattern of a complete elimination, and what it costs.
+    """The order and pattern of a complete elimination, and what it costs.
 
     Attributes:
         num_nodes: N.
         fill: entries of L below the diagonal; a solve takes ``2 fill`` multiply-adds a column.
         operations: multiply-adds of the numeric factorisation, for each head.
-        plan: :class:`walksum.backends.cpu.ldl.supernodes.Supernodes` as a tuple; the order of the nodes comes first.
-        room: sizes of the workspace, see :func:`walksum.backends.cpu.ldl.multifrontal.workspace`.
+        order: the node at each position, ``[N]``.
+        parent: the elimination tree, ``[N]`` in positions.
+        count: entries of each column, ``[N]``.
+        lists: the neighbours and edges of each node, see :func:`_lists`.
     """
 
     num_nodes: int
     fill: int
     operations: float
-    plan: tuple[np.ndarray, ...]
-    room: tuple[int, int]
+    order: np.ndarray
+    parent: np.ndarray
+    count: np.ndarray
+    lists: tuple[np.ndarray, ...]
     spare: list[torch.Tensor] = field(default_factory=list, repr=False)  # memory of a factor that is gone
+
+    @cached_property
+    def _supernodes(self) -> tuple[tuple[int, int], tuple[np.ndarray, ...]]:
+        return _gather(*self.lists, self.order, self.parent, self.count)  # not made where columns serve
+
+    @property
+    def plan(self) -> tuple[np.ndarray, ...]:
+        """:class:`walksum.backends.cpu.ldl.supernodes.Supernodes` as a tuple; the order of the nodes comes first."""
+        return self._supernodes[1]
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Sizes of the workspace, see :func:`walksum.backends.cpu.ldl.multifrontal.workspace`."""
+        return self._supernodes[0]
 
     @property
     def size(self) -> int:
@@ -171,17 +189,18 @@ def _neighbours(low, high, n):
 
 
 def _eliminate(graph: Graph, limit: float) -> Symbolic | None:
-    fits, fill, operations, room, plan = _analyse(*_lists(graph), float(limit))
-    return Symbolic(graph.num_nodes, fill, operations, plan, room) if fits else None
+    lists = _lists(graph)
+    fits, fill, operations, *found = _analyse(lists[0], lists[1], float(limit))
+    return Symbolic(graph.num_nodes, fill, operations, *found, lists) if fits else None
 
 
 @jit
-def _analyse(indptr, indices, edge, limit):
-    """Whether a complete elimination fits into the limit; its fill, operations, workspace and supernodes."""
+def _analyse(indptr, indices, limit):
+    """Whether a complete elimination fits into the limit; its fill and operations, order, tree and column counts."""
     order = minimum_degree(indptr, indices, limit)
     fits = len(order) == len(indptr) - 1
     if not fits:  # numba wants arrays all the same
-        indptr, indices, edge = indptr[:1], indices[:0], edge[:0]
+        indptr, indices = indptr[:1], indices[:0]
     position = tree.inverse_of(order)
     sequence, parent = tree.postordered(tree.parents(indptr, indices, order, position))
     order = order[sequence]
@@ -191,10 +210,16 @@ def _analyse(indptr, indices, edge, limit):
     for j in range(len(count)):
         fill += count[j]
         operations += count[j] * (count[j] + 1.0) / 2
-    first = partition(parent, count)
+    return fits, fill, operations, order, parent, count
+
+
+@jit
+def _gather(indptr, indices, edge, order, parent, count):
+    """Workspace and supernodes of a complete elimination."""
+    position, first = tree.inverse_of(order), partition(parent, count)
     pattern = structure(indptr, indices, edge, order, position, first, count)
     plan = order, first, *pattern, *permuted(indptr, indices, edge, order, position)
-    return fits, fill, operations, workspace(plan), plan
+    return workspace(plan), plan
 
 
 def _eliminate_low_degrees(graph: Graph, max_degree: int) -> PartialSymbolic:
@@ -209,21 +234,20 @@ def _eliminate_low_degrees(graph: Graph, max_degree: int) -> PartialSymbolic:
 def _all_columns(graph: Graph) -> PartialSymbolic:
     whole = symbolic(graph)
     assert whole is not None
-    lists, order = _lists(graph), whole.plan[0]
-    colptr, rows = _columns(*lists, order)
-    plan = order, colptr, *_assemble(*lists, order, len(order), colptr, rows)
+    colptr, rows = _columns(whole.lists[0], whole.lists[1], whole.order, whole.count)
+    plan = whole.order, colptr, *_assemble(*whole.lists, whole.order, whole.num_nodes, colptr, rows)
     return PartialSymbolic(whole.num_nodes, whole.num_nodes, whole.fill, whole.operations, plan)
 
 
 @jit
-def _columns(indptr, indices, edge, order):
+def _columns(indptr, indices, order, count):
     """The columns of L without the zeros of supernodes: each column as a supernode of its own."""
-    position = tree.inverse_of(order)
-    parent = tree.parents(indptr, indices, order, position)
-    count = tree.column_counts(indptr, indices, order, position, parent)
-    first = np.arange(len(order) + 1).astype(np.int32)
-    pattern = structure(indptr, indices, edge, order, position, first, count)
-    return pattern[0], pattern[1]
+    columns = np.arange(len(order) + 1).astype(np.int32)
+    colptr = np.zeros(len(order) + 1, np.int64)
+    for j in range(len(order)):
+        colptr[j + 1] = colptr[j] + count[j]
+    rows = union(indptr, indices, order, tree.inverse_of(order), columns, columns[:-1], colptr)
+    return colptr, ascending(len(order), colptr, rows)
 
 
 def core_graph(graph: Graph, max_degree: int) -> Graph:
