@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import walksum as ws
 from walksum.data.problem import from_data
 from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
-from walksum.workflow.fit import Job, fit_once, prepare_data
+from walksum.workflow.fit import Job, fit_model, fit_once, prepare_data
 from walksum.workflow.rows import boosting
 from walksum.workflow.search import Random, best_sampler, search
 
@@ -120,3 +121,18 @@ def test_boosting_on_neighbours_works_where_no_known_target_is_next_to_another(r
     prepared = prepare_data(Job(), rings)
     learn = torch.tensor([0, 10, 20, 30, 40, 50, 60, 70])
     assert boosting(prepared, learn, "targets").shape == (80, 2)
+
+
+def test_a_compared_network_gets_the_time_that_the_model_took(rings):
+    job, trained = Job(hidden=8, max_epochs=20, budget=0.01), []
+    model, outcome = fit_model(job, prepare_data(job, rings))
+
+    def count(name, epoch, best, recipe):
+        if name == "MLP":
+            trained.append(epoch.epoch)
+
+    fit_once(job, rings, count, (model, replace(outcome, seconds=0.0)))
+    hurried = max(trained)
+    trained.clear()
+    fit_once(job, rings, count, (model, replace(outcome, seconds=60.0)))
+    assert hurried < 20 <= max(trained)

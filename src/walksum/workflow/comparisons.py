@@ -138,7 +138,7 @@ def compare(
     learn: Tensor | None = None,
     searched: tuple[int, float] = (0, 0.0),
 ) -> None:
-    """Add the rows; each has a share of the budget, or as many trials and seconds as the model was searched with.
+    """Add the rows; each has a share of the budget, or as many trials and seconds as the model took, if that is more.
 
     Args:
         learn: the nodes to learn from, the same as the model's own; None: the training nodes. Validation nodes choose

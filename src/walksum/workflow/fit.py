@@ -127,7 +127,8 @@ def fit_once(
 ) -> Result:
     """Train the job's model (unless it is ``fitted`` already), then the comparisons, on one split of the problem.
 
-    ``searched``: trials and seconds of the search that found the job; compared rows get as many.
+    ``searched``: trials and seconds of the search that found the job; compared rows get as many, and no less time than
+    the model's own training took.
     """
     from walksum.workflow.auto import fit_auto  # both train by fit_model
     from walksum.workflow.comparisons import Comparison, compare
@@ -152,7 +153,8 @@ def fit_once(
     found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
     if not interrupted:
         try:
-            compare(job, prepared, found, on_epoch, searched=searched)
+            own = searched[0], max(searched[1], outcome.seconds)  # no row gets less time than the model itself took
+            compare(job, prepared, found, on_epoch, searched=own)
             importance = importance_of_network(job, prepared, model)
         except KeyboardInterrupt:
             interrupted = True
