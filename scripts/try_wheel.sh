@@ -7,7 +7,7 @@ place="$(mktemp -d)"
 trap 'rm -rf "$place"' EXIT
 cd "$place"
 python3 -m venv empty
-empty/bin/pip install --quiet --disable-pip-version-check -c "$constraints" "$wheel"
+empty/bin/pip install --quiet --no-compile --disable-pip-version-check -c "$constraints" "$wheel"
 empty/bin/walksum train --model glt --epochs 20 --out demo
 test -s demo/report.html
 empty/bin/walksum info demo
