@@ -48,10 +48,16 @@ class _CheckedPlanetoid(Planetoid):
         super().process()
 
 
+def _source(dataset: type, name: str, files: tuple[str, ...], folder: str = "", family: str = "") -> Source:
+    """A dataset that PyG's class reads by its name; ``folder`` and ``family`` where they are called otherwise."""
+    family = family or dataset.__name__
+    return Source(f"{family}/{folder or name}", files, lambda root: dataset(str(root / family), name)[0])
+
+
 def _planetoid(name: str) -> Source:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     files = tuple(f"raw/ind.{name.lower()}.{part}" for part in parts)
-    return Source(f"Planetoid/{name}", files, lambda root: _CheckedPlanetoid(str(root / "Planetoid"), name)[0])
+    return _source(_CheckedPlanetoid, name, files, family="Planetoid")
 
 
 def _geom_gcn_files(raw: str, name: str) -> tuple[str, ...]:
@@ -61,20 +67,15 @@ def _geom_gcn_files(raw: str, name: str) -> tuple[str, ...]:
 
 
 def _webkb(name: str) -> Source:
-    return Source(f"WebKB/{name}", _geom_gcn_files("raw", name), lambda root: WebKB(str(root / "WebKB"), name)[0])
+    return _source(WebKB, name, _geom_gcn_files("raw", name))
 
 
 def _wikipedia(name: str) -> Source:
-    return Source(
-        f"WikipediaNetwork/{name}",
-        _geom_gcn_files("geom_gcn/raw", name),
-        lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), name)[0],
-    )
+    return _source(WikipediaNetwork, name, _geom_gcn_files("geom_gcn/raw", name))
 
 
 def _npz(dataset: type, folder: str, name: str, file: str) -> Source:
-    family = dataset.__name__
-    return Source(f"{family}/{folder}", (f"raw/{file}.npz",), lambda root: dataset(str(root / family), name)[0])
+    return _source(dataset, name, (f"raw/{file}.npz",), folder)
 
 
 def _heterophilous(name: str) -> Source:
@@ -92,8 +93,7 @@ class _Filtered(HeterophilousGraphDataset):
 
 
 def _filtered(name: str) -> Source:
-    family = HeterophilousGraphDataset.__name__
-    return Source(f"{family}/{name}", (f"raw/{name}.npz",), lambda root: _Filtered(str(root / family), name)[0])
+    return _source(_Filtered, name, (f"raw/{name}.npz",), family=HeterophilousGraphDataset.__name__)
 
 
 def _read_arxiv(root: Path) -> Data:
