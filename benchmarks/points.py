@@ -75,6 +75,15 @@ TABLES: dict[str, Callable[[int], Task]] = {
 }  # fmt: skip
 
 
+REAL = {"baltimore": ("PRICE", "X,Y"), "georgia": ("PctBach", "Longitud,Latitude"),
+        "tokyo": ("mortality", "X_CENTROID,Y_CENTROID")}  # fmt: skip
+
+
+def from_folder(folder: Path, name: str) -> Callable[[int], Task]:
+    """A table that was written as a CSV file, for machines without the package."""
+    return lambda seed: (pd.read_csv(folder / f"{name}.csv"), *REAL[name])
+
+
 def ours(problem: Any, job: Any, members: tuple[str, ...] | None) -> tuple[np.ndarray, dict[str, Any]]:
     """The model of ``walksum train`` with these members, without the rows it is compared with."""
     from walksum.portfolio.blend import r_squared
@@ -172,10 +181,10 @@ def records(path: Path = RECORDS) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def run(path: Path, tables: list[str], members: tuple[str, ...] | None = MEMBERS, first: int = FIRST) -> None:
+def run(path: Path, tables: list[str], members: tuple[str, ...] | None, seeds: range) -> None:
     done = {(each["table"], each["seed"]) for each in records(path)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    for seed in range(first, first + SPLITS):
+    for seed in seeds:
         for name in tables:
             if (name, seed) not in done:
                 with warnings.catch_warnings():
@@ -212,8 +221,17 @@ if __name__ == "__main__":
     options.add_argument("--tables", default=",".join(TABLES), help="which, a,b")
     options.add_argument("--all", action="store_true", help="all members, also networks: about a minute per table")
     options.add_argument("--first", type=int, default=FIRST, help="seed of the first of ten splits")
+    options.add_argument("--splits", type=int, default=SPLITS, help="how many")
+    options.add_argument("--folder", type=Path, help="read the tables as CSV files from here, not from the package")
     options.add_argument("--out", type=Path, default=RECORDS)
     chosen = options.parse_args()
+    if chosen.folder is not None:
+        TABLES |= {name: from_folder(chosen.folder, name) for name in REAL}
     if not chosen.only_print:
-        run(chosen.out, chosen.tables.split(","), None if chosen.all else MEMBERS, chosen.first)
+        run(
+            chosen.out,
+            chosen.tables.split(","),
+            None if chosen.all else MEMBERS,
+            range(chosen.first, chosen.first + chosen.splits),
+        )
     show(records(chosen.out))
