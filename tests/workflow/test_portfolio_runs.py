@@ -16,6 +16,7 @@ from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import output_of, portfolio_problem
 from walksum.workflow.comparisons import Comparison
 from walksum.workflow.fit import Job, prepare_data
+from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.rows import boosting, label_propagation, linear
 from walksum.workflow.tables import make_job
 
@@ -162,3 +163,19 @@ def test_shuffled_edges_are_not_said_to_help():
         place = torch.from_numpy(random.permutation(real.num_nodes))
         said.append(verdict(replace(real, edge_index=place[real.edge_index]), seed))
     assert said.count("helped") <= 1, said
+
+
+def test_members_that_know_the_graph_by_its_eigenvectors_can_be_asked_for_importance(tables):
+    job = Job(model="auto")
+    nodes, edges = tables
+    nodes = nodes.assign(noise=np.random.default_rng(5).normal(size=len(nodes)))
+    prepared = prepare_data(job, read_tables(nodes, edges, Columns("rent")))
+    asked, _, _ = portfolio_problem(job, prepared)
+    found = fit_portfolio(asked, prepared.judge, 600, ("boosting place",))
+    assert [member.model for member in found.members] == [None]
+    record = importance_of_portfolio(job, prepared, found)
+    assert [row["column"] for row in record["columns"]] == ["size", "noise"]
+    size, noise = (row["importance"] for row in record["columns"])
+    assert size > 0.1
+    assert abs(noise) < 0.3 * size
+    assert "of the weight" not in record["how"]["on"]  # all of it can be asked
