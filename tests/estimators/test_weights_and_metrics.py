@@ -11,13 +11,14 @@ from walksum.backends.cpu.numba_api import numba
 from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import clock
-from walksum.portfolio.blend import METRICS, is_default, roc_auc
+from walksum.portfolio.arrays import Additive, additive
+from walksum.portfolio.blend import METRICS, is_default, least_squares_weights, roc_auc
 from walksum.portfolio.input import Input
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Stack
-from walksum.portfolio.tabular import _fit_in_time
+from walksum.portfolio.tabular import _fit_in_time, linear
 
 N = 160
 ALONE: tuple[Operator, ...] = ((0.0, False),)
@@ -122,3 +123,25 @@ def test_trees_are_grown_as_time_allows(rare):
     whole = _fit_in_time(new(), X, y, None, clock.now() + 60)
     assert np.array_equal(whole.predict(X), new().fit(X, y).predict(X))  # two steps grow the same trees as one
     assert _fit_in_time(new(), X, y, None, clock.now()) is None
+
+
+def test_a_column_that_hardly_varied_in_training_carries_a_linear_model_nowhere():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 2))
+    X[:, 1] = 1 + 1e-9 * X[:, 1]
+    y = X[:, 0] + 0.1 * random.normal(size=60)
+    model = additive(linear(0, 0).fit(X, y), 0)
+    far = np.array([[0.5, 3.0], [0.5, 1.0]])
+    assert np.abs(model(far)[:, 0] - 0.5).max() < 1
+    assert np.abs(linear(0, 0).fit(X, y).predict(far)[0]) > 1e3  # what scikit-learn says there
+    again = Additive.of_state(*model.state())
+    assert np.array_equal(again(far), model(far))
+
+
+def test_members_that_cancel_each_other_get_no_weight():
+    random = np.random.default_rng(0)
+    y = random.normal(size=80)
+    wild = 50 * random.normal(size=80)
+    good = y + 0.3 * random.normal(size=80)
+    outputs = np.stack([y + wild, y - wild, good])
+    assert least_squares_weights(outputs, y).tolist() == [0, 0, 1]

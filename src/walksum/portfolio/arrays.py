@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+FARTHEST = 8.0  # standard deviations from the mean that a linear model reads, as networks do
 LINKS = ("identity", "sigmoid", "softmax")
 
 
@@ -23,6 +24,8 @@ class Additive:
             column ``[trees]``: which score a tree of one value adds to. Leaves point at themselves.
         codes: the classes that the model met.
         single: whether rows are compared in float32, as forests do.
+        limits: ``[2, F]`` that a linear model's columns are cut at: a column that hardly varies among the rows it
+            learned from would otherwise carry it anywhere at a row where it does.
     """
 
     link: str
@@ -31,12 +34,13 @@ class Additive:
     trees: Arrays | None
     codes: np.ndarray
     single: bool = False
+    limits: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Probabilities of ``codes`` ``[n, classes]``, or numbers ``[n, 1]``."""
         score = np.tile(self.start, (len(X), 1))
         if self.weight is not None:
-            score += X @ self.weight
+            score += (X if self.limits is None else X.clip(*self.limits)) @ self.weight
         if self.trees is not None:
             self._add_leaves(score, X.astype(np.float32) if self.single else X)
         if self.link == "identity":
@@ -64,6 +68,7 @@ class Additive:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         arrays = {"start": self.start, "codes": self.codes}
         arrays |= {} if self.weight is None else {"weight": self.weight}
+        arrays |= {} if self.limits is None else {"limits": self.limits}
         return {"link": self.link, "single": self.single}, arrays | (self.trees or {})
 
     @classmethod
@@ -71,9 +76,8 @@ class Additive:
         if config["link"] not in LINKS:
             raise ValueError(f"link={config['link']!r}; known: {', '.join(LINKS)}")
         trees = {name: arrays[name] for name in TREE_PARTS} if "feature" in arrays else None
-        return cls(
-            config["link"], arrays["start"], arrays.get("weight"), trees, arrays["codes"], bool(config["single"])
-        )
+        single, limits = bool(config["single"]), arrays.get("limits")
+        return cls(config["link"], arrays["start"], arrays.get("weight"), trees, arrays["codes"], single, limits)
 
 
 TREE_PARTS = ("feature", "threshold", "left", "right", "value", "root", "column")
@@ -97,7 +101,8 @@ def _of_linear(model: Any, codes: np.ndarray, classes: int) -> Additive:
     scaler, last = model.steps[0][1], model.steps[-1][1]
     coefficient = np.atleast_2d(last.coef_) / scaler.scale_
     start = np.atleast_1d(last.intercept_) - coefficient @ scaler.mean_
-    return Additive(_link(classes, len(start)), start, coefficient.T, None, codes)
+    limits = scaler.mean_ + np.array([[-FARTHEST], [FARTHEST]]) * scaler.scale_
+    return Additive(_link(classes, len(start)), start, coefficient.T, None, codes, limits=limits)
 
 
 def _of_boosting(model: Any, codes: np.ndarray, classes: int) -> Additive:
