@@ -79,12 +79,15 @@ class Matrix:
 
     def norm_inf(self, out: Tensor | None = None) -> Tensor:
         """``|J|_inf`` of each head, ``[H]``; NaN and infinity survive."""
+        return torch.amax(self.row_sums(absolute=True), 1, out=out)
+
+    def row_sums(self, absolute: bool = False) -> Tensor:
+        """The sum of each row of J ``[H, N]``; ``absolute``: of magnitudes."""
         if self.values is not None:
-            rows = row_sums(self.graph, self.diag, self.values, absolute=True)
-        else:
-            assert self.constant is not None
-            rows = self.diag.abs() + self.constant.abs().unsqueeze(1) * self.graph.degree
-        return torch.amax(rows, 1, out=out)
+            return row_sums(self.graph, self.diag, self.values, absolute=absolute)
+        assert self.constant is not None
+        diag, constant = (self.diag.abs(), self.constant.abs()) if absolute else (self.diag, self.constant)
+        return diag + constant.unsqueeze(1) * self.graph.degree
 
     def programs(self, columns: int) -> int:
         """How many partial sums :meth:`product` leaves in a counting mode."""
