@@ -64,3 +64,16 @@ def test_a_training_ends_soon_after_it_is_asked_to(name, tables, tmp_path):
         from walksum.workflow import open_run
 
         assert open_run(tmp_path / "run").interrupted
+
+
+def test_records_with_other_seeds_make_one():
+    import kills
+
+    one, two = (kills._before(seed, None) for seed in (0, 1))
+    one["moments"], one["found after the kill"]["train"] = 3, {"whole": 2, "nothing": 1}
+    two["moments"], two["found after the kill"]["train"] = 1, {"whole": 1}
+    both = kills.merge([one, two])
+    assert (both["moments"], both["seed"]) == (4, [0, 1])
+    assert both["found after the kill"]["train"] == {"nothing": 1, "whole": 3}
+    with pytest.raises(AssertionError, match="twice"):
+        kills.merge([one, one])
