@@ -68,8 +68,11 @@ def resize(page: Page, width: int, height: int) -> None:
 def wait_until_drawn(page: Page) -> None:
     """Until nothing is being answered, and two frames were drawn."""
     page.wait(lambda: not page.all("[data-dash-is-loading=true]"), "answers")
+    if page.all("#graph"):
+        page.wait(lambda: page.cy("return cy.nodes().length"), "the drawing")
+        page.cy("cy.forceRender()")
     page.driver.execute_async_script(
-        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 700)))"
+        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 1500)))"
     )
 
 

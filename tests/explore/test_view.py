@@ -156,3 +156,24 @@ def test_numbers_as_targets_are_explored_too():
     assert f"→ {float(after[5]):.4g}" in str(before_and_after(trained, 5, changes, trained.output, after))
     assert trained.suggestions[0][0] == "largest error"
     assert "true value unknown" in spoken(trained, answer)
+
+
+def test_nodes_that_reach_nothing_are_not_listed(small):
+    from walksum.explore.answer import Session
+
+    answer = Session(small).answer(View("house-59", 2))  # it stands alone
+    assert answer.listed.tolist() == [59]
+
+
+def test_the_first_look_is_at_a_node_with_neighbours(small):
+    from dataclasses import replace
+
+    output = small.output.clone()
+    output[59] = 0  # the house without neighbours is surest and wrong
+    output[59, 1 - int(small.problem.y[59] == 1)] = 1
+    changed = replace(small)
+    changed.__dict__["output"] = output
+    words, node = changed.suggestions[0]
+    assert words == "surest of the wrong ones"
+    assert node != 59
+    assert int(small.graph.degree[node]) > 1

@@ -64,8 +64,14 @@ class Session:
         if view.design == AS_TRAINED:
             adds = self.trained.operators[view.layer - 1].adds(node, found.value)
         labels = by_label(self.trained, found.share if adds is None else np.abs(adds))
-        listed = found.ranked(LISTED) if adds is None else _strongest(adds, node)
+        listed = _reaching(found, node) if adds is None else _strongest(adds, node)
         return Answer(view, node, found, listed, longest_only(paths)[:PATHS], labels, adds)
+
+
+def _reaching(found: Influence, node: int) -> np.ndarray:
+    """The strongest sources that reach the node at all, and itself."""
+    order = found.ranked(LISTED)
+    return order[(found.value[order] != 0) | (order == node)]
 
 
 def _strongest(adds: np.ndarray, node: int) -> np.ndarray:

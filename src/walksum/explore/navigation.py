@@ -77,7 +77,9 @@ def _next_view(
 
 def _hint(trained: TrainedRun, view: View) -> str:
     if view.design == AS_TRAINED:
-        return f"{trained.operators[view.layer - 1].about} Choose a design to change sign and scale."
+        operator = trained.operators[view.layer - 1]
+        name = operator.name[:1].upper() + operator.name[1:]  # whole: the list may cut it off
+        return f"{name}. {operator.about} Choose a design to change sign and scale."
     if not trained.operators:
         return "The model has no J of its own: this design shows what the graph alone connects."
     return "This design on the same graph, not the J of the trained model."

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 480, 260, 52, 38, 10, 12
-ROW = 36  # of a bar with its name
+ROW = 40  # of a bar with its name
 MOST_POINTS = 1500
 LETTER = 7  # width at most
 SMALL = (260, 150)  # of one of several charts side by side
@@ -73,13 +73,13 @@ def bars(rows: Sequence[tuple[str, float, float | None, float | None, str, bool]
     for k, (name, value, low, high, text, own) in enumerate(rows):
         y, strong = ROW * k + 14, " strong" if own else ""
         left, width = min(place(0), place(value)), max(1.0, abs(place(value) - place(0)))
-        size = f'x="{left:.1f}" y="{y + 5}" width="{width:.1f}" height="11" rx="2"'
+        size = f'x="{left:.1f}" y="{y + 7}" width="{width:.1f}" height="11" rx="2"'
         parts.append(f'<text x="0" y="{y}" class="start{strong}">{escape(_short(name))}</text>')
         parts.append(f'<rect class="{"own" if own else "bar"}" {size}/>')
         if low is not None and high is not None:
             ends_at = f'x1="{place(low):.1f}" x2="{place(high):.1f}"'
-            parts.append(f'<line class="whisker" {ends_at} y1="{y + 10.5}" y2="{y + 10.5}"/>')
-        parts.append(f'<text x="{room + 8}" y="{y + 15}" class="start{strong}">{escape(text)}</text>')
+            parts.append(f'<line class="whisker" {ends_at} y1="{y + 12.5}" y2="{y + 12.5}"/>')
+        parts.append(f'<text x="{room + 8}" y="{y + 17}" class="start{strong}">{escape(text)}</text>')
     return _svg(WIDTH, ROW * len(rows), title, parts)
 
 

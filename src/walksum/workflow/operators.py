@@ -25,6 +25,7 @@ from walksum.portfolio.stacked import StackedNetworks
 from walksum.portfolio.tabular import Tabular
 from walksum.precision import Precision
 
+TELLS = 0.02  # share of the residuals' squares from which a field is worth the first look
 DEEP_SCALES = (0.5, -0.5, 0.9)
 
 
@@ -88,9 +89,11 @@ def operators_of(model: object, x: Tensor, graph: Graph, targets: np.ndarray, re
 def _of_portfolio(
     portfolio: Portfolio, graph: Graph, targets: np.ndarray, residuals: np.ndarray | None, scale: float
 ) -> Iterator[ModelOperator]:
-    field = portfolio.fields.get(ELSEWHERE)
+    field, carried = portfolio.fields.get(ELSEWHERE), []
     if field is not None and residuals is not None and not np.isnan(residuals).all():
-        yield _field_operator(field, graph, residuals, scale)
+        carried.append(_field_operator(field, graph, residuals, scale))
+    if field is not None and field.gain >= TELLS:
+        yield from carried
     blend = next(portfolio.blends[name] for name in (ELSEWHERE, HERE, WITHOUT_TARGETS) if name in portfolio.blends)
     label, mixing = _weights(portfolio, blend)
     known = targets if portfolio.problem.classes == 0 else np.where(np.isnan(targets), np.nan, 1.0)
@@ -98,6 +101,8 @@ def _of_portfolio(
         for s in sorted(label, key=lambda s: -label[s]):
             about = "A weighted mean of the known targets of other nodes."
             yield ModelOperator(f"known targets, scale {s:g}", _spread(graph, s, False), about, known)
+    if field is not None and field.gain < TELLS:
+        yield from carried
     for s, loops in sorted(mixing, key=lambda key: -mixing[key]):
         name = f"propagation, scale {s:g}" + (", loops" if loops else "")
         about = f"It spreads features; members with {100 * mixing[s, loops]:.0f} % of the weight use it."

@@ -283,8 +283,10 @@ class TrainedRun:
         found = []
         top = self.output.max(1).values.numpy()[known]
         right = self.prediction[known] == self.problem.y.numpy()[known]
-        if (~right).any():
-            found.append(("surest of the wrong ones", int(known[~right][top[~right].argmax()])))
+        wrong = ~right & (self.graph.degree.numpy()[known] > 1)  # a node without neighbours has no sources to look at
+        wrong = wrong if wrong.any() else ~right
+        if wrong.any():
+            found.append(("surest of the wrong ones", int(known[wrong][top[wrong].argmax()])))
         if right.any():
             found.append(("least sure, yet right", int(known[right][top[right].argmin()])))
         return [*found, most]
