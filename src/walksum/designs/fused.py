@@ -23,11 +23,12 @@ from walksum.designs.base import CONFIDENCE
 from walksum.graph import Graph
 
 CHUNK = 8  # numbers that kernels read at once
+FEW_THREADS, LARGE = 4, 2**23  # the kernels run in one thread: of more, torch's operations on large graphs make more
 
 
 def serves(graph: Graph, channels: int, *tensors: Tensor) -> bool:
     """Whether the kernels can be used for these."""
-    dtype = tensors[0].dtype
+    dtype, width = tensors[0].dtype, tensors[0].numel() / max(1, graph.num_nodes)
     return (
         all(t.is_cpu and t.dtype is dtype for t in tensors)
         and dtype in (torch.float32, torch.float64)
@@ -37,6 +38,7 @@ def serves(graph: Graph, channels: int, *tensors: Tensor) -> bool:
         and graph.num_edges > 0
         and not transforms_active()
         and not in_forward_mode()
+        and (torch.get_num_threads() <= FEW_THREADS or graph.num_edges * width <= LARGE)
         and backends.has_numba()
     )
 
