@@ -225,7 +225,9 @@ class GLTConv(MessagePassing):
             if features is not None and self.design.reads_input:
                 source = features
         observed = observed if self.act is None else self.act(observed)
-        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)  # solvers copy it where they must
+        h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)
+        if self.heads % 8 or not h.is_cpu:  # eight heads at once are solved as they lie
+            h = h.contiguous()
         asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision

@@ -81,9 +81,9 @@ def prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> 
 def _build_second_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """The edges by their first end: where each node's begin, and their second ends."""
     first, second = graph.derived(_build_ends)
-    return np.searchsorted(first, np.arange(graph.num_nodes + 1)), second.astype(
-        np.int32 if graph.num_nodes < 2**31 else np.int64
-    )
+    start = np.zeros(graph.num_nodes + 1, np.int64)
+    np.cumsum(np.bincount(first, minlength=graph.num_nodes), out=start[1:])  # a search would take ten times as long
+    return start, second.astype(np.int32 if graph.num_nodes < 2**31 else np.int64)
 
 
 def edge_sum(graph: Graph, values: Tensor) -> Tensor:
