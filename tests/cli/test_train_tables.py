@@ -73,6 +73,8 @@ def test_numbers_dates_and_ids_are_read_and_said(first, folder):
     table = split_of(folder, "first")
     assert table["name"].tolist() == [f"Family {k}" for k in range(COUNT)]
     assert "owner" not in config["encoding"]["categories"]
+    assert "h0" in (page := (folder / "first" / "report.html").read_text())
+    assert page.count(", Family ") >= 5  # names stand beside the ids of nodes that were missed most
 
 
 def test_predict_reads_the_same_columns_again(first, folder, walksum):

@@ -125,6 +125,16 @@ def test_trees_are_grown_as_time_allows(rare):
     assert _fit_in_time(new(), X, y, None, clock.now()) is None
 
 
+def test_boosting_takes_larger_steps_where_time_is_short(rare, monkeypatch):
+    X, y, _ = rare
+    times = iter([0.0, 10.0, 10.0])  # a fifth of the trees took ten seconds
+    monkeypatch.setattr(clock, "now", lambda: next(times))
+    model = HistGradientBoostingRegressor(max_iter=250, learning_rate=0.05, early_stopping=False, random_state=0)
+    short = _fit_in_time(model, X, y, None, 22.5)
+    assert short.n_iter_ == 62
+    assert short.learning_rate == pytest.approx(0.05 * 250 / 62, abs=1e-2)
+
+
 def test_a_column_that_hardly_varied_in_training_carries_a_linear_model_nowhere():
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 2))

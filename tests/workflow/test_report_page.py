@@ -149,4 +149,5 @@ def test_importance_is_drawn_where_it_was_measured(numbers):
     finally:
         numbers.metrics["importance"] = before
     assert "Which columns it uses" in page
+    assert "falls on the test nodes" not in page  # they are looked at once, and not for this
     assert "0.310" in page

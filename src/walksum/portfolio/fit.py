@@ -234,10 +234,14 @@ def _blended(
 
 def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray) -> None:
     problem, rows = portfolio.problem, portfolio.problem.judged
+    same = [other for other, known in portfolio.residuals.items() if np.array_equal(known[rows], left)]
     portfolio.widths[name] = float(np.quantile(np.abs(left), 0.95, method="higher")) / LEVEL_95
     portfolio.residuals[name] = np.full(problem.num_nodes, np.nan)
     portfolio.residuals[name][rows] = left
     if name in (WITHOUT_EDGES, WITHOUT_TARGETS) or not problem.graph.num_edges or len(rows) < FEWEST:
+        return
+    if same:  # two blends of the same members have one field
+        portfolio.fields |= {name: portfolio.fields[same[0]]} if same[0] in portfolio.fields else {}
         return
     try:
         found = residual_field(problem.graph, rows, left)

@@ -34,12 +34,14 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     others = [task for task in tabular if not task.name.startswith("boosting")]
     # members without edges come second, so that what the graph gave is known early
     boosting = sorted(boosting, key=lambda task: (task.uses_graph, task.uses_targets))
+    linear = sorted((task for task in others if task.family == "linear"), key=lambda task: task.uses_graph)
+    slow = [task for task in others if task.family != "linear"]
     if problem.wide:  # boosting takes its time on hundreds of columns
         made = [*label_tasks(problem), networks[0], networks[3], *networks[1:3], *others, *networks[4:], *boosting]
     elif len(problem.folds[0][0]) < MANY:
-        made = [*label_tasks(problem), *boosting, *networks, *others, *deep]
-    else:
-        made = [*label_tasks(problem), *boosting, networks[0], *deep, *networks[1:], *others]
+        made = [*label_tasks(problem), *linear, *boosting, *networks, *slow, *deep]
+    else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
+        made = [*label_tasks(problem), *linear, *boosting, networks[0], *deep, *networks[1:], *slow]
     if problem.position is not None:  # what tables of places are mostly learned by, and quickly, comes first
         quick = [task for task in others if task.name.startswith(("linear", "extra trees"))]
         made = [*_kriging(problem), *quick, *(task for task in made if task not in quick)]

@@ -223,9 +223,12 @@ class TrainedRun:
 
     def title_of(self, node: int) -> str:
         """The node's id, with its name where the user's table has one."""
-        if self.table is None or self.name_column is None:
+        if self.problem.names is not None:
+            said = str(self.problem.names[node])
+        elif self.table is not None and self.name_column is not None:
+            said = str(self.table[self.name_column].iloc[node])
+        else:
             return self.name(node)
-        said = str(self.table[self.name_column].iloc[node])
         return self.name(node) if said in ("nan", "None", "", self.name(node)) else f"{self.name(node)}, {said}"
 
     def values(self, node: int) -> list[tuple[str, Any]]:
