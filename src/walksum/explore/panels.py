@@ -113,8 +113,9 @@ def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Them
     figure.update_xaxes(
         title="eigenvalue of the normalised adjacency (1: smooth, -1: alternating)", range=[1.05, -1.05]
     )
-    wide = gain.min() > 0 and gain.max() > 20 * gain.min()
-    figure.update_yaxes(title="gain uᵀJ⁻¹u", title_standoff=12, type="log" if wide else None)
+    figure.update_yaxes(
+        title="gain uᵀJ⁻¹u", title_standoff=12, type="log" if gain.min() > 0 and gain.max() > 20 * gain.min() else None
+    )
     words = "How strongly J⁻¹ passes each pattern on the graph, from smooth (left) to alternating (right)."
     if not found.diagonal:
         words += " J is no function of the adjacency here; the grey lines tell how much of a pattern leaks into others."

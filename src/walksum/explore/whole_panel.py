@@ -25,7 +25,7 @@ def whole_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
     trained, found = session.trained, session.whole.influence(answer.node)
     operator = trained.operators[view.layer - 1].name if view.design == AS_TRAINED else view.design
     tables = [
-        _sources(session, answer, found, operator),
+        _sources(session, answer, found),
         _by_hop(answer, found, operator),
         _columns(session, answer.node),
     ]
@@ -84,7 +84,7 @@ def _columns(session: Session, node: int) -> html.Table | None:
     )
 
 
-def _sources(session: Session, answer: Answer, found: WholeInfluence, operator: str) -> html.Div:
+def _sources(session: Session, answer: Answer, found: WholeInfluence) -> html.Div:
     trained = session.trained
     order = np.argsort(-found.size, kind="stable")[:LISTED]
     order = order[found.size[order] > 0]
@@ -103,7 +103,7 @@ def _sources(session: Session, answer: Answer, found: WholeInfluence, operator: 
             bar(float(found.share[node]) / most),
         ]
         rows.append(html.Tr(cells, **{"data-source": trained.name(node)}))
-    names = ["node", truth_word(trained), "hops", "share", "adds", f"share in {operator}"]
+    names = ["node", truth_word(trained), "hops", "share", "adds", "operator's share"]
     heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
     caption = html.Caption("Strongest sources of the whole model")
     return html.Div(
