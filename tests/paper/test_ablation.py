@@ -90,7 +90,7 @@ def test_couplings_times_a_factor_are_epsilon_times_it(model, monkeypatch):
     from walksum.paper import changes
     from walksum.paper.variants import Variant
 
-    monkeypatch.setitem(VARIANTS, "epsilon 0.891", Variant(model=changes.epsilon(0.891)))
+    monkeypatch.setitem(VARIANTS, "epsilon 0.891", Variant(model=changes.on_designs(epsilon=0.891)))
     (one,), (other,) = trained("couplings times 0.9", model), trained("epsilon 0.891", model)
     assert one.curve[1][1:3] == pytest.approx(other.curve[1][1:3], rel=1e-9)
 

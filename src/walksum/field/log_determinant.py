@@ -10,7 +10,7 @@ from torch import Tensor
 
 from walksum.field.estimate import DEFAULT, Estimate, estimate_logdet
 from walksum.field.factors import choose_method, factorise, working_copy
-from walksum.field.report import EstimateWarning, Observer, Report, Stopwatch
+from walksum.field.report import EstimateWarning, Observer, Reporter
 from walksum.field.selected import pattern_inverse
 from walksum.graph import Graph
 from walksum.ops import Function, zeros_if_none
@@ -43,7 +43,7 @@ def logdet(J: Precision, method: str = "auto", estimate: Estimate = DEFAULT, obs
         >>> ws.logdet(J).exp().round()  # 4 = determinant of the matrix 2, -1
         tensor([4.])
     """
-    watch, way = Stopwatch(), choose_method(J, method)
+    report, way = Reporter("logdet", observe), choose_method(J, method)
     work = working_copy(J, way)
     if way == "estimated":
         value, error, steps, status = estimate_logdet(work, estimate)
@@ -52,8 +52,7 @@ def logdet(J: Precision, method: str = "auto", estimate: Estimate = DEFAULT, obs
     else:
         value = _LogDet.apply(work.diag, work.off, work.graph, work.prepared, way)
         error, steps, status = None, 0, Status.converged
-    if observe is not None:
-        observe(Report("logdet", way, status, error, watch.seconds, steps))
+    report(way, status, error, steps)
     return value.to(device=J.device, dtype=J.dtype)
 
 

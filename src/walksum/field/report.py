@@ -44,12 +44,20 @@ class Report:
         return self.method in ("elimination", "dense")
 
 
-class Stopwatch:
-    """Seconds since it was made."""
+class Reporter:
+    """Made when a computation begins, called when it ends; tells ``observe`` if there is one."""
 
-    def __init__(self) -> None:
-        self.start = time.perf_counter()
+    def __init__(self, quantity: str, observe: Observer | None):
+        self.quantity, self.observe, self.start = quantity, observe, time.perf_counter()
 
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.start
+    def __call__(
+        self,
+        method: str,
+        status: Status = Status.converged,
+        error: Tensor | None = None,
+        steps: int = 0,
+        note: str = "",
+    ) -> None:
+        if self.observe is not None:
+            seconds = time.perf_counter() - self.start
+            self.observe(Report(self.quantity, method, status, error, seconds, steps, note))

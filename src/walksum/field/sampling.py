@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, working_copy
-from walksum.field.report import Observer, Report, Stopwatch
+from walksum.field.report import Observer, Reporter
 from walksum.field.system import System, system_of
 from walksum.precision import Precision
-from walksum.solvers.base import Status
 from walksum.solvers.cg.solver import CG
 from walksum.solving import solve
 
@@ -39,11 +38,10 @@ def sample(
         seed: None takes torch's global generator.
         observe: called with the :class:`walksum.field.Report`.
     """
-    watch, way = Stopwatch(), choose_method(J, method)
+    report, way = Reporter("sample", observe), choose_method(J, method)
     count = int(torch.Size(sample_shape).numel())
     x = centred_columns(J, count, way, seed)
-    if observe is not None:
-        observe(Report("sample", way, Status.converged, None, watch.seconds))
+    report(way)
     return x.permute(2, 0, 1).reshape(*sample_shape, J.heads, x.size(1))
 
 

@@ -11,7 +11,7 @@ from walksum._checks import check_choice
 from walksum.field.estimate import DEFAULT, Estimate, estimate_marginals
 from walksum.field.factors import METHODS, choose_method, in_range, working_copy
 from walksum.field.log_determinant import warn_of_estimate
-from walksum.field.report import Observer, Report, Stopwatch
+from walksum.field.report import Observer, Reporter
 from walksum.field.selected import pattern_inverse
 from walksum.precision import Precision
 from walksum.solvers.base import SolveError, Status
@@ -41,7 +41,11 @@ def selected_inverse(J: Precision, method: str = "auto", observe: Observer | Non
         method: "elimination", "dense" or "auto".
         observe: called with the :class:`walksum.field.Report`.
     """
-    watch, way = Stopwatch(), choose_method(J, method)
+    return _exactly(J, method, Reporter("selected_inverse", observe))
+
+
+def _exactly(J: Precision, method: str, report: Reporter) -> SelectedInverse:
+    way = choose_method(J, method)
     if way == "estimated":
         raise ValueError(
             f"selected_inverse is exact, and eliminating {J.graph} would fill in too much; "
@@ -49,8 +53,7 @@ def selected_inverse(J: Precision, method: str = "auto", observe: Observer | Non
         )
     work = working_copy(J, way)
     S = pattern_inverse(work.diag, work.off, work.graph, work.prepared, way)
-    if observe is not None:
-        observe(Report("selected_inverse", way, Status.converged, None, watch.seconds))
+    report(way)
     return SelectedInverse(*(in_range(t, J.diag) for t in S))
 
 
@@ -75,31 +78,23 @@ def marginals(
         tensor([[0.7500, 1.0000, 0.7500]])
     """
     check_choice("method", method, (*METHODS, "gabp"))
+    report = Reporter("marginals", observe)
     if method == "gabp":
-        return _by_gabp(J, observe)
+        return _by_gabp(J, report)
     if choose_method(J, method) != "estimated":
-        return selected_inverse(J, method, _renamed(observe)).diag
-    watch = Stopwatch()
+        return _exactly(J, method, report).diag
     value, error, steps, status = estimate_marginals(J, estimate)
     if J.diag.requires_grad or J.off.requires_grad:
         raise ValueError("estimated marginals have no gradient; use J.detach(), or method='elimination' or 'dense'")
     if method == "auto":
         warn_of_estimate(J)
-    if observe is not None:
-        observe(Report("marginals", "estimated", status, error, watch.seconds, steps))
+    report("estimated", status, error, steps)
     return in_range(value, J.diag)
 
 
-def _renamed(observe: Observer | None) -> Observer | None:
-    if observe is None:
-        return None
-    return lambda report: observe(Report("marginals", report.method, report.status, None, report.seconds))
-
-
-def _by_gabp(J: Precision, observe: Observer | None) -> Tensor:
+def _by_gabp(J: Precision, report: Reporter) -> Tensor:
     if J.graph.system_across is not None:
         raise ValueError("method='gabp' works in one process; across processes use method='estimated'")
-    watch = Stopwatch()
     lower, upper = J.walk_summability()
     if not upper < 1:
         raise SolveError(
@@ -108,6 +103,5 @@ def _by_gabp(J: Precision, observe: Observer | None) -> Tensor:
         )
     prepared = GaBP(damping=1.0, max_steps=100_000).prepare(J.detach())
     precision: Tensor = prepared.marginal_precision  # type: ignore[attr-defined]
-    if observe is not None:
-        observe(Report("marginals", "gabp", Status.converged, None, watch.seconds, note=GABP_NOTE))
+    report("gabp", note=GABP_NOTE)
     return torch.as_tensor(1 / precision).to(J.diag)

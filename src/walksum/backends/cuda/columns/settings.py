@@ -10,7 +10,7 @@ from walksum.backends.cuda.columns import row_layout
 from walksum.backends.cuda.columns.row_layout import CHUNK, WARP, RowLayout, layout_rows, places_of
 from walksum.graph import Graph
 
-# None: what suits the graph. Set only by tests and benchmarks/gpu_small.py, to compare settings on a GPU.
+# None: what suits the graph. Set only by tests, to compare settings on a GPU.
 CLUSTER: int | None = None  # blocks per column
 THREADS: int | None = None  # threads per block
 KEEP: int | None = None  # which slots are copied into shared memory (see columns.cu): as many as fit
