@@ -114,7 +114,8 @@ def faults() -> list[str]:
     lost, scratch = record["lost, doubled, torn or half-written"], record["hidden scratch folders and files left"]
     again = record["finished afterwards by the same command"]
     return [
-        f"{_short(record['moments'], 200)}{record['moments']} kills: {lost} lost, doubled, torn or half-written; {scratch} hidden scratch folders or "
+        f"{_short(record['moments'], 200)}"
+        f"{record['moments']} kills: {lost} lost, doubled, torn or half-written; {scratch} hidden scratch folders or "
         f"files were left; {again} of the killed trainings and sweeps were begun again and ended whole.",
         "",
         *_table("command", "found after the kill", {n: _listed(f) for n, f in record["found after the kill"].items()}),
