@@ -27,8 +27,9 @@ def fuzz() -> list[str]:
         return ["No record yet: `make fuzz` writes results/trust/fuzz.json."]
     tried, seconds = record["systems"].get("all", 0), record["processor seconds"]
     lines = [
-        f"{_tried(record)}, over {len(record['done']):,} chunks of {record['chunk']} numbers. One system took "
-        f"{1000 * seconds / max(tried, 1):.0f} ms of one processor, compiling included.",
+        f"{_short(tried, 100_000)}"
+        f"{_tried(record)}, over {len(record['done']):,} chunks of {record['chunk']} numbers. "
+        f"One system took {1000 * seconds / max(tried, 1):.0f} ms of one processor, compiling included.",
         *_mended(record),
         "",
         *_table("class", "systems", {n: c for n, c in record["systems"].items() if n != "all"}),
@@ -46,6 +47,10 @@ def fuzz_gpu() -> list[str]:
     if record is None:
         return ["No record yet: `python tests/fuzz/run.py --device cuda --out results/trust/fuzz_gpu.json`."]
     return [f"On a GPU, against the same twins: {_tried(record)}.", *_mended(record)]
+
+
+def _short(done: int, asked: int) -> str:
+    return f"**{done:,} of the {asked:,} asked for so far.** " if done < asked else ""
 
 
 def _tried(record: dict[str, Any]) -> str:
@@ -109,6 +114,7 @@ def faults() -> list[str]:
     lost, scratch = record["lost, doubled, torn or half-written"], record["hidden scratch folders and files left"]
     again = record["finished afterwards by the same command"]
     return [
+        f"{_short(record['moments'], 200)}"
         f"{record['moments']} kills: {lost} lost, doubled, torn or half-written; {scratch} hidden scratch folders or "
         f"files were left; {again} of the killed trainings and sweeps were begun again and ended whole.",
         "",
