@@ -102,6 +102,14 @@ def test_a_gpu_gives_the_same(name):
             torch.testing.assert_close(mine, theirs.cpu(), rtol=1e-3, atol=1e-4 * float(mine.abs().max()))
 
 
+def test_kernels_and_twins_clip_at_the_same_numbers():
+    from walksum.backends.cpu import gaussian_couplings
+    from walksum.designs import base, edge_formulas
+
+    assert gaussian_couplings.SMALLEST == edge_formulas.SMALLEST
+    assert gaussian_couplings.LARGEST == base.LARGEST
+
+
 class Count(TorchDispatchMode):
     """Counts the operations that torch dispatches."""
 

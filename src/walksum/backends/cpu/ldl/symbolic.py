@@ -190,8 +190,8 @@ def _neighbours(low, high, n):
 
 def _eliminate(graph: Graph, limit: float) -> Symbolic | None:
     lists = _lists(graph)
-    fits, fill, operations, *found = _analyse(lists[0], lists[1], float(limit))
-    return Symbolic(graph.num_nodes, fill, operations, *found, lists) if fits else None
+    fits, fill, operations, order, parent, count = _analyse(lists[0], lists[1], float(limit))
+    return Symbolic(graph.num_nodes, fill, operations, order, parent, count, lists) if fits else None
 
 
 @jit
