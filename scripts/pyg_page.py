@@ -60,14 +60,10 @@ Forward + backward of one layer with 64 channels on one CPU thread, in multiples
 the same run (medians of three runs, `benchmarks/batches.py`; the record has the ranges). The aim is at most 1.0 on a
 new graph, and on the same graph again 0.3 for fixed and 0.6 for learned designs. Bold: over it.
 """
-COST_OF_BATCHES = """
-What is left on a new graph is its order of elimination, about a fifth of a step with eight heads. On the same graph,
-linear maps are a quarter of a learned step: the learned Laplacian has two and GAT one.
-"""
 STEPS = """## Training steps on one CPU thread
 
-Two layers, 64 hidden units, 8 heads, fused Adam and the same dropout implementation for all (`benchmarks/host_time.py
---device cpu --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT
+Two layers, 64 hidden units, 8 heads, Adam, the same dropout implementation for all (`benchmarks/host_time.py --device
+cpu --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT
 and at most GAT's for the learned one. Bold: over it. Mixing is the smaller part of the difference: on Cora the eight
 linear maps of the two blocks, which GCN and GAT do not have, take 8 ms forth and back, norms, activations and dropout 5
 ms, and both solves with their gradients 3 ms where J is fixed.
@@ -163,7 +159,7 @@ def batches() -> str:
     rows = [[layer, *(cell(layer, *column) for column in columns)] for layer in layers]
     asked = [row for row in found if row["limit"] is not None]
     met = sum(row["over_gat"] <= row["limit"] for row in asked)
-    told = f"\n{met} of {len(asked)} values meet their aim.\n" + COST_OF_BATCHES
+    told = f"\n{met} of {len(asked)} values meet their aim.\n"
     return BATCHES + "\n" + table(["layer", *(f"{graph}, {shape}" for graph, shape in columns)], rows) + told
 
 
