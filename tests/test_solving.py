@@ -10,6 +10,7 @@ import torch
 
 import walksum as ws
 from gallery import DESIGNS, GALLERY, dense_solve, path, problem, random_graph
+from walksum.ops import edge_sum
 
 
 @pytest.fixture
@@ -350,3 +351,23 @@ def test_ppnp_is_the_fixed_laplacian():
 def test_a_path_of_two_by_hand():
     J = ws.Precision(path(2), torch.tensor([2.0, 3.0]), torch.tensor([1.0]))
     torch.testing.assert_close(ws.solve(J, torch.tensor([[5.0], [10.0]])), torch.tensor([[1.0], [3.0]]))
+
+
+@pytest.mark.parametrize(("heads", "columns"), [(8, 8), (16, 24), (8, 7), (3, 8)])
+def test_heads_that_lie_node_after_node(heads, columns):
+    """A linear layer writes its heads this way: the same numbers, and of eight heads at once without a copy."""
+    graph = ws.Graph.from_edge_index(torch.randint(60, (2, 90)), 60)
+    off = torch.rand(heads, graph.num_edges, dtype=torch.float64) - 0.5
+    diag = 1 + edge_sum(graph, off.abs())
+    h, weight = (
+        torch.randn(60, heads, columns, dtype=torch.float64),
+        torch.randn(60, heads, columns, dtype=torch.float64),
+    )
+    found = []
+    for lies in (lambda t: t.transpose(0, 1), lambda t: t.transpose(0, 1).contiguous()):
+        leaves = [t.clone().requires_grad_() for t in (diag, off, h)]
+        mu = ws.solve(ws.Precision(graph, *leaves[:2]), lies(leaves[2]), solver="direct")
+        assert mu.transpose(0, 1).is_contiguous() == (len(found) == 0 and heads % 8 == columns % 8 == 0)
+        found.append([mu, *torch.autograd.grad((mu * lies(weight)).sum(), leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.nn import GATConv
 
 import walksum as ws
 from walksum.designs import fused, make_design
@@ -98,3 +100,36 @@ def test_a_gpu_gives_the_same(name):
         assert (mine is None) == (theirs is None)
         if mine is not None:
             torch.testing.assert_close(mine, theirs.cpu(), rtol=1e-3, atol=1e-4 * float(mine.abs().max()))
+
+
+def test_kernels_and_twins_clip_at_the_same_numbers():
+    from walksum.backends.cpu import gaussian_couplings
+    from walksum.designs import base, edge_formulas
+
+    assert gaussian_couplings.SMALLEST == edge_formulas.SMALLEST
+    assert gaussian_couplings.LARGEST == base.LARGEST
+
+
+class Count(TorchDispatchMode):
+    """Counts the operations that torch dispatches."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.operations += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_layer_takes_fewer_operations_than_attention(name):
+    edges = problem(torch.float32)[0].edges
+    edges, x = torch.cat([edges, edges.flip(0)], 1), torch.randn(40, 64, requires_grad=True)
+    counted = []
+    for layer in (ws.GLTConv(64, 8, heads=8, design=name), GATConv(64, 8, heads=8)):
+        layer(x, edges).sum().backward()  # what depends on the graph alone is made
+        with Count() as count:
+            layer(x, edges).sum().backward()
+        counted.append(count.operations)
+    assert counted[0] < counted[1]

@@ -96,7 +96,7 @@ class LearnedDiagonallyDominant(Design):
     ) -> Precision:
         x, h = need(self, "x", x, graph), need(self, "h", h, graph)
         logit = self.confidence(clipped(x))
-        kernel = edge is None and self.similarity is SIMILARITIES["cosine"] and h.size(0) == self.heads
+        kernel = edge is None and self.similarity == SIMILARITIES["cosine"] and h.size(0) == self.heads
         if kernel and fused.serves(graph, h.size(-1), h, logit):
             twin = partial(self._couplings, graph)
             off = fused.dominant_couplings(graph, twin, h, logit, self.sign, self.margin)

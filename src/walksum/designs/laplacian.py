@@ -122,7 +122,7 @@ class LearnedLaplacian(Design):
     ) -> Precision:
         x = clipped(need(self, "x", x, graph))
         y = nn.functional.linear(x, self._weights(x))  # one product for both maps
-        kernel = edge is None and self.similarity is SIMILARITIES["gaussian"]
+        kernel = edge is None and self.similarity == SIMILARITIES["gaussian"]
         if kernel and fused.serves(graph, self.similarity_channels, y, self.gate):
             scale, twin = self.sign * self.scale, partial(self._couplings, graph)
             off = fused.laplacian_couplings(graph, twin, y, self.confidence.bias, self.gate, self.bound, scale)

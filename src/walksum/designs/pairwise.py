@@ -126,7 +126,7 @@ class LearnedPairwiseNormal(Design):
     ) -> Precision:
         h = need(self, "h", h, graph)
         bounded = clipped(h)
-        kernel = edge is None and bounded is h and self.similarity is SIMILARITIES["cosine"]
+        kernel = edge is None and bounded is h and self.similarity == SIMILARITIES["cosine"]
         if kernel and h.size(0) == self.heads and fused.serves(graph, self.channels, h, self.own):
             twin, epsilon = partial(self._couplings, graph), self.sign * self.epsilon
             off = fused.pairwise_couplings(graph, twin, h, self.own, self.other, self.bias, epsilon)
