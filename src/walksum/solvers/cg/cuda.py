@@ -108,7 +108,7 @@ class Loop:
         system, scratch = self.system, self.q
         v = (1 - system.matrix.row_sums() / system.matrix.diag).unsqueeze(2)
         Jv = system.matrix.product(v)
-        c = (v.mT @ self.r) / (v * Jv).sum(1, keepdim=True)
+        c = torch.mul(self.r, v, out=scratch).sum(1, keepdim=True) / (v * Jv).sum(1, keepdim=True)
         c = torch.where(torch.isfinite(c), c, 0.0)
         self.mu.addcmul_(v, c)
         self.r.addcmul_(Jv, c, value=-1)
