@@ -190,14 +190,15 @@ def solve_by_kernels(A: Adjacency, h: Tensor, scale: float, tol: float) -> tuple
     preconditioner makes the steps of both the same. h is overwritten.
     """
     from walksum.backends.cuda.triton.matrix import Matrix
-    from walksum.solvers.cg.cuda import Loop, System
+    from walksum.solvers.cg.cuda import Loop
 
     degree, given = A.degree.clamp_min(1).to(h.dtype), _largest(h)
     root = degree.sqrt().unsqueeze(1)
     matrix = Matrix(A.joined(), degree.unsqueeze(0), None, h.new_tensor([-scale]))
-    system = System(matrix, jacobi=True)
-    small = tol / float(system.J_norm)  # |D - s A| is twice the largest degree, beside which errors of most rows vanish
-    found = Loop(system, h.mul_(root).unsqueeze(0), tol, small, 300).solve()
+    small = tol / float(
+        matrix.norm_inf()
+    )  # |D - s A| is twice the largest degree, beside which errors of most rows vanish
+    found = Loop(matrix, True, h.mul_(root).unsqueeze(0), tol, small, 300).solve()
     r = matrix.product(found.value).squeeze(0).sub_(h).div_(root)  # the residual of the system that was asked for
     mu = found.value.squeeze(0).mul_(root)
     return mu, found.steps, float((_largest(r) / ((1 + scale) * _largest(mu) + given)).max())

@@ -36,7 +36,7 @@ def whole_numbers(option: str, text: str, least: int, expected: str) -> list[int
     """Numbers from a list with commas."""
     found = words(text)
     if not all(word.isdecimal() and int(word) >= least for word in found):
-        raise ValueError(f"--{option} {text!r}; expected {expected} from {least} on, such as 10,100")
+        raise ValueError(f"--{option} {text!r}; expected {expected} from {least} on, such as {least},10,100")
     return [int(word) for word in found]
 
 

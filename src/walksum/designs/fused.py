@@ -75,7 +75,8 @@ class _Fused(Function):
 
     @classmethod
     def backward(cls, ctx: Any, *grads: Any) -> tuple:
-        inputs, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        saved = ctx.saved_tensors  # read once: where activations are computed again, a second look is an error
+        inputs, kept = saved[: ctx.count], saved[ctx.count :]
         if torch.is_grad_enabled() or transforms_active():
             found: Any = _again(ctx.composed, inputs, grads[0])
         else:

@@ -121,7 +121,7 @@ class LearnedLaplacian(Design):
         self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
     ) -> Precision:
         x = clipped(need(self, "x", x, graph))
-        y = nn.functional.linear(x, self._weights(x))  # one product for both maps
+        y = self._maps(x)
         kernel = edge is None and self.similarity == SIMILARITIES["gaussian"]
         if kernel and fused.serves(graph, self.similarity_channels, y, self.gate):
             scale, twin = self.sign * self.scale, partial(self._couplings, graph)
@@ -130,10 +130,11 @@ class LearnedLaplacian(Design):
             off = self._couplings(graph, y, self.confidence.bias, self.gate, edge)
         return Precision(graph, off.new_ones(self.heads, graph.num_nodes), off)
 
-    def _weights(self, x: Tensor) -> Tensor:
-        if isinstance(self.project, nn.LazyLinear) or isinstance(self.confidence, nn.LazyLinear):
-            self.project(x), self.confidence(x)  # which makes them
-        return torch.cat([self.project.weight, self.confidence.weight])
+    def _maps(self, x: Tensor) -> Tensor:
+        """Projections and logits, ``[N, H K + H]``. Two products: torch's bits of one of both depend on its threads."""
+        if isinstance(self.confidence, nn.LazyLinear):
+            self.confidence(x)  # which makes its weights
+        return torch.cat([self.project(x), nn.functional.linear(x, self.confidence.weight)], -1)
 
     def _couplings(self, graph: Graph, y: Tensor, bias: Tensor, gate: Tensor, edge: Tensor | None = None) -> Tensor:
         refuse_negative_weights(self, graph)

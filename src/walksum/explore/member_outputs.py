@@ -119,6 +119,8 @@ def _matrix(A: sp.spmatrix) -> Tensor:
 def _linear(model: Additive, columns: Tensor, classes: int) -> Tensor:
     """As ``log_shares(model(X))``."""
     assert model.weight is not None
+    if model.limits is not None:
+        columns = columns.clamp(*torch.from_numpy(model.limits))
     score = torch.from_numpy(model.start) + columns @ torch.from_numpy(np.ascontiguousarray(model.weight))
     if not classes:
         return score

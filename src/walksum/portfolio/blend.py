@@ -80,14 +80,14 @@ def _log(shares: np.ndarray) -> np.ndarray:
     return np.log(shares + 1e-5)
 
 
-def blend_weights(shares: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
+def blend_weights(shares: np.ndarray, y: np.ndarray, metric: Metric, count: int) -> np.ndarray:
     """Weights of sharpened members by their probabilities on validation rows, ``shares [M, n, C]``.
 
     The score alone is coarse where rows are few, and networks have seen it when they chose their epoch; the mean
     log-likelihood tells members of equal score apart.
     """
     scores = [metric(_log(each), y) + log_loss(_log(each), y) for each in shares]
-    return score_weights(np.array(scores), temperature(len(y)))
+    return score_weights(np.array(scores), temperature(count))
 
 
 def temperature(rows: int) -> float:
@@ -151,13 +151,18 @@ class Blend:
         return np.tensordot(self.weights[used], values, 1)
 
 
-def fit_blend(outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray) -> Blend:
-    """The blend of the members ``who`` by their outputs ``[M, n, C]`` on judged rows."""
+def fit_blend(
+    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray, count: int | None = None
+) -> Blend:
+    """The blend of the members ``who`` by their outputs ``[M, n, C]`` on judged rows.
+
+    ``count``: how many different rows these are, where rows with weights are drawn several times.
+    """
     weights, powers = np.zeros(len(outputs)), np.ones(len(outputs))
     if classes:
         shares = softmax(outputs[who])
         powers[who] = sharpness(shares, y)
-        weights[who] = blend_weights(sharpened(shares, powers[who]), y, metric)
+        weights[who] = blend_weights(sharpened(shares, powers[who]), y, metric, count or len(y))
     else:
         tried = [least_squares_weights(outputs[who, :, 0], y), least_absolute_weights(outputs[who, :, 0], y)]
         weights[who] = max(tried, key=lambda w: metric((w @ outputs[who, :, 0])[:, None], y))

@@ -222,7 +222,7 @@ def _blended(
     sets = {HERE: np.ones_like(edges), ELSEWHERE: can_ask, WITHOUT_TARGETS: can_ask & ~targets, WITHOUT_EDGES: ~edges}
     rows = problem.counted
     blends = {
-        name: fit_blend(outputs[:, rows], y[rows], problem.classes, metric, who)
+        name: fit_blend(outputs[:, rows], y[rows], problem.classes, metric, who, len(np.unique(rows)))
         for name, who in sets.items() if who.any()
     }  # fmt: skip
     portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted)
