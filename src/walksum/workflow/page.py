@@ -234,13 +234,17 @@ Make = Callable[[Listener], tuple[NamedFigure, str]]
 
 
 def page_figures(result: Result) -> Iterator[tuple[str, list[str], str]]:
-    """Title, a light and a dark picture as data addresses, and what they show; without pictures, why there are none."""
+    """Title, a light and a dark picture as data addresses, and what they show; without pictures, why there are none.
+
+    Who interrupts a training waits for its page: then one picture serves both.
+    """
+    themes = ("light",) if result.interrupted else ("light", "dark")
     trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
     for title, make in _wanted(trained, result):
         notes: list[str] = []
         try:
             figure, text = make(Listener(note=notes.append))
-            pictures = [_address(figure.draw(theme)) for theme in ("light", "dark")]
+            pictures = [_address(figure.draw(theme)) for theme in themes]
         except (ValueError, RuntimeError) as error:  # a training that diverged is still worth its page
             yield title, [], f"could not be drawn: {error}"
             continue
