@@ -22,6 +22,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.records import commit
 from walksum.data.cache import data_root
 from walksum.data.datasets import load
 
@@ -64,12 +65,7 @@ def measure(name: str, seed: int, extra: tuple[str, ...]) -> dict[str, Any]:
     found = json.loads(done.stdout)
     head = {"problem": name, "seed": seed, "options": [*OPTIONS.get(name, ()), *extra], "seconds": round(seconds, 1)}
     load_average = os.getloadavg()[0]
-    return head | {"load": round(load_average, 1), "commit": _commit()} | {key: found[key] for key in KEPT}
-
-
-def _commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    return head | {"load": round(load_average, 1), "commit": commit()} | {key: found[key] for key in KEPT}
 
 
 def line(record: dict[str, Any]) -> str:

@@ -40,7 +40,9 @@ def _learned_from_ten_labels_a_class(run, done):
     test = {name: record["mean"] for name, record in metrics["test"].items()}
     assert test["GLT"] > 0.95
     assert test["GLT"] > max(test["gradient boosting"], test["logistic regression"]) + 0.05
-    assert test["GLT"] > test["MLP"] + 0.03  # which has as many seconds as the GLT took: 92.0 % here
+    # the MLP has as many seconds as the GLT took; the paired interval over the test images decides, not one difference
+    assert (metrics["graph"]["verdict"], metrics["graph"]["against"]) == ("helped", "MLP")
+    assert metrics["graph"]["low"] > 0.03
     # one draw says nothing of label propagation, which reads the same edges: tests/estimators has twenty draws
     assert test["GLT"] > test["label propagation"] - 0.01
     assert metrics["split"] == {"train": 100, "val": 200, "test": 1497}

@@ -213,7 +213,10 @@ def counties(target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _commit() -> str:
-    here = Path(__file__).parent
+    """Of the sources; $WALKSUM_COMMIT for a copy whose git knows an earlier one."""
+    here, given = Path(__file__).parent, os.environ.get("WALKSUM_COMMIT")
+    if given:
+        return given
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True)
     return found.stdout.strip() or "unknown"
 
