@@ -55,7 +55,8 @@ def left(environment):
     return found
 
 
-def wait_until_gone(environment, seconds=60):
+def wait_until_gone(environment, seconds=300):
+    """Ray's agents notice after ten seconds that theirs is gone, and try for sixty more to tell its server so."""
     end = time.monotonic() + seconds
     while left(environment) and time.monotonic() < end:
         time.sleep(0.2)

@@ -71,6 +71,7 @@ def test_the_page_shows_them_and_stays_small(learned):
     ]
     assert all(len(pictures) == 2 for _, pictures, _ in shown)  # light and dark
     assert sum(len(address) for _, pictures, _ in shown for address in pictures) < 4e6
+    assert not list(page_figures(dataclasses.replace(learned, interrupted=True)))  # who ends a training waits for it
 
 
 def test_the_page_of_a_model_without_precision(problem):

@@ -61,7 +61,7 @@ def _train(job: Job, problem: Problem, on_epoch: OnEpoch) -> Result:
         raise KeyboardInterrupt
     output = predict(model, prepared.x, problem, prepared.encoding)
     scores = {job.title: score(output, problem, prepared.split)}
-    return Result(job, prepared, model, outcome, output, scores, None, None, None, list(prepared.notes))
+    return Result(job, prepared, model, outcome, output, scores, None, list(prepared.notes))
 
 
 def _fingerprint(job: Job, problem: Problem) -> str:

@@ -70,7 +70,7 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     outcome = Outcome(best, [], took, portfolio.interrupted, seed=job.seed, device=device)
     by = "a Gaussian field, calibrated by leave-one-out" if portfolio.fields else "out-of-fold errors"
     return Result(
-        job, prepared, portfolio, outcome, found.output, rows.scores, None, None, None,
+        job, prepared, portfolio, outcome, found.output, rows.scores, None,
         prepared.notes + notes + rows.notes, interrupted, {job.title: took} | rows.seconds, found.low, found.high,
         by if problem.regression else "", None, record, rows.parts(), graph, calibration, importance,
     )  # fmt: skip

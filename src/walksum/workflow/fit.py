@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum.analysis.inverse import marginal_variance
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
@@ -44,8 +43,6 @@ class Result:
     output: Tensor  # probabilities [N, classes], or predicted numbers [N]
     scores: dict[str, Score]  # on the test nodes, by method; the model's own first
     solve: Solution | None  # of the last layer, in evaluation
-    variance: Tensor | None  # marginal variance of each node in the last layer
-    variance_by: str | None
     notes: list[str]
     interrupted: bool = False
     seconds: dict[str, float] = field(default_factory=dict)  # by compared method
@@ -159,17 +156,16 @@ def fit_once(
         except KeyboardInterrupt:
             interrupted = True
     seconds, notes = {job.title: outcome.seconds} | found.seconds, prepared.notes + found.notes
-    solve = variance = by = None
+    solve = None
     if isinstance(model, GLT):
         solve = model.mixers[-1].last_solve
-        variance, by = marginal_variance(model.precisions(prepared.x, problem.graph)[-1])
     elif problem.edge_weight is not None:
         notes.append(f"model {job.model} does not use edge weights")
     reach = conformal_reach(output, prepared) if problem.regression else None
     low, high = (None, None) if reach is None else interval_around(output, prepared.encoding, reach)
     by_whom = "split-conformal" if problem.regression else ""
     return Result(
-        job, prepared, model, outcome, output, found.scores, solve, variance, by, notes, interrupted, seconds,
+        job, prepared, model, outcome, output, found.scores, solve, notes, interrupted, seconds,
         low, high, by_whom, reach, None, found.parts(), found.graph(), calibration, importance,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from walksum import plot
 from walksum.analysis.correlation import ordered
 from walksum.analysis.hops import sample
-from walksum.analysis.inverse import apply_inverse, units
+from walksum.analysis.inverse import apply_inverse, marginal_variance, units
 from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
@@ -234,17 +234,15 @@ Make = Callable[[Listener], tuple[NamedFigure, str]]
 
 
 def page_figures(result: Result) -> Iterator[tuple[str, list[str], str]]:
-    """Title, a light and a dark picture as data addresses, and what they show; without pictures, why there are none.
-
-    Who interrupts a training waits for its page: then one picture serves both.
-    """
-    themes = ("light",) if result.interrupted else ("light", "dark")
+    """Title, a light and a dark picture as data addresses, and what they show; without pictures, why there are none."""
+    if result.interrupted:  # who ends a training waits for its page; ``walksum figures`` draws a folder's model
+        return
     trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
     for title, make in _wanted(trained, result):
         notes: list[str] = []
         try:
             figure, text = make(Listener(note=notes.append))
-            pictures = [_address(figure.draw(theme)) for theme in themes]
+            pictures = [_address(figure.draw(theme)) for theme in ("light", "dark")]
         except (ValueError, RuntimeError) as error:  # a training that diverged is still worth its page
             yield title, [], f"could not be drawn: {error}"
             continue
@@ -266,7 +264,7 @@ def _wanted(trained: TrainedRun, result: Result) -> Iterator[tuple[str, Make]]:
         return
     yield "How it learned", lambda listener: _learning(result)
     if isinstance(trained.model, GLT):
-        yield "The graph as a Gaussian graphical model", lambda listener: _graph(trained, result)
+        yield "The graph as a Gaussian graphical model", lambda listener: _graph(trained)
         yield "Which nodes move together", lambda listener: _correlation(trained, listener)
         yield "What it lets pass", lambda listener: _response(trained)
     yield "How far it looks", lambda listener: _hops(trained)
@@ -280,9 +278,9 @@ def _learning(result: Result) -> tuple[NamedFigure, str]:
     return figure, "Losses and the validation score, by which the kept weights were chosen."
 
 
-def _graph(trained: TrainedRun, result: Result) -> tuple[NamedFigure, str]:
+def _graph(trained: TrainedRun) -> tuple[NamedFigure, str]:
     J, ids = trained.precisions[-1], [str(name) for name in trained.problem.ids]
-    sure = None if result.variance is None else 1 / result.variance  # of the last layer; seconds on large graphs
+    sure = 1 / marginal_variance(J)[0]
     text = (
         "The last layer: nodes shaded by their confidence, edges coloured by whether they pull their ends together or "
         "push them apart, and as wide as they are strong."

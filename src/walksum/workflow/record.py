@@ -50,7 +50,6 @@ def metrics_of(results: list[Result], search: SearchResult | None = None) -> dic
         "seconds": sum(each.outcome.seconds for each in results),
         "interrupted": any(each.interrupted for each in results),
         "solver": _solver_record(result),
-        "variance": result.variance_by,
         "search": None if search is None else search.record(),
         "notes": [*problem.notes, *result.notes],
         "history": [dataclasses.asdict(epoch) for epoch in result.outcome.history],
