@@ -182,6 +182,8 @@ def test_ctrl_c_keeps_the_members_so_far(shop, tmp_path):
         (("--budget", "0"), "--budget 0.0; expected a positive number of seconds"),
         (("--model", "auto", "--lr", "0.1"), "--lr is for networks; a portfolio"),
         (("--model", "auto", "--search", "3"), "--search is for networks; a portfolio"),
+        (("--engine", "ray"), "--engine and --workers are for trials of a search; say how many with --search"),
+        (("--search", "3", "--engine", "spark"), "--engine spark; known: 'local', 'ray'"),
     ],
 )
 def test_options_that_do_not_fit_a_portfolio_are_refused(options, message, shop, walksum, tmp_path):
@@ -261,7 +263,7 @@ def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):
 
 def test_a_search_is_compared_on_validation(shop, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = run("train", *tables, "--search", "4", "--epochs", "8", "--json", "-q", cwd=tmp_path)
+    done = run("train", *tables, "--search", "4", "--workers", "2", "--epochs", "8", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.sub("walksum: compiling kernels.*\n", "", done.stderr) == ""
     record = json.loads(done.stdout)

@@ -1,5 +1,6 @@
 """Sweeps on Ray: the records of a local sweep, a worker that is killed, a sweep that is killed; no process is left."""
 
+import json
 import os
 import signal
 import subprocess
@@ -78,6 +79,20 @@ def test_a_sweep_on_ray_has_the_records_of_a_local_one(environment, tmp_path):
         subprocess.run([sys.executable, "-m", "walksum", *words], env=environment, check=True, timeout=600)
         found[engine] = records(tmp_path / engine)
     assert len(found["local"]) == 2
+    assert found["ray"] == found["local"]
+    wait_until_gone(environment)
+
+
+@pytest.mark.data
+def test_a_search_on_ray_has_the_trials_of_a_local_one(environment, tmp_path):
+    found = {}
+    for engine in ("local", "ray"):
+        words = ["train", "--dataset", "texas", "--search", "4", "--workers", "2", "--engine", engine, "--epochs", "3"]
+        words += ["--out", str(tmp_path / engine), "--quiet"]
+        subprocess.run([sys.executable, "-m", "walksum", *words], env=environment, check=True, timeout=600)
+        metrics = json.loads((tmp_path / engine / "metrics.json").read_text())
+        found[engine] = [{**trial, "seconds": 0} for trial in metrics["search"]["trials"]], metrics["best_epoch"]
+    assert len(found["local"][0]) == 4
     assert found["ray"] == found["local"]
     wait_until_gone(environment)
 

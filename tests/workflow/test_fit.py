@@ -14,7 +14,7 @@ from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
 from walksum.workflow.fit import Job, fit_model, fit_once, prepare_data
 from walksum.workflow.rows import boosting
-from walksum.workflow.search import Random, best_sampler, search
+from walksum.workflow.search import Random, SearchPlan, best_sampler, search
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,27 @@ def test_ctrl_c_during_the_comparisons_keeps_the_model(rings):
 
 @pytest.mark.parametrize("sampler", [Random(0), None])
 def test_a_search_returns_its_best_trial(rings, sampler):
-    found = search(Job(max_epochs=4), rings, 4, sampler=sampler)
+    found = search(Job(max_epochs=4), rings, SearchPlan(4), sampler=sampler)
     assert len(found.trials) == 4
     assert found.trials[0].job == Job(max_epochs=4)
     assert found.fitted[1].best.val_score == max(trial.val_score for trial in found.trials)
     assert found.job in [trial.job for trial in found.trials]
+
+
+def test_trials_are_asked_for_in_rounds_and_told_in_their_order(rings):
+    words = []
+
+    class Sampler(Random):
+        def ask(self, start):
+            words.append("ask")
+            return super().ask(start)
+
+        def tell(self, val_score):
+            words.append("tell")
+
+    one, two = (search(Job(max_epochs=2), rings, SearchPlan(5, workers=n), sampler=Sampler(0)) for n in (1, 2))
+    assert " ".join(words) == 4 * "ask tell " + "ask tell ask ask tell tell ask tell"
+    assert [trial.job for trial in one.trials] == [trial.job for trial in two.trials]
 
 
 @pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
@@ -108,7 +124,7 @@ def test_a_training_that_diverged_is_told(rings):
 
 @pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
 def test_a_search_goes_on_after_a_trial_that_diverged(rings):
-    found = search(Job(max_epochs=4, lr=1e30), rings, 3, sampler=Random(0))
+    found = search(Job(max_epochs=4, lr=1e30), rings, SearchPlan(3), sampler=Random(0))
     assert found.job.lr < 1
 
 

@@ -77,11 +77,11 @@ def table1(
     from walksum._checks import check_choice
     from walksum.cli.bench_options import changes_of, check_taken, chosen_datasets, chosen_models
     from walksum.data import PROTOCOLS
-    from walksum.paper.sweep.ray_engine import find_ray
     from walksum.paper.sweep.store import Store
     from walksum.paper.sweep.sweep import plan
     from walksum.paper.sweep.work import WorkerSettings
     from walksum.training.devices import DEVICES, available_device
+    from walksum.workflow.ray_tasks import find_ray
 
     # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
     check_choice("protocol", protocol, tuple(PROTOCOLS))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from walksum.data.problem import Problem
     from walksum.workflow.fit import Job
     from walksum.workflow.run import Run
+    from walksum.workflow.search import SearchPlan
 
 Designs = "laplacian, diagonally-dominant or pairwise-normal"
 
@@ -119,6 +120,10 @@ def train(
     seed: Annotated[int, typer.Option(help="Decides the split and the initial weights.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on: gives mean and spread.", min=1)] = 1,
     search: Annotated[int, typer.Option(help="Trials of a search, compared on validation nodes only.", min=0)] = 0,
+    engine: Annotated[
+        str, typer.Option(help="What trains the trials: local, one by one; ray, several at once.")
+    ] = "local",
+    workers: Annotated[int, typer.Option(help="Trials to choose, and with ray to train, at a time.", min=1)] = 1,
     device: Annotated[
         str, typer.Option(help="Where to train: auto, cpu or cuda.", autocompletion=completion.of_devices)
     ] = "auto",
@@ -149,9 +154,12 @@ def train(
         from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
         from walksum.workflow.problem import Source, read_split
+        from walksum.workflow.search import SearchPlan
         from walksum.workflow.several import read_each, target_names
         from walksum.workflow.tables import make_job, names_in, read_problem
 
+        trials = SearchPlan(search, engine, workers)
+        trials.check()
         data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
         cut = read_split(split, data)
         columns = Columns(
@@ -199,7 +207,7 @@ def train(
         )
         if job.model != AUTO_NAME:
             job = replace(job, hidden=hidden or default_width(next(iter(problems.values()))))
-        _train(console, job, problems, seeds, search, out, tensorboard, force)
+        _train(console, job, problems, seeds, trials, out, tensorboard, force)
 
     run_command(console, action)
 
@@ -215,7 +223,7 @@ def _train(
     job: Job,
     problems: dict[str, Problem],
     seeds: int,
-    search: int,
+    search: SearchPlan,
     out: Path | None,
     tensorboard: bool,
     force: bool,
@@ -251,7 +259,7 @@ def _train(
 
 
 def _train_one(
-    console: Console, job: Job, problem: Problem, seeds: int, search: int, folder: Path, tensorboard: bool
+    console: Console, job: Job, problem: Problem, seeds: int, search: SearchPlan, folder: Path, tensorboard: bool
 ) -> Run:
     """Train for one target and fill the folder of its run."""
     from walksum.cli.progress import Epochs, say_data

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from torch import nn
 
+from walksum._checks import check_choice, check_count
 from walksum.data.problem import Problem
 from walksum.designs import NAMES
 from walksum.training import Outcome
 from walksum.training.history import rank
 from walksum.workflow.fit import Job, OnEpoch, fit_model, prepare_data
 from walksum.workflow.models import GLT_NAME
+from walksum.workflow.prepare import PreparedData
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "design": NAMES,
@@ -27,6 +30,30 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 LEARNING_RATES = (5e-4, 2e-2)  # between these, evenly in the logarithm
 OF_GLT = ("design", "learned", "coupling")  # other models have no J
 VARIED = (*CHOICES, "lr")
+ENGINES = ("local", "ray")
+
+Fitted = tuple[nn.Module, Outcome]
+Train = Callable[[Iterable[Job]], Iterator[Fitted]]
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How many trials, how many of them are chosen before the first of these is judged, and what trains them.
+
+    The choices depend on ``workers``, not on the engine: "ray" trains as many at the same time, "local" one by one.
+    """
+
+    trials: int = 0
+    engine: str = "local"
+    workers: int = 1
+
+    def check(self) -> None:
+        if self.trials != 0:
+            check_count("search", self.trials)
+        check_choice("engine", self.engine, ENGINES)
+        check_count("workers", self.workers)
+        if not self.trials and (self.engine != "local" or self.workers != 1):
+            raise ValueError("engine= and workers= are for trials of a search; say how many with search=")
 
 
 @dataclass(frozen=True)
@@ -41,7 +68,7 @@ class SearchResult:
     """The best trial, its trained model, and all trials in order."""
 
     job: Job
-    fitted: tuple[nn.Module, Outcome]
+    fitted: Fitted
     trials: list[Trial]
     by: str
 
@@ -62,6 +89,8 @@ OnTrial = Callable[[int, Trial], None]  # number from 1 on, what it was and reac
 
 
 class Sampler(Protocol):
+    """Scores are told in the order in which jobs were asked for."""
+
     name: str
 
     def ask(self, start: Job) -> Job: ...
@@ -72,31 +101,53 @@ class Sampler(Protocol):
 def search(
     start: Job,
     problem: Problem,
-    trials: int,
+    plan: SearchPlan,
     on_epoch: OnEpoch | None = None,
     on_trial: OnTrial | None = None,
     sampler: Sampler | None = None,
 ) -> SearchResult:
-    """``trials`` trainings on one split, the first with the job as given. The test nodes are never looked at."""
+    """Trainings on one split, the first with the job as given. The test nodes are never looked at."""
     prepared, sampler = prepare_data(start, problem), sampler or best_sampler(start.seed)
     done: list[Trial] = []
-    best: tuple[Job, tuple[nn.Module, Outcome]] | None = None
-    for number in range(trials):
-        job = start if number == 0 else sampler.ask(start)
-        fitted = fit_model(job, prepared, on_epoch)
-        trial = Trial(job, fitted[1].best.val_score, fitted[1].seconds)
-        if number:
-            sampler.tell(trial.val_score)
-        done.append(trial)
-        if best is None or rank(fitted[1].best) > rank(best[1][1].best):
-            best = job, fitted
-        if on_trial is not None:
-            on_trial(number + 1, trial)
-        if fitted[1].interrupted:
-            best = best[0], (best[1][0], replace(best[1][1], interrupted=True))
-            break
-    assert best is not None
-    return SearchResult(best[0], best[1], done, sampler.name)
+    best: tuple[Job, Fitted] | None = None
+    interrupted = False
+    with _trainer(plan, prepared, start.device, on_epoch) as train:
+        try:
+            for job, fitted in _trained(start, plan, sampler, train):
+                trial = Trial(job, fitted[1].best.val_score, fitted[1].seconds)
+                if done:
+                    sampler.tell(trial.val_score)
+                done.append(trial)
+                if best is None or rank(fitted[1].best) > rank(best[1][1].best):
+                    best = job, fitted
+                if on_trial is not None:
+                    on_trial(len(done), trial)
+                if interrupted := fitted[1].interrupted:
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+    if best is None:
+        raise KeyboardInterrupt
+    job, (model, outcome) = best
+    return SearchResult(job, (model, replace(outcome, interrupted=interrupted)), done, sampler.name)
+
+
+def _trained(start: Job, plan: SearchPlan, sampler: Sampler, train: Train) -> Iterator[tuple[Job, Fitted]]:
+    """Jobs and what came of them, ``workers`` of them asked for at a time."""
+    for first in range(0, plan.trials, plan.workers):
+        numbers = range(first, min(first + plan.workers, plan.trials))
+        jobs = [sampler.ask(start) if number else start for number in numbers]
+        yield from zip(jobs, train(jobs), strict=True)
+
+
+def _trainer(
+    plan: SearchPlan, prepared: PreparedData, device: str, on_epoch: OnEpoch | None
+) -> AbstractContextManager[Train]:
+    if plan.engine == "ray":
+        from walksum.workflow.ray_tasks import trainer
+
+        return trainer(prepared, device, plan.workers)
+    return nullcontext(lambda jobs: (fit_model(job, prepared, on_epoch) for job in jobs))
 
 
 def best_sampler(seed: int) -> Sampler:
@@ -133,15 +184,16 @@ class TPE:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-        self.trial: Any = None
+        self.asked: list[Any] = []
 
     def ask(self, start: Job) -> Job:
-        self.trial = self.study.ask()
-        chosen = {name: self.trial.suggest_categorical(name, choices) for name, choices in _choices(start).items()}
-        return replace(start, **chosen, lr=self.trial.suggest_float("lr", *LEARNING_RATES, log=True))
+        trial = self.study.ask()
+        self.asked.append(trial)
+        chosen = {name: trial.suggest_categorical(name, choices) for name, choices in _choices(start).items()}
+        return replace(start, **chosen, lr=trial.suggest_float("lr", *LEARNING_RATES, log=True))
 
     def tell(self, val_score: float) -> None:
-        self.study.tell(self.trial, val_score)
+        self.study.tell(self.asked.pop(0), val_score)
 
 
 def _choices(start: Job) -> dict[str, tuple[Any, ...]]:

@@ -25,11 +25,11 @@ from walksum.workflow.models import AUTO_NAME, GLT_NAME
 from walksum.workflow.neighbours import with_neighbours
 from walksum.workflow.problem import Source, SplitOption, check_column_names, read_split, with_split_of
 from walksum.workflow.run import Run, run_of
-from walksum.workflow.search import OnTrial, SearchResult
+from walksum.workflow.search import OnTrial, SearchPlan, SearchResult
 from walksum.workflow.search import search as run_search
 from walksum.workflow.several import Runs, read_each, target_names
 
-AS_USUAL = SplitOption()
+AS_USUAL, NO_SEARCH = SplitOption(), SearchPlan()
 SMALL = 2e7  # numbers in the features below which a second thread costs more than it saves
 
 
@@ -59,6 +59,8 @@ def fit_tables(
     encoding: str = "utf-8",
     seeds: int = 1,
     search: int = 0,
+    engine: str = "local",
+    workers: int = 1,
     on_epoch: OnEpoch | None = None,
     on_trial: OnTrial | None = None,
     on_member: OnMember | None = None,
@@ -93,6 +95,8 @@ def fit_tables(
         encoding: of text files.
         seeds: how many splits and initial weights, from ``seed`` on: gives mean and spread.
         search: how many trials of a search before, compared on the validation nodes alone.
+        engine, workers: "ray" trains ``workers`` trials at the same time, on the cluster of $RAY_ADDRESS or on this
+            machine; "local" the same trials one by one.
         on_epoch, on_trial, on_member: called with progress; Ctrl-C, or KeyboardInterrupt from them, ends the training
             early with the best so far.
         **settings: fields of :class:`walksum.workflow.fit.Job`. model: "auto", a portfolio blended by validation
@@ -100,6 +104,8 @@ def fit_tables(
             patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device, metric, class_weight
             and transform.
     """
+    plan = SearchPlan(search, engine, workers)
+    plan.check()
     tables = Source(nodes=nodes, edges=edges, encoding=encoding)
     cut = read_split(split, tables)
     job = make_job(search, split=cut.how, **settings)
@@ -124,7 +130,7 @@ def fit_tables(
     names = target_names(target, tables)
     problems = read_each(names, lambda name: read_problem(tables, replace(columns, target=name), keep_rare, cut))
     told: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
-    runs = Runs({name: fit_problem(each, job, seeds=seeds, search=search, **told) for name, each in problems.items()})
+    runs = Runs({name: fit_problem(each, job, seeds=seeds, search=plan, **told) for name, each in problems.items()})
     return runs if len(names) > 1 else next(iter(runs.values()))
 
 
@@ -184,20 +190,20 @@ def fit_problem(
     job: Job,
     *,
     seeds: int = 1,
-    search: int = 0,
+    search: SearchPlan = NO_SEARCH,
     on_epoch: OnEpoch | None = None,
     on_trial: OnTrial | None = None,
     on_stage: Callable[[str], None] | None = None,
     on_member: OnMember | None = None,
 ) -> Run:
-    """Train on a problem: a search of ``search`` trials if asked for, then one training per seed.
+    """Train on a problem: a search if asked for, then one training per seed.
 
     ``on_stage`` is called with what begins, in words: "trial 2 of 10", "seed 3". See :func:`fit_tables` for the rest.
     """
     check_count("seeds", seeds)
     stage = on_stage or (lambda text: None)
     with _suitable_threads(problem):
-        best = _search(with_neighbours(problem, job), job, search, on_epoch, on_trial, stage) if search else None
+        best = _search(with_neighbours(problem, job), job, search, on_epoch, on_trial, stage) if search.trials else None
         if best is not None:
             job = best.job
         results: list[Result] = []
@@ -219,7 +225,7 @@ def fit_problem(
 def _search(
     problem: Problem,
     job: Job,
-    trials: int,
+    plan: SearchPlan,
     on_epoch: OnEpoch | None,
     on_trial: OnTrial | None,
     stage: Callable[[str], None],
@@ -227,11 +233,11 @@ def _search(
     def next_trial(number: int, trial: Any) -> None:
         if on_trial is not None:
             on_trial(number, trial)
-        if number < trials:
-            stage(f"trial {number + 1} of {trials}")
+        if number < plan.trials:
+            stage(f"trial {number + 1} of {plan.trials}")
 
-    stage(f"trial 1 of {trials}")
-    return run_search(job, problem, trials, on_epoch, next_trial)
+    stage(f"trial 1 of {plan.trials}")
+    return run_search(job, problem, plan, on_epoch, next_trial)
 
 
 @contextmanager

@@ -12,14 +12,7 @@ from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import RUN_LOCKS, AlreadyRecorded, Store
 from walksum.paper.sweep.sweep import Ended, Group
 from walksum.paper.sweep.work import WorkerSettings, in_words
-
-
-def find_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("engine='ray' needs the package ray: pip install 'walksum[ray]'") from error
-    return ray
+from walksum.workflow.ray_tasks import connect
 
 
 @dataclass
@@ -40,10 +33,7 @@ class RayEngine:
 
     def __init__(self, settings: WorkerSettings, workers: int, store: Store):
         self.settings, self.workers, self.store = settings, workers, store
-        self._ray = find_ray()
-        self._ours = not self._ray.is_initialized()
-        if self._ours:
-            self._ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
+        self._ray, self._ours = connect()
         from ray.util.queue import Queue
 
         self._messages = Queue(actor_options={"num_cpus": 0})
