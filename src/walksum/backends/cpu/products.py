@@ -16,6 +16,7 @@ from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
 from walksum.backends.cpu.gabp import PrecisionMessages as PrecisionMessages
 from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import ZERO, matrix, node_major, plain, vector
+from walksum.backends.cpu.comparison import same_values as same_values
 from walksum.backends.cpu.simd import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store, width
 from walksum.backends.cpu.threads import over_columns
 from walksum.backends.cpu.tiling import AHEAD, for_blocks, padded, rows, view
@@ -58,7 +59,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     missing = -columns % 8 if columns else 8  # the kernel reads at least one whole chunk
     if missing:
         a, b, columns = nnf.pad(a, (0, missing)), nnf.pad(b, (0, missing)), columns + missing
-    if not (node_major(a) and node_major(b)):
+    if not (a.is_contiguous() and b.is_contiguous()) and not (node_major(a) and node_major(b)):
         a, b = plain(a), plain(b)
     like_diag, like_off, what, work = graph.derived(prepare_dots, heads, columns, a.dtype)
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
