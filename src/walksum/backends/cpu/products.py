@@ -10,13 +10,13 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.backends.cpu.chebyshev import chebyshev as chebyshev
+from walksum.backends.cpu.comparison import same_values as same_values
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see backends.find
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
 from walksum.backends.cpu.gabp import PrecisionMessages as PrecisionMessages
 from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import ZERO, matrix, node_major, plain, vector
-from walksum.backends.cpu.comparison import same_values as same_values
 from walksum.backends.cpu.simd import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store, width
 from walksum.backends.cpu.threads import over_columns
 from walksum.backends.cpu.tiling import AHEAD, for_blocks, padded, rows, view

@@ -118,7 +118,7 @@ class PartialSymbolic:
 
     @cached_property
     def tail(self) -> int:
-        """The columns from here on are almost full: quicker as a dense triangle. N if none are, or if there is a core."""
+        """The columns from here on are almost full: quicker as a dense triangle. N where none are, or with a core."""
         if self.core_nodes or not self.num_nodes:
             return self.num_nodes
         counts, size = np.diff(self.plan[1])[::-1].astype(float), np.arange(1.0, self.num_nodes + 1)
