@@ -12,7 +12,7 @@ from torch import Tensor
 
 from walksum import backends
 from walksum._checks import check_choice
-from walksum._torch import Function, no_compile, transforms_active
+from walksum._torch import Function, in_forward_mode, no_compile, transforms_active
 from walksum.graph import Graph
 from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
@@ -71,9 +71,10 @@ def solve(
         mu = solution.value
     else:
         # another solver has other bits: not where equal calls were asked to give equal bits
-        may_replace = solver == "auto" and not h.is_cpu and not torch.are_deterministic_algorithms_enabled()
+        may_replace = not h.is_cpu and solver == "auto" and not torch.are_deterministic_algorithms_enabled()
         may_replace = may_replace and not in_one_launch(J.graph)
-        mu = _Solve.apply(J.diag, J.off, h, _Call(_Preparations(J.graph, J.prepared, chosen, may_replace), reports))
+        call = _Call(_Preparations(J.graph, J.prepared, chosen, may_replace), reports)
+        mu = _Solve.apply(J.diag, J.off, h, call) if _differentiated(J, h) else call.run(J.diag, J.off, h)
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
     return mu if mu.shape == shape else mu.view(shape)
@@ -102,6 +103,13 @@ def explain_solver(J: Precision, h: Tensor) -> Choice:
     J, h = _working_precision(J, h)
     columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
     return choose(J, columns)
+
+
+def _differentiated(J: Precision, h: Tensor) -> bool:
+    """Whether anyone may take derivatives of this solve, in any way."""
+    if torch.is_grad_enabled() and (h.requires_grad or J.diag.requires_grad or J.off.requires_grad):
+        return True
+    return transforms_active() or in_forward_mode()
 
 
 def _check_kinds(J: Precision, h: Tensor) -> None:
@@ -282,8 +290,12 @@ def _refuse(device: torch.device, reason: str) -> None:
 
 def _same(kept: Tensor, version: int, t: Tensor) -> bool:
     """Whether t holds what another tensor, still kept and so at its address, held when it had this version."""
+    if version != t._version:
+        return False
+    if kept is t:
+        return True
     alike = kept.data_ptr() == t.data_ptr() and kept.shape == t.shape and kept.stride() == t.stride()
-    return alike and version == t._version and kept.dtype is t.dtype
+    return alike and kept.dtype is t.dtype
 
 
 def _identity(t: Tensor) -> tuple:

@@ -128,7 +128,7 @@ class Prepared(NotCopied, ABC):
 
     def __init__(self, J: Precision, solver: Solver):
         self.J, self.solver, self.name = J, solver, solver.name
-        self._values = (J.diag.detach().clone(), J.off.detach().clone()) if self.keeps_values else None
+        self._values = (_copy(J.diag), _copy(J.off)) if self.keeps_values else None
 
     def __call__(self, h: Tensor, direction: str = "forward") -> Solution:
         if h.dim() == 2 and self.J.heads == 1:
@@ -138,6 +138,11 @@ class Prepared(NotCopied, ABC):
         current = self if self.is_current() else self.solver.prepare(self.J)
         return Solution(*current.outcome(h), self.name, direction)
 
+    def copied(self) -> Precision:
+        """J with the values that were prepared, whatever becomes of the tensors they came from."""
+        assert self._values is not None
+        return Precision.trusted(self.J.graph, *self._values)
+
     def is_current(self) -> bool:
         """Whether J still has the values that were prepared.
 
@@ -145,8 +150,11 @@ class Prepared(NotCopied, ABC):
         """
         if self._values is None:
             return True
-        diag, off = self._values
-        return torch.equal(diag, self.J.diag) and torch.equal(off, self.J.off)
+        (diag, off), J = self._values, self.J
+        same_values = backends.find(diag, "same_values")
+        if same_values is not None:
+            return same_values(J.diag, J.off, diag, off)
+        return torch.equal(diag, J.diag) and torch.equal(off, J.off)
 
     def outcome(self, h: Tensor) -> Outcome:
         """As :meth:`run`, also for an h without elements; tells overflow from numbers that were never finite."""
@@ -221,6 +229,10 @@ class Solver(ABC):
         """Do what depends on J alone."""
 
 
+def _copy(values: Tensor) -> Tensor:
+    return values.detach().clone() if torch.is_grad_enabled() else values.clone()
+
+
 DEFAULT_TOL = {dtype: 16 * torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
 
 
@@ -242,7 +254,10 @@ def default_tol(tol: float | None, dtype: torch.dtype) -> float:
 
 def exact_tol(tol: float | None, J: Precision) -> float:
     """The same for elimination, whose rounding errors add up like a random walk: they grow with the root of N."""
-    return tol if tol is not None else max(default_tol(None, J.dtype), torch.finfo(J.dtype).eps * J.num_nodes**0.5)
+    if tol is not None:
+        return tol
+    usual = default_tol(None, J.dtype)
+    return max(usual, usual / 16 * J.num_nodes**0.5)
 
 
 def norm_inf(J: Precision) -> Tensor:

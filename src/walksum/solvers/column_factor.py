@@ -36,24 +36,22 @@ class ColumnFactor(NotCopied):
         check_dtype(J)
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
         self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())  # aliases, as in Factor
-        each = 2 * (symbolic.num_nodes + 1) + len(self.plan[2]) + symbolic.eliminated
+        entries, nodes = len(self.plan[2]), symbolic.num_nodes
+        self.in_eights = self.heads > 1 and entries <= numeric_groups.GROUP_LIMIT
+        # as numeric_groups.side_by_side, which kernels call
+        self.side_by_side = self.in_eights and self.heads % numeric_groups.GROUP == 0 and symbolic.eliminated == nodes
+        each = 2 * (nodes + 1) + entries + symbolic.eliminated
+        if self.side_by_side:
+            each += nodes + J.graph.num_edges  # the values of J, too
         numbers = torch.empty(self.heads * each, dtype=J.dtype)
         self.numbers = numbers  # the kernels hold its address only
         addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
-        done, self.side_by_side = self._factorise(), self._lies_side_by_side()
-        self.outcome = max(done, default=numeric.FINE)
-
-    def _in_eights(self) -> bool:
-        return self.heads > 1 and len(self.plan[2]) <= numeric_groups.GROUP_LIMIT
-
-    def _lies_side_by_side(self) -> bool:
-        whole = self.symbolic.eliminated, self.symbolic.num_nodes
-        return self._in_eights() and numeric_groups.side_by_side(self.heads, *whole)
+        self.outcome = max(self._factorise(), default=numeric.FINE)
 
     def _factorise(self) -> list[Any]:
         work, args = self.heads * self.symbolic.operations, (self.plan, self.where)
-        if self._in_eights():
+        if self.in_eights:
             return in_groups(numeric_groups.factorise, -(-self.heads // 8), work, *args, owners=(self,))
         tail, size = self.symbolic.tail, self.symbolic.num_nodes
         everything = numeric.factorise, self.heads, work, *args, tail, blas.addresses()
@@ -89,7 +87,7 @@ class ColumnFactor(NotCopied):
         if self.side_by_side and columns % sweeps_groups.COLUMNS:
             mu, error = self.solve(nnf.pad(h, (0, -columns % sweeps_groups.COLUMNS)))
             return mu[..., :columns].contiguous(), error
-        if self.side_by_side and node_major(h):
+        if self.side_by_side and not h.is_contiguous() and node_major(h):
             mu = blank(h.transpose(0, 1)).transpose(0, 1)
         else:
             h = plain(h)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from walksum._checks import check_positive
-from walksum.backends.cpu.ldl.symbolic import all_columns
+from walksum.backends.cpu.ldl.symbolic import Symbolic, all_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Outcome, Prepared, Solver, Status, exact_tol, status_of
 from walksum.solvers.column_factor import ColumnFactor
-from walksum.solvers.factor import Factor, measure, pattern_of, residual
+from walksum.solvers.factor import Factor, check_dtype, measure, pattern_of, residual
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,30 @@ class Direct(Solver):
             raise ValueError(f"refine={self.refine!r}; expected a number of rounds, 0 or more")
 
     def prepare(self, J: Precision) -> PreparedDirect:
-        pattern = pattern_of(J.graph, self.max_operations)
-        columns = pattern.by_columns
-        return PreparedDirect(J, self, ColumnFactor(J, all_columns(J.graph)) if columns else Factor(J, pattern))
+        return PreparedDirect(J, self, pattern_of(J.graph, self.max_operations))
 
 
 class PreparedDirect(Prepared):
-    def __init__(self, J: Precision, solver: Direct, factor: Factor | ColumnFactor):
+    def __init__(self, J: Precision, solver: Direct, pattern: Symbolic):
+        check_dtype(J)
         super().__init__(J, solver)
-        self.factor = factor
+        self.factor: Factor | ColumnFactor
+        if pattern.by_columns:
+            self.factor = ColumnFactor(self.copied(), all_columns(J.graph))
+        else:
+            self.factor = Factor(self.copied(), pattern)
         self.refine = solver.refine
         self.tol = exact_tol(solver.tol, J)
 
     def reads(self, h: Tensor) -> bool:
-        return self.factor.reads(h) if isinstance(self.factor, ColumnFactor) else h.is_contiguous()
+        return h.is_contiguous() or self.factor.reads(h)
 
     def run(self, h: Tensor) -> Outcome:
         mu, error = self.factor.solve(h)
-        if self.factor.failure is not None:
-            return Outcome.failed(h, self.factor.failure)
-        mu = mu.to(h.device)
+        failure = self.factor.failure
+        if failure is not None:
+            return Outcome.failed(h, failure)
+        mu = mu if h.is_cpu else mu.to(h.device)
         if self.refine:
             mu, error = self._refined(h, mu)
         return Outcome(mu, status_of(error, self.tol, Status.stalled), 0, error)

@@ -78,6 +78,10 @@ class Factor(NotCopied):
             weakref.finalize(self, _give_back, spare, L).atexit = False
         return L
 
+    def reads(self, h: Tensor) -> bool:
+        """Whether :meth:`solve` takes h as it lies."""
+        return h.is_contiguous()
+
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error; without meaning after a failure."""
         self._made()

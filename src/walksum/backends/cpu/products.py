@@ -10,6 +10,7 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.backends.cpu.chebyshev import chebyshev as chebyshev
+from walksum.backends.cpu.comparison import same_values as same_values
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see backends.find
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
@@ -58,7 +59,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     missing = -columns % 8 if columns else 8  # the kernel reads at least one whole chunk
     if missing:
         a, b, columns = nnf.pad(a, (0, missing)), nnf.pad(b, (0, missing)), columns + missing
-    if not (node_major(a) and node_major(b)):
+    if not (a.is_contiguous() and b.is_contiguous()) and not (node_major(a) and node_major(b)):
         a, b = plain(a), plain(b)
     like_diag, like_off, what, work = graph.derived(prepare_dots, heads, columns, a.dtype)
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)

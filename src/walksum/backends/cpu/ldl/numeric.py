@@ -1,7 +1,8 @@
 """The numeric side of an elimination by columns: J = L D L^T in float64, column after column.
 
 Left-looking: column j gathers what the columns k with L_jk != 0 have to subtract from it. No list of target slots is
-needed, so memory stays at the size of L. The last columns of a complete elimination are full: those are left to LAPACK.
+needed, so memory stays at the size of L. The last columns of a complete elimination are almost full: those are left to
+LAPACK, as a dense triangle.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SINGULAR = 4 * np.finfo(np.float64).eps  # a pivot this small beside its J_ii is
 def factorise(start, stop, plan, where, tail, blas):
     """Factorise the heads ``start:stop``: fill everything that :func:`opened` finds but J, and return how it ended.
 
-    The columns from ``tail`` on are full; ``blas`` is :func:`walksum.backends.cpu.ldl.blas.addresses`.
+    The columns from ``tail`` on are a dense triangle; ``blas`` is :func:`walksum.backends.cpu.ldl.blas.addresses`.
     """
     diag, off, factor, inverse, pivots, norms = opened(plan, where)
     eliminated = inverse.shape[1]
@@ -76,7 +77,7 @@ def _factorise_head(eliminated, tail, blas, diag, off, plan, rounded, pivots):
         pivot, untouched = own, j < eliminated and at(rowptr, j) == at(rowptr, j + 1)
         if not untouched:
             _spread(j, off, plan, column)
-            pivot -= _subtract(j, 0, L, pivots, plan, column)
+            pivot -= _subtract(j, at(rowptr, j + 1), 0, L, pivots, plan, column)
         if not pivot > SINGULAR * own:
             return INDEFINITE if pivot == pivot else NONFINITE
         pivots[j] = pivot
@@ -94,27 +95,30 @@ def _factorise_head(eliminated, tail, blas, diag, off, plan, rounded, pivots):
 
 @jit
 def _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots):
-    """The same for the full columns: ``S = C C^T``, of which ``D_j = C_jj^2`` and ``L_ij = C_ij / C_jj``."""
-    order, colptr, adjptr, adjcol, adjedge = plan[0], plan[1], plan[7], plan[8], plan[9]
-    size = len(order) - tail
+    """The same for the last columns: ``S = C C^T``, of which ``D_j = C_jj^2`` and ``L_ij = C_ij / C_jj``."""
+    order, colptr, rows, rowptr, rowcol = plan[0], plan[1], plan[2], plan[4], plan[5]
+    size, adjptr, adjcol, adjedge = len(order) - tail, plan[7], plan[8], plan[9]
     S, info = np.zeros(size * size), np.zeros(1, np.int32)
     for c in range(size):
         j, column = tail + c, S[size * c : size * c + size]
         for p in range(at(adjptr, j), at(adjptr, j + 1)):
             if at(adjcol, p) > j:
                 column[at(adjcol, p) - tail] = at(off, at(adjedge, p))
-        column[c] = np.float64(at(diag, at(order, j))) - _subtract(j, tail, L, pivots, plan, column)
+        stop = at(rowptr, j + 1)
+        while stop > at(rowptr, j) and at(rowcol, stop - 1) >= tail:
+            stop -= 1
+        column[c] = np.float64(at(diag, at(order, j))) - _subtract(j, stop, tail, L, pivots, plan, column)
     dense.potrf(blas, size, np.int64(S.ctypes.data), size, info)
     for c in range(size):
-        root, start = at(S, size * c + c), at(colptr, tail + c)
+        root = at(S, size * c + c)
         pivot = root * root if info[0] == 0 or c + 1 < info[0] else root  # where it stopped, the pivot itself
         if not pivot > SINGULAR * at(diag, at(order, tail + c)):
             return INDEFINITE if pivot == pivot else NONFINITE
         if not pivot < np.inf:
             return NONFINITE
-        pivots[tail + c] = pivot
-        for t in range(size - c - 1):
-            rounded[start + t] = at(S, size * c + c + 1 + t) / root
+        pivots[tail + c], scale, before = pivot, 1 / root, size * c - tail
+        for p in range(at(colptr, tail + c), at(colptr, tail + c + 1)):
+            rounded[p] = at(S, before + at(rows, p)) * scale
     return FINE if info[0] == 0 else INDEFINITE
 
 
@@ -127,12 +131,12 @@ def _spread(j, off, plan, column):
 
 
 @jit
-def _subtract(j, tail, L, pivots, plan, column):
-    """Take from the column, which starts at row ``tail``, what the columns before it contribute, or before the tail;
-    returns their part in the pivot."""
+def _subtract(j, stop, tail, L, pivots, plan, column):
+    """Take from the column, which starts at row ``tail``, what the columns of the entries up to ``stop`` of row j
+    contribute; returns their part in the pivot."""
     colptr, rows, rowptr, rowcol, rowslot = plan[1], plan[2], plan[4], plan[5], plan[6]
     total = 0.0
-    for q in range(at(rowptr, j), at(rowptr, j + 1) - (j - tail if tail else 0)):
+    for q in range(at(rowptr, j), stop):
         k, slot = at(rowcol, q), at(rowslot, q)
         g = at(L, slot) * at(pivots, k)
         total += at(L, slot) * g

@@ -9,6 +9,7 @@ import numpy as np
 
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, SINGULAR, opened
+from walksum.backends.cpu.pointers import vector
 from walksum.backends.cpu.simd import WIDTHS, at, fma, largest, load, store
 
 GROUP = 8  # heads: one AVX-512 register of float64
@@ -20,13 +21,23 @@ L8 = WIDTHS[GROUP]
 def factorise(start, stop, plan, where):
     """As :func:`walksum.backends.cpu.ldl.numeric.factorise`, for the groups ``start:stop`` of eight heads."""
     diag, off, factor, inverse, pivots, norms = opened(plan, where)
+    kept = values_side_by_side(plan, where)
     for g in range(start, stop):
         low, high = GROUP * g, min(GROUP * g + GROUP, len(diag))
-        outcome = _factorise_group(low, high, inverse.shape[1], diag, off, plan, factor, pivots, norms)
+        outcome = _factorise_group(low, high, inverse.shape[1], diag, off, plan, factor, pivots, norms, kept)
         if outcome != FINE:
             return outcome
         _invert(low, high, pivots, inverse)
     return FINE
+
+
+@jit
+def values_side_by_side(plan, where):
+    """Where diag and off of whole groups lie entry by entry, eight heads in a row, behind the numbers of the factor."""
+    zero, heads, eliminated, _, _, numbers = where
+    n, edges, size = len(plan[0]), len(plan[9]) // 2, vector(numbers, 1, zero).itemsize
+    place = numbers + size * heads * (2 * (n + 1) + len(plan[2]) + eliminated)
+    return vector(place, heads * n, zero), vector(place + size * heads * n, heads * edges, zero)
 
 
 @jit
@@ -45,11 +56,11 @@ def _invert(low, high, pivots, out):
 
 
 @jit
-def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, norms):
-    order, colptr, rows = plan[0], plan[1], plan[2]
+def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, norms, kept):
+    order, colptr, rows, (kept_diag, kept_off) = plan[0], plan[1], plan[2], kept
     n, G = len(order), GROUP
     column, L, D, scale = np.zeros(G * n), np.empty(G * len(rows)), np.empty(G * n), np.zeros(G)
-    J_diag, J_off = interleave(low, high, diag, D), interleave(low, high, off, D)
+    J_diag, J_off = _interleave(low, high, diag, D), _interleave(low, high, off, D)
     _norm(J_diag, J_off, plan, scale)
     for head in range(low, high):
         norms[head] = scale[head - low]
@@ -69,9 +80,9 @@ def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, no
         for p in range(colptr[j], colptr[j + 1]):
             store(L, G * p, factor * load(L8, column, G * at(rows, p)))
     if side_by_side(len(diag), eliminated, n):
-        out = rounded.reshape(rounded.size)[low * len(rows) :]
-        for e in range(G * len(rows)):
-            out[e] = L[e]
+        _round(L, rounded.reshape(rounded.size)[low * len(rows) :])
+        _round(J_diag, kept_diag[G * n * (low // G) :])
+        _round(J_off, kept_off[len(J_off) * (low // G) :])
     else:
         _separate(low, high, L, rounded)
     _separate(low, high, D, pivots)
@@ -79,7 +90,13 @@ def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, no
 
 
 @jit
-def interleave(low, high, values, like):
+def _round(values, out):
+    for e in range(len(values)):
+        out[e] = values[e]
+
+
+@jit
+def _interleave(low, high, values, like):
     """``[heads, count] -> [count * GROUP]`` in the dtype of ``like``; places without a head repeat the last one."""
     out = np.empty(GROUP * values.shape[1], like.dtype)
     for lane in range(GROUP):

@@ -14,7 +14,7 @@ import numpy as np
 
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.numeric import opened
-from walksum.backends.cpu.ldl.numeric_groups import interleave
+from walksum.backends.cpu.ldl.numeric_groups import values_side_by_side
 from walksum.backends.cpu.ldl.sweeps import AHEAD, worse
 from walksum.backends.cpu.numba_api import intrinsic, ir, types
 from walksum.backends.cpu.packing import ratio
@@ -91,20 +91,16 @@ def solve(start, stop, plan, where, columns, strides, h, mu):
     diag, off, factor, inverse, _, norms = opened(plan, where)
     zero, heads, n, nnz = diag.dtype.type(0), len(diag), diag.shape[1], factor.shape[1]
     H, X = vector(h, heads * n * columns, zero), vector(mu, heads * n * columns, zero)
-    L, D = factor.reshape(heads * nnz), inverse.reshape(heads * n)
-    x, J_diag, J_off = np.empty(WIDTH * n, diag.dtype), np.empty(0, diag.dtype), np.empty(0, diag.dtype)
-    last, worst = -1, 0.0
+    L, D, (J_diag, J_off) = factor.reshape(heads * nnz), inverse.reshape(heads * n), values_side_by_side(plan, where)
+    x, edges, worst = np.empty(WIDTH * n, diag.dtype), off.shape[1], 0.0
     for unit in range(start, stop):
         group, first = unit // (columns // COLUMNS), unit % (columns // COLUMNS) * COLUMNS
-        if group != last:
-            J_diag = interleave(HEADS * group, HEADS * group + HEADS, diag, x)
-            J_off = interleave(HEADS * group, HEADS * group + HEADS, off, x)
-            last = group
         step, apart = strides
         begin = HEADS * group * step + first
         _forward(x, H, begin, step, apart, L[HEADS * group * nnz :], plan)
         _backward(x, X, begin, step, apart, L[HEADS * group * nnz :], D[HEADS * group * n :], plan)
-        worst = worse(worst, _measured(x, H, begin, step, apart, J_diag, J_off, norms[HEADS * group :], plan))
+        of_J = J_diag[HEADS * group * n :], J_off[HEADS * group * edges :], norms[HEADS * group :]
+        worst = worse(worst, _measured(x, H, begin, step, apart, of_J, plan))
     return worst
 
 
@@ -131,9 +127,9 @@ def _backward(x, mu, begin, step, apart, L, D, plan):
 
 
 @jit
-def _measured(x, h, begin, step, apart, J_diag, J_off, norms, plan):
+def _measured(x, h, begin, step, apart, of_J, plan):
     """The worst normwise backward error ``|h - J x| / (|J| |x| + |h|)`` of the block's columns."""
-    order, adjptr, adjcol, adjedge = plan[0], plan[7], plan[8], plan[9]
+    order, adjptr, adjcol, adjedge, (J_diag, J_off, norms) = plan[0], plan[7], plan[8], plan[9], of_J
     tops = np.zeros(3 * WIDTH, x.dtype)
     top_h = top_x = top_r = load(L64, tops, 0)
     for i in range(len(order)):

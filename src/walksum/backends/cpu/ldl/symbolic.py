@@ -27,7 +27,8 @@ READS = 8  # list entries the search for a partial order may read, for each node
 # Measured on citation graphs, grids and random graphs: up to so many entries of L, and multiply-adds for each of them,
 # an elimination column by column is quicker than one by supernodes, for one head and, up to seven times, for eight.
 FEW_ENTRIES, SHORT_COLUMNS = 2**17, 40
-DENSE_TAIL = 24  # full columns from which LAPACK is quicker than plain loops
+# nanoseconds per multiply-add of sparse columns, and of a dense block: per multiply-add, per entry, per call of LAPACK
+SPARSE, DENSE, DENSE_ENTRY, DENSE_CALL = 0.8, 0.11, 0.6, 3000.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +118,14 @@ class PartialSymbolic:
 
     @cached_property
     def tail(self) -> int:
-        """The columns from here on are full, a dense triangle; N if they are few, or if there is a core."""
-        counts = np.diff(self.plan[1])[::-1]
-        full = int(np.cumprod(counts == np.arange(self.num_nodes)).sum())
-        return self.num_nodes - full if full >= DENSE_TAIL and not self.core_nodes else self.num_nodes
+        """The columns from here on are almost full: quicker as a dense triangle. N where none are, or with a core."""
+        if self.core_nodes or not self.num_nodes:
+            return self.num_nodes
+        counts, size = np.diff(self.plan[1])[::-1].astype(float), np.arange(1.0, self.num_nodes + 1)
+        sparse = SPARSE * np.cumsum(counts * (counts + 3) / 2)
+        saved = sparse - DENSE * size**3 / 6 - DENSE_ENTRY * size**2 - DENSE_CALL
+        best = int(saved.argmax())
+        return self.num_nodes - 1 - best if saved[best] > 0 else self.num_nodes
 
     @property
     def core_nodes(self) -> int:
