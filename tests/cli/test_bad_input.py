@@ -136,7 +136,7 @@ CASES = {
     "an end twice": (
         None,
         (*COLOUR, "--source", "source", "--destination", "source"),
-        "edges.csv: --source source, --destination source and --weight None name a column twice",
+        "edges.csv: --source and --destination both name the column 'source'; use a column for one thing",
     ),
     "negative fraction": (
         None,

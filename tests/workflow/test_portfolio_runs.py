@@ -109,13 +109,13 @@ def test_an_interrupt_keeps_the_members_so_far(tables):
     assert set(run.metrics["test"]) <= {"auto", "auto without edges"}
 
 
-def test_the_shortest_budget_still_has_a_member_that_learns_from_columns(tables):
+def test_the_shortest_budget_still_has_a_member_that_learns_from_columns():
     job = make_job(budget=0.001)
-    prepared = prepare_data(job, read_tables(*tables, Columns("rent")))
+    prepared = prepare_data(job, read_tables(*towns(600, 0), Columns("rent")))
     found = fit_portfolio(portfolio_problem(job, prepared)[0], prepared.judge, job.budget)
     assert not found.complete
     assert [member.name for member in found.members] == ["boosting x"]
-    assert found.table(prepared.judge)[0]["validation"] > 0.1  # of size, which explains a third
+    assert found.table(prepared.judge)[0]["validation"] > 0.15  # of size, which explains a third
 
 
 def test_tables_without_edges_say_so(tables):

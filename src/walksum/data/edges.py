@@ -89,13 +89,13 @@ def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColu
             raise ValueError(f"{table} has the single column {present[0]!r}; edges need a source and a destination")
         columns = replace(columns, source=(pair or present)[0], destination=(pair or present)[1])
     columns = replace(columns, source=columns.source or "source", destination=columns.destination or "target")
-    named = [name for name in (columns.source, columns.destination, columns.weight) if name]
+    roles = {"source=": columns.source, "destination=": columns.destination, "weight=": columns.weight}
+    named = [name for name in roles.values() if name]
     check_columns(table, present, named)
-    if len(set(named)) < len(named):
-        raise ValueError(
-            f"{table}: source={columns.source!r}, destination={columns.destination!r} and weight={columns.weight!r} name "
-            "a column twice; use a column for one thing"
-        )
+    for name in named:
+        if named.count(name) > 1:
+            same = " and ".join(role for role, column in roles.items() if column == name)
+            raise ValueError(f"{table}: {same} both name the column {name!r}; use a column for one thing")
     return columns
 
 

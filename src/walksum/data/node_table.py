@@ -68,7 +68,9 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
     named = [name for name in roles if name is not None]
     check_columns(table.name, present, [*named, *places, *(columns.features or ())])
     if columns.add_unknown and columns.drop_unknown:
-        raise ValueError("add_unknown= and drop_unknown= were both given; nodes that only edges name are added or left out")
+        raise ValueError(
+            "add_unknown= and drop_unknown= were both given; nodes that only edges name are added or left out"
+        )
     identity, notes = columns.id, list[str]()
     if identity is None:
         identity, notes = _find_id(table, present, columns, links)
