@@ -102,6 +102,53 @@ CASES = {
         COLOUR,
         "nodes.csv is not utf-8 text (byte 0xfc); save it as UTF-8, or name its encoding, for example --encoding",
     ),
+    "JSON under the name of CSV": (
+        write_bytes("nodes.csv", b'{"id": "c1", "colour": "red"}\n'),
+        COLOUR,
+        "nodes.csv is not a text table: it begins like JSON lines; name it .jsonl",
+    ),
+    "Excel under the name of CSV": (
+        write_bytes("nodes.csv", b"PK\x03\x04" + bytes(200)),
+        COLOUR,
+        "nodes.csv is not a text table: it begins like an Excel file or another zip archive; name it .xlsx",
+    ),
+    "a web page": (
+        write_bytes("edges.csv", b"<!DOCTYPE html><html>404</html>"),
+        COLOUR,
+        "edges.csv is not a text table: it begins like a web page",
+    ),
+    "ids as target": (
+        rewrite("nodes.csv", lambda frame: frame.rename(columns={"id": "number"})),
+        (*TABLES, "--target", "number"),
+        "--target number holds the ids by which edges.csv names the nodes; name another column to predict",
+    ),
+    "target twice": (None, (*TABLES, "--target", "colour,colour"), "--target colour,colour; name each column"),
+    "target as group": (
+        None,
+        (*COLOUR, "--group-column", "colour"),
+        "--target and --group-column both name the column 'colour'; use a column for one thing",
+    ),
+    "words as time": (
+        rewrite("nodes.csv", lambda frame: frame.assign(sold="soon")),
+        (*COLOUR, "--time-column", "sold"),
+        "nodes.csv, line 2: sold is 'soon'; expected a date such as 2024-01-31, or a number, in the --time-column",
+    ),
+    "an end twice": (
+        None,
+        (*COLOUR, "--source", "source", "--destination", "source"),
+        "edges.csv: --source and --destination both name the column 'source'; use a column for one thing",
+    ),
+    "negative fraction": (
+        None,
+        (*COLOUR, "--split", "0.6,-0.2,0.6"),
+        "--split 0.6,-0.2,0.6; expected three counts like 87,59,37, three fractions like 0.6,0.2,0.2",
+    ),
+    "a folder that is no run": (None, (*COLOUR, "--split", "."), "--split . is a folder without predictions.csv"),
+    "added and dropped": (
+        None,
+        (*COLOUR, "--add-unknown", "--drop-unknown"),
+        "--add-unknown and --drop-unknown were both given",
+    ),
     "unwritable": (
         write_bytes("taken", b"a file"),
         (*COLOUR, "--out", "taken/run"),

@@ -87,7 +87,7 @@ def test_tables_of_places_need_no_edges():
         ({}, {"coordinates": ("lon",)}, "coordinates='lon'; expected two columns"),
         ({"lat": 95.0}, {"coordinates": ("lon", "lat")}, "the latitude of row 0 is 95, beyond 90 degrees"),
         ({"lat": "north"}, {"coordinates": ("lon", "lat")}, "lat is 'north'; expected a finite number"),
-        ({"lat": None}, {"coordinates": ("lon", "lat")}, "lat is 'nan'; expected a finite number"),
+        ({"lat": None}, {"coordinates": ("lon", "lat")}, "lat is empty; expected a finite number"),
         ({}, {"knn": ("lon",), "coordinates": ("lon", "lat")}, "coordinates= and knn= were both given"),
         ({}, {"knn": ("lon", "lat"), "neighbours": "delaunay"}, "knn= needs a number"),
         ({}, {"knn": ("lon", "lat"), "neighbours": 0}, "neighbours=0; expected a whole number from 1 on"),

@@ -109,6 +109,29 @@ def test_an_interrupt_keeps_the_members_so_far(tables):
     assert set(run.metrics["test"]) <= {"auto", "auto without edges"}
 
 
+def test_the_shortest_budget_still_has_a_member_that_learns_from_columns():
+    job = make_job(budget=0.001)
+    prepared = prepare_data(job, read_tables(*towns(600, 0), Columns("rent")))
+    found = fit_portfolio(portfolio_problem(job, prepared)[0], prepared.judge, job.budget)
+    assert not found.complete
+    scores = {row["member"]: row["validation"] for row in found.table(prepared.judge)}
+    assert scores["boosting x"] > 0.15  # of size, which explains a third
+    assert "boosting surroundings" not in scores
+
+
+def test_tables_without_edges_say_so(tables):
+    nodes, edges = tables
+    run = fit_tables(nodes, edges[:0], "rent", budget=1)
+    assert "edges joins no nodes: each is predicted by its own columns alone" in run.notes
+    assert run.metrics["graph"] is None
+    assert "there are no edges" in str(run)
+
+
+def test_counts_that_look_like_per_cent_are_noted():
+    notes = prepare_data(make_job(split="60,20,20"), read_tables(*towns(400, 0), Columns("rent"))).notes
+    assert "the split 60,20,20 counts nodes: 100 of 373 are used; write 0.6,0.2,0.2 for per cent" in notes
+
+
 def test_label_propagation_reads_weights(tables):
     nodes, edges = tables
     found = []

@@ -44,6 +44,8 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
             values = numbers(table, piece[columns.weight], columns.weight, collected.rows, missing=False)
         collected.add(piece[ends[0]], piece[ends[1]], values)
     notes = _on_unknown(table.name, collected, drop_unknown)
+    if not sum(part.shape[1] for part in collected.pairs):
+        notes.append(f"{table.name} joins no nodes: each is predicted by its own columns alone")
     if not columns.weight and "weight" in present:
         notes.append(f"{table.name} has a column 'weight' that is not used; pass weight='weight' to use it")
     weight = collected.edge_weight()
@@ -87,7 +89,13 @@ def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColu
             raise ValueError(f"{table} has the single column {present[0]!r}; edges need a source and a destination")
         columns = replace(columns, source=(pair or present)[0], destination=(pair or present)[1])
     columns = replace(columns, source=columns.source or "source", destination=columns.destination or "target")
-    check_columns(table, present, [name for name in (columns.source, columns.destination, columns.weight) if name])
+    roles = {"source=": columns.source, "destination=": columns.destination, "weight=": columns.weight}
+    named = [name for name in roles.values() if name]
+    check_columns(table, present, named)
+    for name in named:
+        if named.count(name) > 1:
+            same = " and ".join(role for role, column in roles.items() if column == name)
+            raise ValueError(f"{table}: {same} both name the column {name!r}; use a column for one thing")
     return columns
 
 

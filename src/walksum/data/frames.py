@@ -122,7 +122,14 @@ def check_columns(table: str, present: Sequence[str], wanted: Sequence[str]) -> 
             raise ValueError(f"{table} has no column {name!r}; {hint}it has {_listed(present)}")
 
 
-def numbers(table: Table, values: pd.Series, column: str, first_row: int = 0, missing: bool = True) -> np.ndarray:
+def numbers(
+    table: Table,
+    values: pd.Series,
+    column: str,
+    first_row: int = 0,
+    missing: bool = True,
+    expected: str = "a finite number",
+) -> np.ndarray:
     """float64 values; an error with the first row that is not a number, or (unless ``missing``) has none."""
     blank = is_missing(values)
     parsed = pd.to_numeric(values.where(~blank), errors="coerce").to_numpy(dtype=np.float64)
@@ -131,7 +138,8 @@ def numbers(table: Table, values: pd.Series, column: str, first_row: int = 0, mi
         bad |= blank.to_numpy()
     if bad.any():
         at = int(bad.argmax())
-        raise ValueError(f"{table.row(first_row + at)}: {column} is {str(values.iloc[at])!r}; expected a finite number")
+        found = "empty" if str(values.iloc[at]) in ("", "nan") and blank.iloc[at] else repr(str(values.iloc[at]))
+        raise ValueError(f"{table.row(first_row + at)}: {column} is {found}; expected {expected}")
     return parsed
 
 

@@ -67,6 +67,10 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
     roles = (columns.target, columns.id, columns.split, columns.name, columns.time, columns.group)
     named = [name for name in roles if name is not None]
     check_columns(table.name, present, [*named, *places, *(columns.features or ())])
+    if columns.add_unknown and columns.drop_unknown:
+        raise ValueError(
+            "add_unknown= and drop_unknown= were both given; nodes that only edges name are added or left out"
+        )
     identity, notes = columns.id, list[str]()
     if identity is None:
         identity, notes = _find_id(table, present, columns, links)
@@ -99,6 +103,11 @@ def _find_id(table: Table, present: list[str], columns: Columns, links: Table | 
     if links is None or (usual is not None and usual.lower() in SURE_IDS):
         return usual, []
     named = end_names(links, columns.edges, some=True)
+    if columns.target is not None and columns.target != usual and _covered(table, columns.target, named) >= COVERED:
+        raise ValueError(
+            f"target={columns.target!r} holds the ids by which {links.name} names the nodes; name another column to "
+            "predict, or the column of ids by id="
+        )
     covered = {name: _covered(table, name, named) for name in ([usual] if usual else []) + free}
     covered = {name: share for name, share in covered.items() if share >= COVERED}
     best = max(covered, key=lambda name: covered[name], default=None)  # of equals the first
@@ -157,6 +166,12 @@ def check_one_use_each(columns: Columns) -> None:
         if name in seen:
             raise ValueError(f"{seen[name]} and {argument} both name the column {name!r}; use a column for one thing")
         seen[name] = argument
+    places = "knn=" if columns.knn else "coordinates="
+    for argument, name in [("time_column=", columns.time), ("group_column=", columns.group)] + [
+        (places, name) for name in columns.place_columns
+    ]:  # each is known of all nodes before the target is, and a split by the target would part its values
+        if name is not None and name == columns.target:
+            raise ValueError(f"target= and {argument} both name the column {name!r}; use a column for one thing")
 
 
 def _refuse_infinity(table: Table, frame: pd.DataFrame) -> None:

@@ -213,6 +213,19 @@ def _counts(problem: Problem, how: str | None) -> Counts:
     return train, max(val, 1), max(test, 1)
 
 
+def split_notes(problem: Problem, how: str | None) -> list[str]:
+    """Counts that were perhaps meant as per cent."""
+    try:
+        total = sum(float(part) for part in (how or "").split(","))
+    except ValueError:
+        return []
+    labelled = problem.labelled.numel()
+    if total != 100 or labelled < 2 * total:
+        return []
+    shares = ",".join(f"{float(part) / 100:g}" for part in str(how).split(","))
+    return [f"the split {how} counts nodes: 100 of {labelled} are used; write {shares} for per cent"]
+
+
 def _stratified(problem: Problem, seed: int) -> Split:
     """60/20/20 % of every class in a random order; a class of two gives one to training and one to the test."""
     labelled = problem.labelled.numpy()

@@ -26,6 +26,19 @@ from walksum.data.frames import FrameTable, Table, check_columns, check_file
 CHUNK = 2_000_000  # cells in one piece
 FEWEST = 1_000  # rows in one piece, at least
 LARGE = 16 * 2**20  # bytes from which reading reports progress
+GZIP = b"\x1f\x8b"
+OTHER_KINDS = {  # how files begin that are often found under the name of a text table
+    b"pk\x03\x04": "an Excel file or another zip archive; name it .xlsx, or save it as CSV",
+    b"\xd0\xcf\x11\xe0": "an old Excel file; save it as .xlsx or as CSV",
+    b"par1": "Parquet; name it .parquet",
+    b"arrow1": "Feather; name it .feather",
+    GZIP: "a gzipped file; name it .csv.gz",
+    b'{"': "JSON lines; name it .jsonl",
+    b"[{": "JSON; name it .json",
+    b"<!doctype": "a web page; download the table itself",
+    b"<html": "a web page; download the table itself",
+    b"<?xml": "XML; a graph as GraphML goes to graph=",
+}
 
 OnRead = Callable[[str, int, int], None]  # file name, bytes read, bytes in all
 
@@ -148,10 +161,20 @@ def _separator(path: Path, encoding: str) -> str:
     return max(",;\t", key=header.count)
 
 
+def _refuse_other_kinds(path: Path) -> None:
+    """A file of another kind under the name of a text table would be read as one column of rubbish."""
+    with path.open("rb") as file:
+        start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    for mark, kind in OTHER_KINDS.items():
+        if start.lower().startswith(mark) and not (mark == GZIP and path.suffix == ".gz"):
+            raise ValueError(f"{path.name} is not a text table: it begins like {kind}")
+
+
 @contextmanager
 def _explained(path: Path, encoding: str) -> Iterator[None]:
     """What can go wrong inside a text file, in words."""
     check_file(path)
+    _refuse_other_kinds(path)
     try:
         yield
     except UnicodeError as error:

@@ -198,7 +198,7 @@ def _times(table: Table, values: pd.Series, name: str) -> np.ndarray:
     """Days of dates, numbers as they are; NaN where there is none."""
     shape = None if values.dtype == np.float64 else date_format(values)
     if shape is None:
-        return numbers(table, values, name)
+        return numbers(table, values, name, expected="a date such as 2024-01-31, or a number, in the time_column=")
     return date_columns(name, parse_dates(table, values, name, shape[0]))[f"{name}: days"]
 
 

@@ -72,6 +72,7 @@ class Task:
     run: Callable[[float], Trained]  # deadline -> members
     uses_targets: bool = False
     always: bool = False  # what others are compared with: run even where its family has no chance
+    needed: bool = False  # run even where the clock has run out, so that the blend has one member that learns
 
     @property
     def family(self) -> str:
@@ -87,12 +88,12 @@ def run_tasks(
     end, scores = start + budget, Scores(problem, metric)
     for k, task in enumerate(todo):
         now = clock.now()
-        if now >= end - LAST * budget:
+        if now >= end - LAST * budget and not task.needed:
             complete = False
-            break
+            continue
         if scores.hopeless(task):
             continue
-        if members and end - now < task.share / 200 * budget:  # a deep network, too late
+        if members and not task.needed and end - now < task.share / 200 * budget:  # a deep network, too late
             complete = False
             continue
         # where time is short, the first members train to their end and the last are left out: a member that was cut

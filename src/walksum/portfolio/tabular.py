@@ -48,20 +48,23 @@ class Tabular:
 
 
 def fit_tabular(
-    problem: Problem, columns: str, make: Callable[[int, int], Any], deadline: float
+    problem: Problem, columns: str, make: Callable[[int, int], Any], deadline: float, needed: bool = False
 ) -> tuple[np.ndarray, Tabular] | None:
-    """Outputs ``[folds, N, C]`` (log-probabilities or numbers) and the models; None where a fold had no time left."""
+    """Outputs ``[folds, N, C]`` (log-probabilities or numbers) and the models; None where a fold had no time left.
+
+    What is ``needed`` ends in any case, with few and large steps where the clock has run out.
+    """
     out = np.zeros((len(problem.folds), problem.num_nodes, problem.outputs))
     models = []
     for k, (train, _) in enumerate(problem.folds):
         start = clock.now()
-        if start > deadline:
+        if start > deadline and not needed:
             return None
         X = COLUMNS[columns](problem, train)
         model = make(problem.classes, problem.seed + k)
         until = start + (deadline - start) / (len(problem.folds) - k)
         weight = None if problem.weight is None else problem.weight[train]
-        fitted = _fit_in_time(model, X[train], problem.y[train], weight, until)
+        fitted = _fit_in_time(model, X[train], problem.y[train], weight, until, needed)
         if fitted is None:
             return None
         model = additive(fitted, problem.classes)
@@ -70,8 +73,10 @@ def fit_tabular(
     return out, Tabular(columns, models)
 
 
-def _fit_in_time(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float) -> Any:
-    """The fitted model; None where there is no time for ``FEWEST_TREES``.
+def _fit_in_time(
+    model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float, needed: bool = False
+) -> Any:
+    """The fitted model; None where there is no time for ``FEWEST_TREES`` and it is not ``needed``.
 
     A fifth of the trees is grown first, which tells how long the others take; they are the same as if grown at once.
     Where time is short, boosting takes fewer and larger steps, and a forest has fewer trees.
@@ -91,8 +96,11 @@ def _fit_in_time(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | 
         if first + more >= whole or grows == "n_estimators":
             model.set_params(**{grows: min(whole, max(first, first + more))})
             return fit()
-        if more < FEWEST_TREES:
+        if more < FEWEST_TREES and not needed:
             return None
+        if more < FEWEST_TREES:  # the first trees are kept, a few larger steps follow
+            model.set_params(max_iter=first + max(first // 2, more), learning_rate=LARGEST_RATE)
+            return fit()
         rate = min(LARGEST_RATE, model.learning_rate * whole / more)
         model.set_params(warm_start=False, max_iter=more, learning_rate=rate)
         return fit()

@@ -61,7 +61,7 @@ class Comparison:
         The best is the one with the best test score, which favours it; the model has to be better nevertheless.
         """
         others = [name for name in self.ignoring if name != self.model]
-        if not others or self.model in self.ignoring:
+        if not others or self.model in self.ignoring or not self.prepared.problem.graph.num_edges:
             return None
         best = self._best(others)
         found = self._difference(best)

@@ -11,7 +11,7 @@ from torch import Tensor
 from walksum.data.encoding import Encoding
 from walksum.data.encoding import fit as fit_columns
 from walksum.data.problem import Problem
-from walksum.data.problem_split import split_problem
+from walksum.data.problem_split import split_notes, split_problem
 from walksum.data.splits import Split
 from walksum.data.target import LOG, NONE, TRANSFORMS, fit_knots, in_target_units, transformed
 from walksum.portfolio.features import neighbour_mean, reduce_columns
@@ -50,7 +50,7 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
     metric = metric_for(job.metric, problem.task)
     split = split_problem(problem, job.split, job.seed)
     encoding, notes = fit_encoding(problem, split)
-    notes += encoding.notes(problem.features)
+    notes += encoding.notes(problem.features) + split_notes(problem, job.split)
     x = encoding.encode(problem.features)
     if problem.regression:
         if job.class_weight != NONE:

@@ -23,6 +23,7 @@ from walksum.data.splits import PROTOCOLS
 from walksum.data.tables import OnRead, as_table
 from walksum.data.user_files import DEGREE, Columns, read_graph, read_tables
 
+NUMBERS = set("0123456789.,-+/% ")  # what counts and fractions of a split are written with, rightly or wrongly
 PLACE_LISTS = ("columns", "centre", "scale")  # of Places; JSON has lists alone
 
 if TYPE_CHECKING:
@@ -133,9 +134,11 @@ def read_split(split: str | PathLike[str] | None, source: Source) -> SplitOption
     if split is None:
         return SplitOption()
     text = str(split)
-    if text in (*PROTOCOLS, SPATIAL) or text.replace(",", "").replace(".", "").isdigit():
+    if text in (*PROTOCOLS, SPATIAL) or (set(text) <= NUMBERS and text.strip("./ ") and not source.has_column(text)):
         return SplitOption(how=text)
-    if (Path(split) / "predictions.csv").is_file() and not source.has_column(text):
+    if Path(split).is_dir() and not source.has_column(text) and source.graph is None:
+        if not (Path(split) / "predictions.csv").is_file():
+            raise ValueError(f"split={text!r} is a folder without predictions.csv; name the folder of a run")
         return SplitOption(run=Path(split))
     return SplitOption(column=text) if source.has_columns else SplitOption(how=text)
 

@@ -104,6 +104,8 @@ def ranked(metrics: dict[str, Any]) -> list[str]:
 def graph_text(metrics: dict[str, Any]) -> str:
     """Whether the graph helped, and whether another row did better, in words."""
     graph = metrics.get("graph")
+    if graph is None and metrics.get("data", {}).get("edges") == 0:
+        return "there are no edges: every node was predicted by its own columns"
     if graph is None:
         return "whether the graph helped is not known: no method without edges was trained; raise the budget"
     if graph["low"] is None:

@@ -32,7 +32,7 @@ def target_names(target: str | Sequence[str] | None, source: Source) -> list[str
             found += [name.strip() for name in text.split(",")]
     twice = [name for k, name in enumerate(found) if name in found[:k]]
     if twice or not found:
-        raise ValueError(f"target={target!r}; name each column to predict once")
+        raise ValueError(f"target={','.join(map(str, given))!r}; name each column to predict once")
     return found
 
 
