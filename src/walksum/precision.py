@@ -26,6 +26,21 @@ class Precision:
         graph: the sparsity pattern.
         diag: ``[H, N]``, or ``[N]`` for one head.
         off: ``[H, E]``, or ``[E]`` for one head, in the order of ``graph.edges``.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> J
+        Precision(heads=1, num_nodes=3, num_edges=2)
+        >>> J.to_dense()
+        tensor([[[ 2., -1.,  0.],
+                 [-1.,  2., -1.],
+                 [ 0., -1.,  2.]]])
+        >>> J @ torch.ones(1, 3, 1)
+        tensor([[[1.],
+                 [0.],
+                 [1.]]])
     """
 
     def __init__(self, graph: Graph, diag: Tensor, off: Tensor):

@@ -46,6 +46,18 @@ def solve(
 
     Returns:
         mu, of the shape of h.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> h = torch.tensor([[0.0], [1.0], [0.0]], requires_grad=True)
+        >>> mu = ws.solve(J, h)
+        >>> mu.flatten().tolist()
+        [0.5, 1.0, 0.5]
+        >>> mu.sum().backward()  # one more solve with the same J
+        >>> h.grad.flatten()
+        tensor([1.5000, 2.0000, 1.5000])
     """
     if on_nonconverged not in ON_NONCONVERGED:
         check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
@@ -98,7 +110,15 @@ def solve_backward(
 
 
 def explain_solver(J: Precision, h: Tensor) -> Choice:
-    """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``."""
+    """What ``solve(J, h)`` would choose, and why: ``print(ws.explain_solver(J, h))``.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> print(ws.explain_solver(J, torch.ones(3, 1)))
+        Direct(...): complete elimination fills in little: 2 entries for 2 edges (predicted: ...)
+    """
     _check_kinds(J, h)
     J, h = _working_precision(J, h)
     columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)

@@ -37,6 +37,17 @@ class Design(nn.Module, ABC):
         h: observation vectors ``[H, N, F]``, where the design reads those.
 
     Learned designs also take ``edge``, one positive factor ``[H, E]`` per head and edge, which acts as an edge weight.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> class Twice(ws.Design):
+        ...     def forward(self, graph, x, h=None):
+        ...         return ws.Precision(graph, 2.0 + graph.degree, -torch.ones(graph.num_edges))
+        >>> Twice("attractive")(path, torch.empty(3, 0)).to_dense()
+        tensor([[[ 3., -1.,  0.],
+                 [-1.,  4., -1.],
+                 [ 0., -1.,  3.]]])
     """
 
     #: the design wants the model's input features as ``x``, not the layer's embeddings

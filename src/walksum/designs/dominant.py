@@ -25,6 +25,14 @@ class FixedDiagonallyDominant(Design):
 
     Args:
         coupling: "attractive" (:math:`J_{ij} = -1`, which reproduces the paper's numbers) or "repulsive".
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.FixedDiagonallyDominant()(path, torch.empty(3, 0)).to_dense()
+        tensor([[[ 2., -1.,  0.],
+                 [-1.,  3., -1.],
+                 [ 0., -1.,  2.]]])
     """
 
     def __init__(self, coupling: str = "attractive"):
@@ -73,6 +81,13 @@ class LearnedDiagonallyDominant(Design):
         coupling: "repulsive" (the paper: :math:`J_{ij} = +\cos`) or "attractive".
         similarity: "cosine", "gaussian", "dot" or a function of the two ends.
         margin: :math:`\delta`.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.LearnedDiagonallyDominant(8, heads=2)(path, torch.randn(3, 8), torch.randn(2, 3, 4))
+        >>> J.diag.shape, J.off.shape
+        (torch.Size([2, 3]), torch.Size([2, 2]))
     """
 
     def __init__(

@@ -58,6 +58,14 @@ class CAR(FieldDesign):
         heads: number of heads H, each with its own parameters.
         alpha: starting value of the learned dependence.
         tau: starting value of the learned precision.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.CAR(alpha=0.5)(path).to_dense().detach()
+        tensor([[[ 1.0000, -0.5000,  0.0000],
+                 [-0.5000,  2.0000, -0.5000],
+                 [ 0.0000, -0.5000,  1.0000]]])
     """
 
     def __init__(self, heads: int = 1, alpha: float = 0.9, tau: float = 1.0):
@@ -85,6 +93,14 @@ class SAR(FieldDesign):
         heads: number of heads H.
         rho: starting value of the learned dependence (spreg: lambda).
         tau: starting value of the learned precision (one over sigma squared).
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.SAR(rho=0.5)(path).to_dense().detach()
+        tensor([[[ 1.0625, -0.7500,  0.0625],
+                 [-0.7500,  1.5000, -0.7500],
+                 [ 0.0625, -0.7500,  1.0625]]])
     """
 
     def __init__(self, heads: int = 1, rho: float = 0.5, tau: float = 1.0):
@@ -112,6 +128,14 @@ class Leroux(FieldDesign):
         heads: number of heads H.
         lam: starting value of the learned mixture.
         tau: starting value of the learned precision.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.Leroux(lam=0.5)(path).to_dense().detach()
+        tensor([[[ 1.0000, -0.5000,  0.0000],
+                 [-0.5000,  1.5000, -0.5000],
+                 [ 0.0000, -0.5000,  1.0000]]])
     """
 
     def __init__(self, heads: int = 1, lam: float = 0.5, tau: float = 1.0):
@@ -140,6 +164,14 @@ class Intrinsic(FieldDesign):
         heads: number of heads H.
         tau: starting value of the learned precision.
         ridge: :math:`\epsilon`, fixed.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.Intrinsic(ridge=0.5)(path).to_dense().detach()
+        tensor([[[ 1.5000, -1.0000,  0.0000],
+                 [-1.0000,  2.5000, -1.0000],
+                 [ 0.0000, -1.0000,  1.5000]]])
     """
 
     def __init__(self, heads: int = 1, tau: float = 1.0, ridge: float = 1e-4):
@@ -162,6 +194,14 @@ class Matern(FieldDesign):
         nu: 1, on the graph itself; or 2, smoother, on the two-hop graph.
         kappa: starting value of the learned inverse range.
         tau: starting value of the learned precision.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.Matern(nu=2)(path).to_dense().detach()
+        tensor([[[ 5., -5.,  1.],
+                 [-5., 11., -5.],
+                 [ 1., -5.,  5.]]])
     """
 
     def __init__(self, heads: int = 1, nu: int = 1, kappa: float = 1.0, tau: float = 1.0):
@@ -197,6 +237,14 @@ class RandomWalk(FieldDesign):
         order: 1 or 2.
         tau: starting value of the learned precision.
         ridge: :math:`\epsilon`, fixed.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.RandomWalk(order=2, ridge=0.5)(path).to_dense().detach()
+        tensor([[[ 1.5000, -2.0000,  1.0000],
+                 [-2.0000,  4.5000, -2.0000],
+                 [ 1.0000, -2.0000,  1.5000]]])
     """
 
     def __init__(self, heads: int = 1, order: int = 1, tau: float = 1.0, ridge: float = 1e-6):
@@ -230,6 +278,13 @@ class Squared(FieldDesign):
         channels: length of s.
         epsilon: smallest eigenvalue of J over tau, fixed.
         tau: starting value of the learned precision.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Squared(8)(path, torch.randn(3, 8))
+        >>> bool(torch.linalg.eigvalsh(J.to_dense()).min() > 0.09)  # epsilon=0.1, whatever the signs
+        True
     """
 
     def __init__(self, in_channels: int, heads: int = 1, channels: int = 4, epsilon: float = 0.1, tau: float = 1.0):

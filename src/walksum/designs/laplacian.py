@@ -41,6 +41,14 @@ class FixedLaplacian(Design):
     Args:
         scale: s, in (0, 1); :func:`walksum.designs.scale_for_reach` gives it for a distance in edges.
         coupling: "attractive" (the paper) or "repulsive" (the plus sign).
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> ws.FixedLaplacian(scale=0.9)(path, torch.empty(3, 0)).to_dense()
+        tensor([[[ 1.0000, -0.6364,  0.0000],
+                 [-0.6364,  1.0000, -0.6364],
+                 [ 0.0000, -0.6364,  1.0000]]])
     """
 
     def __init__(self, scale: float = 0.99, coupling: str = "attractive"):
@@ -85,6 +93,13 @@ class LearnedLaplacian(Design):
         confidence: b, the bound of the learned part of the diagonal.
         coupling: "attractive" (the paper) or "repulsive".
         similarity: "gaussian", "cosine", "dot" or a function of the two ends; made non-negative by softplus.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.LearnedLaplacian(8, heads=2)(path, torch.randn(3, 8))
+        >>> J.diag.shape, J.off.shape
+        (torch.Size([2, 3]), torch.Size([2, 2]))
     """
 
     def __init__(

@@ -43,6 +43,15 @@ class FixedPairwiseNormal(Design):
         epsilon: bound of a coupling relative to its self-precisions, in (0, 1).
         coupling: "repulsive" (the paper: :math:`J_{ij} = +\epsilon \cos`) or "attractive".
         similarity: "cosine", "gaussian", "dot" or a function of the two ends.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+        >>> ws.FixedPairwiseNormal()(path, x).to_dense()
+        tensor([[[1.0000, 0.4950, 0.0000],
+                 [0.4950, 1.0000, 0.4950],
+                 [0.0000, 0.4950, 1.0000]]])
     """
 
     reads_input = True
@@ -97,6 +106,13 @@ class LearnedPairwiseNormal(Design):
         channels: number of features F of ``h [H, N, F]``.
         heads: number of heads H, each with its own confidences.
         epsilon, coupling, similarity: as in :class:`FixedPairwiseNormal`.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.LearnedPairwiseNormal(4, heads=2)(path, torch.randn(3, 8), torch.randn(2, 3, 4))
+        >>> J.diag.shape, J.off.shape, bool((torch.linalg.eigvalsh(J.to_dense()) > 0).all())
+        (torch.Size([2, 3]), torch.Size([2, 2]), True)
     """
 
     def __init__(

@@ -246,6 +246,14 @@ class GLTRegressor(RegressorMixin, _GLTEstimator):
     """Node regression by a :class:`walksum.GLT`, as a scikit-learn estimator; arguments as :class:`GLTClassifier`.
 
     ``y`` is NaN for rows without a value; ``transduction_`` holds a value for each row.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> n = np.arange(60)
+        >>> y = np.where(n % 3 == 0, np.nan, np.sin(n / 9))
+        >>> model = ws.GLTRegressor(max_epochs=5, random_state=0).fit(n[:, None] / 60, y, graph=np.stack([n[:-1], n[1:]]))
+        >>> model.transduction_.shape
+        (60,)
     """
 
     task = "regression"

@@ -37,6 +37,13 @@ def sample(
         method: "auto", "elimination", "dense" or "estimated".
         seed: None takes torch's global generator.
         observe: called with the :class:`walksum.field.Report`.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.sample(J, (1000,), seed=0).var(0)  # about the diagonal of the inverse: 0.75, 1, 0.75
+        tensor([[0.7850, 1.0244, 0.7183]])
     """
     report, way = Reporter("sample", observe), choose_method(J, method)
     count = int(torch.Size(sample_shape).numel())

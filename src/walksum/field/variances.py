@@ -40,6 +40,13 @@ def selected_inverse(J: Precision, method: str = "auto", observe: Observer | Non
         J: positive definite.
         method: "elimination", "dense" or "auto".
         observe: called with the :class:`walksum.field.Report`.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.selected_inverse(J).diag
+        tensor([[0.7500, 1.0000, 0.7500]])
     """
     return _exactly(J, method, Reporter("selected_inverse", observe))
 

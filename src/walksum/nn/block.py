@@ -34,6 +34,12 @@ class GLTBlock(nn.Module):
         act: the activation :math:`\phi`: a name in torch.nn or a function.
         norm: "layer" (the paper's), "batch", or None for none.
         edge_dim: size of the edge features, see :class:`walksum.GLTConv`.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> block = ws.GLTBlock(16, heads=2)
+        >>> block(torch.randn(3, 16), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([3, 16])
     """
 
     def __init__(

@@ -36,7 +36,19 @@ def save_model(model: GLT, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> GLT:
-    """The model :meth:`walksum.GLT.save` wrote to ``path``, in evaluation mode."""
+    """The model :meth:`walksum.GLT.save` wrote to ``path``, in evaluation mode.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> import tempfile
+        >>> model = ws.GLT(4, 8, 2, 3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder)
+        ...     again = ws.load(folder)
+        >>> x, edge_index = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]])
+        >>> torch.equal(again(x, edge_index), model.eval()(x, edge_index))
+        True
+    """
     from walksum.nn.model import GLT
 
     config = _read_config(Path(path))

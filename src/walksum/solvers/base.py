@@ -16,7 +16,15 @@ from walksum.precision import Precision
 
 
 class Status(enum.Enum):
-    """How a solve ended. The value is advice to the reader."""
+    """How a solve ended. The value is advice to the reader.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> ws.Status.converged
+        <Status.converged: 'reached its tolerance'>
+        >>> print(ws.Status.max_steps_reached.value)
+        did not reach its tolerance in the allowed steps; raise max_steps or use solver='auto'
+    """
 
     converged = "reached its tolerance"
     max_steps_reached = "did not reach its tolerance in the allowed steps; raise max_steps or use solver='auto'"
@@ -37,11 +45,33 @@ class Status(enum.Enum):
 
 
 class SolveError(RuntimeError):
-    """A solve that did not converge, where the caller asked for an error."""
+    """A solve that did not converge, where the caller asked for an error.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.ones(3, 1), solver=ws.CG(max_steps=1, preconditioner="none"), on_nonconverged="raise")
+        Traceback (most recent call last):
+            ...
+        walksum.solvers.base.SolveError: CG did not reach its tolerance ... (forward pass, 1 steps, residual 1.4e-01)
+    """
 
 
 class SolveWarning(UserWarning):
-    """A solve that did not converge, where the caller asked for a warning."""
+    """A solve that did not converge, where the caller asked for a warning.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     warnings.simplefilter("always")
+        ...     mu = ws.solve(J, torch.ones(3, 1), solver=ws.GaBP(max_steps=1))
+        >>> said[0].category.__name__
+        'SolveWarning'
+    """
 
 
 NOTHING = torch.empty(0)  # the value of a report that keeps none
@@ -59,6 +89,14 @@ class Solution:
             ``|h - J mu|_inf / (|J|_inf |mu|_inf + |h|_inf)``, measured alike for every solver.
         solver: the solver's name, for messages.
         direction: "forward", or "backward" for the solve of the gradient.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> found = ws.CG().prepare(J)(torch.tensor([[[0.0], [1.0], [0.0]]]))
+        >>> found.value.flatten(), found.status, found.residual < 1e-6
+        (tensor([0.5000, 1.0000, 0.5000]), <Status.converged: 'reached its tolerance'>, True)
     """
 
     value: Tensor = field(repr=False)
@@ -218,7 +256,16 @@ class Measured(Prepared):
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """A frozen record of a method's knobs, checked at construction."""
+    """A frozen record of a method's knobs, checked at construction.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> solver = ws.CG(max_steps=50)
+        >>> solver
+        CG(tol=None, max_steps=50, preconditioner='dic')
+        >>> isinstance(solver, ws.Solver)
+        True
+    """
 
     @property
     def name(self) -> str:

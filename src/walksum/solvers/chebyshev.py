@@ -27,6 +27,13 @@ class Chebyshev(Solver):
             not hold cost convergence, never truth: the status comes from the residual.
         tol: backward error to reach; by default 16 machine epsilons of the dtype, 2 for float32 on a CPU.
         max_steps: give up after this many steps.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Chebyshev()).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     bounds: tuple[float, float] | None = None

@@ -13,7 +13,15 @@ from walksum.solvers.base import Measured, Outcome, Prepared, Solver, Status, ex
 
 @dataclass(frozen=True)
 class Dense(Solver):
-    """Cholesky factorisation of J as a dense ``[H, N, N]`` matrix: exact, O(N^3) once, O(N^2) memory."""
+    """Cholesky factorisation of J as a dense ``[H, N, N]`` matrix: exact, O(N^3) once, O(N^2) memory.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Dense()).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
+    """
 
     def prepare(self, J: Precision) -> Prepared:
         return PreparedDense(J, self)

@@ -30,6 +30,13 @@ class Direct(Solver):
         tol: the backward error up to which a solve counts as converged; by default 16 machine epsilons,
             or the square root of the number of nodes if that is more.
         max_operations: refuse graphs whose factorisation takes more multiply-adds than this.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Direct()).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     refine: int = 0

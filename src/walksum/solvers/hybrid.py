@@ -42,6 +42,13 @@ class Hybrid(Solver):
         max_degree: eliminate as long as there is a node with at most so many neighbours.
         inner: the solver of the core; conjugate gradients by default.
         tol: the backward error to reach; by default that of ``inner``, or 16 machine epsilons.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Hybrid(max_degree=1)).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     max_degree: int = 8

@@ -28,6 +28,13 @@ class Inverse(Solver):
         tol: backward error up to which a solve counts as converged; by default 16 machine epsilons, and products go
             on while they improve, down to one.
         max_steps: products at most.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Inverse()).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     storage: str = "full"

@@ -28,6 +28,13 @@ class Multigrid(Solver):
         tol: backward error to reach; by default 16 machine epsilons of the dtype.
         max_steps: give up after this many steps.
         coarsening: "smoothed" (smoothed aggregation) or "classical" (Ruge and Stueben).
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Multigrid()).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     tol: float | None = None

@@ -25,6 +25,13 @@ class Unrolled(Solver):
         last: record only the last so many steps (truncated back-propagation); None records all.
         damping: as in :class:`walksum.GaBP`.
         tol: the residual up to which the result counts as converged.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.Unrolled(steps=80)).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     steps: int = 100

@@ -26,6 +26,16 @@ class TrainingStep:
         loss: computes the loss from tensors that stay where they are: features, graph, targets and index tensors
             (no boolean masks: finding their length makes the host look).
         optimiser: made with ``capturable=True``.
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> x, edge_index, y = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1, 0])
+        >>> model = ws.GLT(4, 8, 2, 2, dropout=0.0)
+        >>> optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+        >>> step = ws.TrainingStep(lambda: torch.nn.functional.cross_entropy(model(x, edge_index), y), optimiser)
+        >>> losses = [float(step()) for _ in range(20)]
+        >>> losses[-1] < losses[0]
+        True
     """
 
     def __init__(self, loss: Callable[[], Tensor], optimiser: torch.optim.Optimizer):

@@ -39,6 +39,14 @@ class Run:
         config: settings, columns and encoding, as config.json holds them.
         metrics: scores, sizes, solver, notes and history, as metrics.json holds them.
         result: the training itself; None for a run that was read from a folder.
+
+    Example:
+        >>> import pandas as pd, walksum as ws
+        >>> nodes = pd.DataFrame({"id": range(60), "size": [k % 7 for k in range(60)], "kind": ["a", "b"] * 30})
+        >>> edges = pd.DataFrame({"source": range(58), "target": range(2, 60)})
+        >>> run = ws.fit_tables(nodes, edges, "kind", model="glt", max_epochs=3)
+        >>> run.metrics["data"]["nodes"], list(run.predictions.columns)[:2]
+        (60, ['id', 'split'])
     """
 
     folder: Path | None
@@ -241,7 +249,18 @@ def _score_text(name: str, record: dict[str, Any]) -> str:
 
 
 def open_run(path: str | PathLike[str]) -> Run:
-    """The run in a folder that :meth:`Run.save` or ``walksum train`` wrote."""
+    """The run in a folder that :meth:`Run.save` or ``walksum train`` wrote.
+
+    Example:
+        >>> import tempfile
+        >>> import pandas as pd, walksum as ws
+        >>> nodes = pd.DataFrame({"id": range(60), "size": [k % 7 for k in range(60)], "kind": ["a", "b"] * 30})
+        >>> edges = pd.DataFrame({"source": range(58), "target": range(2, 60)})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = ws.fit_tables(nodes, edges, "kind", model="glt", max_epochs=3).save(f"{folder}/run")
+        ...     ws.open_run(f"{folder}/run").metrics["model"]
+        'GLT'
+    """
     folder = Path(path)
     config = _read(folder, CONFIG)
     if isinstance(config, dict) and config.get("format") == SEVERAL:

@@ -103,6 +103,16 @@ def fit_tables(
             within budget=60 seconds, unless a setting of networks (design, learned, hidden, layers, dropout, lr,
             patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device, metric, class_weight
             and transform.
+
+    Example:
+        >>> import numpy as np, pandas as pd, walksum as ws
+        >>> place = np.arange(60)
+        >>> nodes = pd.DataFrame({"id": place, "size": np.cos(7.0 * place), "rent": np.sin(place / 8)})
+        >>> nodes.loc[::6, "rent"] = None  # to be predicted
+        >>> edges = pd.DataFrame({"source": place[:-1], "target": place[1:]})
+        >>> run = ws.fit_tables(nodes, edges, "rent", model="glt", max_epochs=3)
+        >>> run.predictions.shape[0], "prediction" in run.predictions
+        (60, True)
     """
     plan = SearchPlan(search, engine, workers)
     plan.check()

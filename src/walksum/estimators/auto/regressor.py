@@ -29,6 +29,15 @@ class AutoRegressor(RegressorMixin, Auto):
         field_: the fitted field, or None.
         std_: standard deviation of each row's prediction.
         members_, graph_gain_, transduction_, ignoring_weights_: as in :class:`AutoClassifier`.
+
+    Example:
+        >>> import numpy as np, walksum as ws
+        >>> n = np.arange(60)
+        >>> y = np.where(n % 3 == 0, np.nan, np.sin(n / 9))
+        >>> model = ws.AutoRegressor(budget=20, members=("linear", "label"), cv=2, random_state=0)
+        >>> model = model.fit(n[:, None] / 60, y, graph=np.stack([n[:-1], n[1:]]))
+        >>> bool(np.abs(model.transduction_ - np.sin(n / 9)).max() < 0.5)
+        True
     """
 
     def fit(

@@ -42,6 +42,13 @@ class CG(Solver):
         preconditioner: "dic" (diagonal incomplete Cholesky, two to three times fewer steps), "jacobi" or "none".
             DIC exists for every walk-summable J; for another J, and on devices without its sweeps, "dic" falls
             back to "jacobi".
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.CG()).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     tol: float | None = None

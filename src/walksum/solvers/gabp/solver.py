@@ -47,6 +47,13 @@ class GaBP(Solver):
             devices than a CPU it is "parallel".
         loading: None, or "auto" for a J that is positive definite but not walk-summable: messages run on a J with a
             larger diagonal, and an outer loop removes its effect (Johnson, Bickson and Dolev 2009).
+
+    Example:
+        >>> import torch, walksum as ws
+        >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+        >>> J = ws.Precision(path, torch.full((3,), 2.0), torch.full((2,), -1.0))
+        >>> ws.solve(J, torch.tensor([[0.0], [1.0], [0.0]]), solver=ws.GaBP(damping=1.0)).flatten()
+        tensor([0.5000, 1.0000, 0.5000])
     """
 
     damping: float | str = 0.5
