@@ -109,15 +109,15 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
 
     if metrics.get("portfolio"):
         shown = [row for row in metrics["portfolio"]["members"] if row["weight"] > 0][:MOST_MEMBERS]
-        told = ", ".join(f"{row['member']} {row['weight']:.2f}" for row in shown)
-        console.say(f"{metrics['portfolio']['count']} members; most weight: {told}")
+        text = ", ".join(f"{row['member']} {row['weight']:.2f}" for row in shown)
+        console.say(f"{metrics['portfolio']['count']} members; most weight: {text}")
     if metrics.get("graph") is not None or metrics.get("portfolio"):
         console.say(graph_text(metrics), always=True)
     _say_classes(console, metrics)
     if metrics.get("importance"):
         rows = metrics["importance"][:MOST_COLUMNS]
-        told = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
-        console.say(f"columns that matter most, by the fall of {metrics['score']} when permuted: {told}")
+        text = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
+        console.say(f"columns that matter most, by the fall of {metrics['score']} when permuted: {text}")
     intervals = metrics.get("intervals")
     if intervals:
         console.say(
@@ -146,6 +146,6 @@ def _say_classes(console: Console, metrics: dict[str, Any]) -> None:
     own = metrics["parts"]["test"].get(metrics["model"], {})
     if own and share < RARE:
         recall, precision = (own[name] for name in ("rare_recall", "rare_precision"))
-        told = "never predicted" if precision is None else f"precision {100 * precision:.1f} %"
+        text = "never predicted" if precision is None else f"precision {100 * precision:.1f} %"
         found = "no test node has it" if recall is None else f"recall {100 * recall:.1f} %"
-        console.say(f"the rarest class, {metrics['rare_class']} ({100 * share:.1f} %): {found}, {told}")
+        console.say(f"the rarest class, {metrics['rare_class']} ({100 * share:.1f} %): {found}, {text}")

@@ -52,8 +52,8 @@ class Checkpoints:
         if self.rank == 0:
             history = [asdict(epoch) for epoch in run.epochs]
             best = None if run.best is None else run.best.number
-            told = {"about": self.about, "epochs": history, "best": best, "seconds": run.seconds}
-            write_file(scratch / "history.json", to_json({**told, "solves": batch.solves}))
+            record = {"about": self.about, "epochs": history, "best": best, "seconds": run.seconds}
+            write_file(scratch / "history.json", to_json({**record, "solves": batch.solves}))
             shutil.rmtree(target, ignore_errors=True)
             os.rename(scratch, target)
             for old in self._found()[:-KEEP]:

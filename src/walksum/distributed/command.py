@@ -85,9 +85,9 @@ def _train(options: argparse.Namespace) -> None:
     with joined(options.device, options.timeout) as device:
         data = load_part(_folder(options, processes), rank, device)
         torch.manual_seed(options.seed)
-        told = about_parts(_folder(options, processes))
-        assert told is not None
-        model = _model(options, data.x.size(1), told["outputs"])
+        about = about_parts(_folder(options, processes))
+        assert about is not None
+        model = _model(options, data.x.size(1), about["outputs"])
         recipe = Recipe(lr=options.lr, max_epochs=options.max_epochs, patience=options.patience)
         tell = _tell if rank == 0 else None
         kept = options.out / "checkpoints"
@@ -126,8 +126,8 @@ def _write_parts(options: argparse.Namespace, processes: int) -> None:
     known = about_parts(folder)
     if known is not None:
         if known != about:
-            told = ", ".join(f"{k}={known.get(k)!r} there, {v!r} now" for k, v in about.items() if known.get(k) != v)
-            raise ValueError(f"{folder} holds parts of something else ({told}); choose another --out")
+            other = ", ".join(f"{k}={known.get(k)!r} there, {v!r} now" for k, v in about.items() if known.get(k) != v)
+            raise ValueError(f"{folder} holds parts of something else ({other}); choose another --out")
         return
     problem = _read(options)
     split = split_problem(problem, options.split, options.seed)
@@ -163,7 +163,7 @@ def _tell(newest: Epoch, best: Epoch) -> None:
 
 
 def _report(options: argparse.Namespace, outcome: Outcome, exchange: Any) -> None:
-    told = {
+    record = {
         "best": asdict(outcome.best),
         "epochs": len(outcome.history),
         "ended": outcome.ended,
@@ -171,5 +171,5 @@ def _report(options: argparse.Namespace, outcome: Outcome, exchange: Any) -> Non
         "bytes_sent_by_process_0": exchange.bytes_sent,
         "processes": len(exchange.send_counts),
     }
-    write_file(options.out / "result.json", to_json(told, indent=1))
-    print(json.dumps(json.loads(to_json(told))), flush=True)
+    write_file(options.out / "result.json", to_json(record, indent=1))
+    print(json.dumps(json.loads(to_json(record))), flush=True)

@@ -85,9 +85,9 @@ def _explain(store: dist.Store, rank: int, count: int, error: BaseException, tim
         _part_ways(store, rank, [other for other, why in reasons.items() if why is not None])
     failed = {other: why for other, why in reasons.items() if why not in (None, LOST)}
     silent = [other for other, why in reasons.items() if why is None]
-    told = [f"process {other} of {count} ended with {why}" for other, why in failed.items()]
-    told += [f"process {other} of {count} was killed or does not answer" for other in silent]
-    return ProcessLost(f"{'; '.join(told) or 'the connection broke'}; {_remedy()} ({_first_line(error)})")
+    causes = [f"process {other} of {count} ended with {why}" for other, why in failed.items()]
+    causes += [f"process {other} of {count} was killed or does not answer" for other in silent]
+    return ProcessLost(f"{'; '.join(causes) or 'the connection broke'}; {_remedy()} ({_first_line(error)})")
 
 
 def _reasons(store: dist.Store, rank: int, count: int, until: float) -> dict[int, str | None] | None:

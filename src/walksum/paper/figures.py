@@ -85,8 +85,8 @@ def count_steps(like: TrainedRun, epochs: int, listener: Listener) -> list[Epoch
     assert isinstance(model, GLT)
     for layer in model.mixers:
         layer.solver, layer.on_nonconverged = GaBP(stop="messages"), "ignore"
-    told = listener.named(f"{name}, by the paper's algorithm")
-    on_epoch = None if told is None else lambda epoch, best: told(name, epoch, best, recipe)
+    show = listener.named(f"{name}, by the paper's algorithm")
+    on_epoch = None if show is None else lambda epoch, best: show(name, epoch, best, recipe)
     data = Data(prepared.x, problem.graph, prepared.y, prepared.split, problem.task)
     outcome = fit(model, data, recipe, on_epoch=on_epoch)
     if outcome.interrupted:

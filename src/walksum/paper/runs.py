@@ -73,15 +73,15 @@ def train_cell(
     by_seed = {spec.seed: spec for spec in specs}
     stack = {None: None, True: len(specs), False: 1}[batched]
     trainer = SeedTrainer(factory, data, recipe_of(specs[0]), stack, keep_weights=False)
-    told = 0.0
+    shown = 0.0
     with torch.random.fork_rng(devices=[data.device] if data.device.type == "cuda" else []):
         for event in trainer.train(list(by_seed)):
             if isinstance(event, Finished):
                 on_record(record_of(by_seed[event.outcome.seed], event.outcome, data, event.note))
             elif isinstance(event, Failure):
                 on_record(failure_of(by_seed[event.seed], event, data))
-            elif on_progress is not None and (time.monotonic() - told >= EVERY or not event.running):
-                told = time.monotonic()
+            elif on_progress is not None and (time.monotonic() - shown >= EVERY or not event.running):
+                shown = time.monotonic()
                 on_progress(event)
 
 

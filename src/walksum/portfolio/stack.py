@@ -101,7 +101,7 @@ class Stack:
         where = slice(None) if self.start.without_edges else numbers
         place = torch.from_numpy(np.searchsorted(rows, problem.folds[0][0])).to(device)
         y = problem.target()[rows].to(device)
-        learn, judge = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
+        learn, held_out = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
         if epochs is not None:
             everyone = replace(problem, folds=[(rows, rows)], kept={})
             learn = _weights(everyone, rows, 0, len(learn)).to(device)
@@ -131,7 +131,7 @@ class Stack:
                         out = networks.forward(x, self.graph)[:, where]
                         if self.field is not None:
                             out = self.field.predict(out[..., 0], place, numbers).unsqueeze(-1)
-                        score = _scores(out, y, judge[active], problem.classes, self.metric)
+                        score = _scores(out, y, held_out[active], problem.classes, self.metric)
                     better = score > best[active]
                     best[active] = torch.where(better, score, best[active])
                     stop[active] = torch.where(better, epoch, stop[active])
@@ -223,21 +223,21 @@ def _losses(out: Tensor, y: Tensor, classes: int) -> Tensor:
     return nnf.cross_entropy(out.reshape(M * N, C), y.repeat(M), reduction="none").view(M, N)
 
 
-def _scores(out: Tensor, y: Tensor, judge: Tensor, classes: int, metric: Metric | None) -> Tensor:
+def _scores(out: Tensor, y: Tensor, held_out: Tensor, classes: int, metric: Metric | None) -> Tensor:
     """``[M]``: the metric on each member's validation rows, by default accuracy, ties by the loss; of a regression the
     loss alone unless there is a metric."""
-    loss = (_losses(out, y, classes) * judge).sum(1)
+    loss = (_losses(out, y, classes) * held_out).sum(1)
     if metric is not None:
-        return _by_metric(metric, out, y, judge).to(loss) - 1e-4 * loss.clamp_max(100)
+        return _by_metric(metric, out, y, held_out).to(loss) - 1e-4 * loss.clamp_max(100)
     if not classes:
         return -loss
-    right = ((out.argmax(-1) == y) * judge).sum(1)
+    right = ((out.argmax(-1) == y) * held_out).sum(1)
     return right - 1e-4 * loss.clamp_max(100)
 
 
-def _by_metric(metric: Metric, out: Tensor, y: Tensor, judge: Tensor) -> Tensor:
+def _by_metric(metric: Metric, out: Tensor, y: Tensor, held_out: Tensor) -> Tensor:
     """``[M]``; zero where the metric is not defined, as the ROC AUC of one class alone."""
-    outputs, truth, rows = out.double().cpu().numpy(), y.double().cpu().numpy(), (judge > 0).cpu().numpy()
+    outputs, truth, rows = out.double().cpu().numpy(), y.double().cpu().numpy(), (held_out > 0).cpu().numpy()
     found = np.zeros(len(outputs))
     for m, (each, mine) in enumerate(zip(outputs, rows, strict=True)):
         with suppress(ValueError):
