@@ -175,18 +175,21 @@ def test_a_full_disk_leaves_whole_lines(three):
     three.append(record(9))
 
 
+def fight(folder, what):
+    done = program(HERE / "forks.py", folder, what, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def fights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fights")
-    done = program(HERE / "forks.py", folder, "1", capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout)
+    return folder, fight(folder, "hammer")
 
 
 @pytest.mark.slow
-def test_kills_lose_at_most_the_record_in_flight(fights):
-    folder, heard = fights
-    folder = folder / "killed"
+def test_kills_lose_at_most_the_record_in_flight(tmp_path):
+    heard, folder = fight(tmp_path, "kills"), tmp_path / "killed"
     Store(folder).make()  # repairs what the last kill left
     records = read_records(folder)
     seeds = [each.spec.seed for each in records]
