@@ -117,7 +117,7 @@ def test_the_encoding_knows_the_training_nodes_only(colour_run):
 def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "spent")
     done = walksum("train", *tables, "--seeds", "2", "--json", "--features", "income", "--lr", "0.02",
-                   "--epochs", "300", "--dropout", "0.1", "--out", "run", cwd=tmp_path)  # fmt: skip
+                   "--epochs", "150", "--dropout", "0.1", "--out", "run", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)  # one object and nothing else
     assert record["task"] == "regression"
