@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # small operations in many processes: one thread each, or they wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
+# a file's tests in one process: what they share is made once, and processes seldom compile the same kernel at one time
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-all lint types docs bench fuzz faults audit coverage dist clean
 
@@ -10,10 +12,10 @@ demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, ru
 	$(BIN)/walksum train
 
 test: .venv/.installed-dev  ## the tests, without the slowest
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest $(WORKERS) -m "not slow"
 
 test-all: test  ## all tests: those of make test, and the slowest
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m slow
+	$(ONE_THREAD) $(BIN)/python -m pytest $(WORKERS) -m slow
 
 lint: .venv/.installed-dev  ## ruff: rules and format
 	$(BIN)/ruff check .

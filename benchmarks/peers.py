@@ -6,6 +6,7 @@ to J, which ours computes, are a gift to them. Each works in float32, as ours do
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -155,6 +156,9 @@ class _TorchCSR:
         counts = torch.bincount(row, minlength=self.size)
         self.start = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
         self.column = col[self.order].int()
+        with warnings.catch_warnings():  # torch says this once per process: here, not inside of what is timed
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+            self.matrix(torch.ones_like(p.diag), torch.ones_like(p.off))
 
     def matrix(self, diag: Tensor, off: Tensor) -> Tensor:
         value = _values(diag, off).index_select(0, self.order)

@@ -25,7 +25,7 @@ def run(name, *arguments, cwd="."):
     sys.argv = [name, *map(str, arguments)]
     try:
         with contextlib.chdir(cwd), contextlib.redirect_stdout(printed), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as a user runs it: warnings are not errors, but a failed solve is one here
+            warnings.simplefilter("ignore")  # as a user runs it; but a solve that failed is an error here
             warnings.simplefilter("error", SolveWarning)
             runpy.run_path(str(FOLDER / name), run_name="__main__")
     finally:

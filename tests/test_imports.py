@@ -28,8 +28,9 @@ ORDER += [
     "paper",
     "cli",
 ]
+BASE = ["pandas", "sklearn", "matplotlib", "typer", "rich"]  # of every install, but not of the layer
 # torch itself brings the rest
-OTHERS = ["pandas", "sklearn", "matplotlib", "typer", "rich", "torchdiffeq", "ray", "dash", "pyamg"]
+OTHERS = [*BASE, "torchdiffeq", "ray", "dash", "dash_cytoscape", "plotly", "pyamg", "triton"]
 
 
 def imports(source: str) -> set[str]:
@@ -75,19 +76,53 @@ def test_a_forbidden_import_is_found(room, line):
     assert backward(room, line)
 
 
-def test_the_layer_runs_where_nothing_else_can_be_imported():
-    program = f"""
+PROGRAM = f"""
 import sys
 sys.modules.update(dict.fromkeys({OTHERS!r}))  # None: cannot be imported
+import warnings
 import torch, walksum as ws
+warnings.filterwarnings("error", "kernels in plain torch")  # they serve where numba is missing, not for want of these
 edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
 x = torch.randn(4, 5, requires_grad=True)
 ws.GLT(5, 8, 2, 3)(x, edges).sum().backward()
-ws.solve(ws.FixedLaplacian()(ws.Graph.from_edge_index(edges)), x.detach())
+ws.solve(ws.FixedLaplacian()(ws.Graph.from_edge_index(edges)), x.detach(), ws.CG())
+ws.GaBP()
 assert x.grad.isfinite().all()
+print("the layer")
+
+for name in {BASE!r}:
+    del sys.modules[name]
+from walksum.training.models import model_by_name
+assert not any(name.startswith("walksum.paper") for name in sys.modules)
+model_by_name("gde").make(5, 3, num_nodes=4)(x, edges)
+try:
+    model_by_name("gde").make(5, 3, num_nodes=4, method="dopri5")(x, edges)
+except ImportError as error:
+    assert "pip install 'walksum[paper]'" in str(error), error
+    print("compared models")
+
+import walksum.cli, walksum.analysis.influence, walksum.explore.answer, walksum.explore.drawing
+print("the command")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """What works where packages are missing: of one process for all tests, since it takes seconds to import torch."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_the_layer_runs_where_nothing_else_can_be_imported(steps):
+    assert "the layer" in steps[0], steps[1]
+
+
+def test_compared_models_are_imported_when_asked_for_and_need_no_extra_by_default(steps):
+    assert "compared models" in steps[0], steps[1]
+
+
+def test_the_library_and_the_command_do_without_extras(steps):
+    assert "the command" in steps[0], steps[1]
 
 
 def test_what_scripts_and_benchmarks_import_is_there():

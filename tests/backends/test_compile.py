@@ -56,6 +56,23 @@ def run(package, **environment):
     return done.stdout.split()
 
 
+def test_processes_that_start_together_compile_a_kernel_once(package):
+    command, env = [sys.executable, "-c", RUN], {**os.environ, "PYTHONPATH": str(package.parents[2])}
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(3)]
+    assert sorted(process.communicate()[0] for process in started) == ["21 0\n", "21 1\n", "21 1\n"]
+
+
+def test_a_process_that_was_stopped_while_compiling_holds_nobody_up_for_ever(monkeypatch, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(compiling, "LONGEST_WAIT", 0.05)
+    with (tmp_path / "kernel").open("w") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        with compiling._locked(tmp_path / "kernel", fcntl), compiling._locked(tmp_path / "kernel", fcntl):
+            pass  # the second is inside the first: a process does not wait for itself
+    with (tmp_path / "kernel").open("w") as other:
+        assert compiling._taken(other, fcntl)  # both have let it go
+
+
 def test_code_on_disk_is_used_until_a_helper_of_a_helper_changes(package):
     assert run(package) == ["21", "0"]
     assert run(package) == ["21", "1"]

@@ -7,7 +7,7 @@ import sys
 import urllib.request
 
 import pytest
-from customers import ENVIRONMENT, start
+from customers import start
 
 from walksum.data.cache import cache_root
 
@@ -190,16 +190,6 @@ def test_without_the_extra_it_names_it(monkeypatch):
     code, output = invoke("--dataset", "digits")
     assert code == 2
     assert "pip install 'walksum[explore]'" in output
-
-
-def test_the_library_and_the_command_do_without_dash(tmp_path):
-    import subprocess
-
-    program = (
-        "import sys; sys.modules['dash'] = sys.modules['dash_cytoscape'] = sys.modules['plotly'] = None\n"
-        "import walksum, walksum.cli, walksum.analysis.influence, walksum.explore.answer, walksum.explore.drawing"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, env=ENVIRONMENT, cwd=tmp_path)
 
 
 def test_a_file_without_labels_says_nothing_of_training(opened, tmp_path):

@@ -117,7 +117,7 @@ def test_the_encoding_knows_the_training_nodes_only(colour_run):
 def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "spent")
     done = walksum("train", *tables, "--seeds", "2", "--json", "--features", "income", "--lr", "0.02",
-                   "--epochs", "300", "--dropout", "0.1", "--out", "run", cwd=tmp_path)  # fmt: skip
+                   "--epochs", "150", "--dropout", "0.1", "--out", "run", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)  # one object and nothing else
     assert record["task"] == "regression"
@@ -138,7 +138,7 @@ def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
 
 def test_the_default_is_a_portfolio_that_predicts_other_tables(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv")
-    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "8", "--out", "run",
+    done = walksum("train", *tables, "--target", "spent", "--features", "income,town", "--budget", "5", "--out", "run",
                    cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "trainings done" in done.stderr
@@ -261,9 +261,9 @@ def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):
     assert list((tmp_path / "runs" / "nodes" / "tensorboard").rglob("events.out.tfevents*"))
 
 
-def test_a_search_is_compared_on_validation(shop, tmp_path):
+def test_a_search_is_compared_on_validation(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = run("train", *tables, "--search", "4", "--workers", "2", "--epochs", "8", "--json", "-q", cwd=tmp_path)
+    done = walksum("train", *tables, "--search", "4", "--workers", "2", "--epochs", "8", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.sub("walksum: compiling kernels.*\n", "", done.stderr) == ""
     record = json.loads(done.stdout)

@@ -1,6 +1,7 @@
 """A process that is killed is named by the others, and a job that starts again goes on from its checkpoint."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -8,25 +9,25 @@ import sys
 import time
 
 import pytest
+import torch
+import torch.distributed as dist
 
-from distributed.test_processes import free_port
-
-LOOP = """
-import torch, torch.distributed as dist
+from distributed.test_processes import PRELOADED, free_port
 from walksum.distributed import joined
-with joined(timeout=15):
-    total = torch.ones(4)
-    dist.all_reduce(total)
-    print("ready", flush=True)
-    while True:
+
+TIMEOUT = 8
+
+
+def loop(rank, count, port, ready, told):
+    """What every process does until one of them is lost."""
+    os.dup2(os.open(told, os.O_CREAT | os.O_WRONLY), 2)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    with joined(timeout=TIMEOUT):
+        total = torch.ones(4)
         dist.all_reduce(total)
-"""
-
-
-def start(rank, count, port):
-    where = {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-c", LOOP], env=os.environ | where, **pipes)
+        ready.release()
+        while True:
+            dist.all_reduce(total)
 
 
 CASES = [(signal.SIGKILL, 1)]  # the others take longer
@@ -34,24 +35,27 @@ CASES += [pytest.param(how, lost, marks=pytest.mark.slow) for how, lost in ((sig
 
 
 @pytest.mark.parametrize(("how", "lost"), CASES)
-def test_the_others_name_a_lost_process(how, lost):
-    port = free_port()
-    processes = [start(rank, 3, port) for rank in range(3)]
+def test_the_others_name_a_lost_process(how, lost, tmp_path):
+    multiprocessing.set_forkserver_preload(PRELOADED)
+    start, port = multiprocessing.get_context("forkserver"), free_port()
+    ready, others = start.Semaphore(0), [rank for rank in range(3) if rank != lost]
+    processes = [start.Process(target=loop, args=(k, 3, port, ready, tmp_path / f"{k}")) for k in range(3)]
     try:
         for process in processes:
-            assert process.stdout.readline() == "ready\n"
-        processes[lost].send_signal(how)
-        began = time.monotonic()
-        others = [process for rank, process in enumerate(processes) if rank != lost]
-        told = [process.communicate(timeout=60)[1] for process in others]
-        assert time.monotonic() - began < 60
-        assert all(process.returncode != 0 for process in others)
+            process.start()
+        for _ in processes:
+            assert ready.acquire(timeout=120)
+        os.kill(processes[lost].pid, how)
+        for rank in others:
+            processes[rank].join(60)
+            assert processes[rank].exitcode not in (0, None)
+        told = [(tmp_path / f"{rank}").read_text() for rank in others]
         assert all(f"process {lost} of 3" in text or f"process {lost}, which holds" in text for text in told), told
         assert all("training goes on from its last checkpoint" in text for text in told)
     finally:
         for process in processes:
             process.kill()
-            process.communicate()
+            process.join()
 
 
 def train(out, *more):

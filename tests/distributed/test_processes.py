@@ -1,5 +1,6 @@
 """Four gloo processes, started once; every test reads what they found."""
 
+import multiprocessing
 import socket
 from pathlib import Path
 
@@ -9,11 +10,15 @@ import torch.multiprocessing as mp
 
 from distributed import workers
 
+PRELOADED = ["walksum.distributed", "walksum.nn", "walksum.data"]  # imported once, by the process that forks the others
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("processes")
-    mp.spawn(workers.run, (free_port(), str(folder)), nprocs=workers.PROCESSES)
+    multiprocessing.set_forkserver_preload(PRELOADED)
+    arguments = (free_port(), str(folder))
+    mp.start_processes(workers.run, arguments, nprocs=workers.PROCESSES, start_method="forkserver")
     return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(workers.PROCESSES)]
 
 

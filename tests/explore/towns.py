@@ -32,6 +32,7 @@ def opened(folder, target, **how):
         if done == 4:
             raise KeyboardInterrupt
 
+    how = {"budget": 10, **how}  # seconds, which the rows beside it share
     fit_tables(nodes, edges, target, features=["size", "kind"], on_member=enough, **how).save(folder)
     run, source = open_run(folder), Source(nodes=nodes, edges=edges)
     problem = problem_of_run(run, source, labels=True)

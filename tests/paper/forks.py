@@ -1,6 +1,6 @@
 """Processes that fight over stores. A program of its own: it imports once, has no threads, and forks as it likes.
 
-Usage: python forks.py FOLDER SEED; prints one JSON object.
+Usage: python forks.py FOLDER kills|hammer; prints one JSON object.
 """
 
 import json
@@ -125,11 +125,13 @@ def locks(folder):
 
 
 def main():
-    folder, seed = Path(sys.argv[1]), int(sys.argv[2])
-    said = kill_writers(folder / "killed", random.Random(seed))
+    folder, what = Path(sys.argv[1]), sys.argv[2]
+    if what == "kills":
+        print(json.dumps({"said": kill_writers(folder / "killed", random.Random(1)), "kills": KILLS}))
+        return
     for processes in (2, 4):
         hammer(folder / f"hammered-{processes}", processes)
-    print(json.dumps({"said": said, "kills": KILLS, "locks": locks(folder)}))
+    print(json.dumps({"locks": locks(folder)}))
 
 
 if __name__ == "__main__":

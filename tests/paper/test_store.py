@@ -160,33 +160,34 @@ def test_bad_folders(tmp_path):
 
 def test_a_full_disk_leaves_whole_lines(three):
     # a limit on the size of files stands in for the disk: the write stops in the middle of the line
-    script = (
-        "import resource, sys; from walksum.paper.sweep.store import Store, StoreError\n"
-        "from test_store import record\n"
-        "store = Store(sys.argv[1]); store.refresh()\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (store.size + 100, store.size + 100))\n"
-        "try: store.append(record(9))\n"
-        "except StoreError as error: print(error)\n"
-    )
+    resource = pytest.importorskip("resource")
     before = three.path.read_bytes()
-    done = program("-c", script, three.folder, cwd=HERE, capture_output=True)
-    assert "cannot be appended to; what it holds is whole: File too large" in done.stdout, done.stderr
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot be appended to; what it holds is whole: File too large"):
+            three.append(record(9))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert three.path.read_bytes() == before
     three.append(record(9))
+
+
+def fight(folder, what):
+    done = program(HERE / "forks.py", folder, what, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def fights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fights")
-    done = program(HERE / "forks.py", folder, "1", capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout)
+    return folder, fight(folder, "hammer")
 
 
 @pytest.mark.slow
-def test_kills_lose_at_most_the_record_in_flight(fights):
-    folder, heard = fights
-    folder = folder / "killed"
+def test_kills_lose_at_most_the_record_in_flight(tmp_path):
+    heard, folder = fight(tmp_path, "kills"), tmp_path / "killed"
     Store(folder).make()  # repairs what the last kill left
     records = read_records(folder)
     seeds = [each.spec.seed for each in records]

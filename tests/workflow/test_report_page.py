@@ -31,7 +31,7 @@ def fitted(target, **how):
         if done == 3:
             raise KeyboardInterrupt
 
-    return fit_tables(*tables(), target, on_member=enough, **how)
+    return fit_tables(*tables(), target, on_member=enough, budget=10, **how)  # the rows beside it share the seconds
 
 
 class Reader(HTMLParser):

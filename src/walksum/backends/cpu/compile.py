@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from walksum.backends.cpu.numba_api import numba
 
 HERE, PACKAGE = Path(__file__).parent, "walksum.backends.cpu"
+LONGEST_WAIT = 60.0  # seconds for another process to compile a kernel
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -34,7 +36,7 @@ def jit(function: Callable[..., Any]) -> Any:
         return numba.njit(function, **options)
     numba.config.CACHE_DIR = str(folder / _hash(Path(function.__code__.co_filename)))
     try:
-        return numba.njit(function, cache=True, **options)
+        return _one_process_compiles(numba.njit(function, cache=True, **options), folder / "locks")
     except RuntimeError:  # numba finds no place to write to: compile in every process
         return numba.njit(function, **options)
     finally:
@@ -88,6 +90,55 @@ def _names(file: Path) -> Iterator[str]:
 
 def _file_of(module: str) -> Path:
     return HERE.joinpath(*module.removeprefix(PACKAGE).split(".")).with_suffix(".py")
+
+
+def _one_process_compiles(kernel: Any, folder: Path) -> Any:
+    """Processes that start together compile each kernel once: the others wait, and load what the first has written."""
+    try:
+        import fcntl
+
+        from numba.core.compiler_lock import global_compiler_lock  # private: without it every process compiles
+    except ImportError:
+        return kernel
+    compile_or_load, path = kernel.compile, folder / f"{kernel.__module__}.{kernel.__qualname__}"
+
+    def compile_locked(signature: Any) -> Any:
+        # numba's lock of threads first: whoever waits for a file then holds nothing that its owner could wait for
+        with global_compiler_lock, _locked(path, fcntl):
+            return compile_or_load(signature)
+
+    kernel.compile = compile_locked
+    return kernel
+
+
+_held: set[Path] = set()
+
+
+@contextmanager
+def _locked(path: Path, fcntl: Any) -> Iterator[None]:
+    """Alone among processes; after ``LONGEST_WAIT`` not alone any more, for the owner may have been stopped."""
+    if path in _held:
+        yield
+        return
+    with ExitStack() as stack:
+        with suppress(OSError):  # a folder that cannot be written to any more: compile without waiting
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("w"))
+            until = time.monotonic() + LONGEST_WAIT
+            while not _taken(file, fcntl) and time.monotonic() < until:
+                time.sleep(0.02)
+            stack.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child may still hold the file open
+        _held.add(path)
+        stack.callback(_held.discard, path)
+        yield
+
+
+def _taken(file: Any, fcntl: Any) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class _Compiling:
