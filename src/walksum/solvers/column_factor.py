@@ -35,7 +35,8 @@ class ColumnFactor(NotCopied):
     def __init__(self, J: Precision, symbolic: PartialSymbolic):
         check_dtype(J)
         self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
-        self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())  # aliases, as in Factor
+        diag, off = (J.diag.detach(), J.off.detach()) if torch.is_grad_enabled() else (J.diag, J.off)
+        self.diag, self.off = plain(diag), plain(off)  # aliases, as in Factor
         entries, nodes = len(self.plan[2]), symbolic.num_nodes
         self.in_eights = self.heads > 1 and entries <= numeric_groups.GROUP_LIMIT
         # as numeric_groups.side_by_side, which kernels call
@@ -123,11 +124,13 @@ class ColumnFactor(NotCopied):
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
         columns = h.size(2)
-        work, threads = self.heads * columns * self.symbolic.entries, torch.get_num_threads()
-        widest = WIDEST // 2 if work >= WORTH_A_THREAD and threads > 1 else WIDEST
-        lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block
+        work, addresses = self.heads * columns * self.symbolic.entries, [t.data_ptr() for t in others]
+        alone = work < WORTH_A_THREAD or torch.get_num_threads() == 1
+        lanes = lanes_for(min(columns, WIDEST if alone else WIDEST // 2))  # no bit of a column depends on its block
         units = self.heads * -(-columns // (8 * lanes.itemsize))
-        addresses = [t.data_ptr() for t in (h, *others)]
+        if alone:
+            return [kernel(0, units, lanes, self.plan, self.where, columns, h.data_ptr(), *addresses)]
         return in_groups(
-            kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
-        )
+            kernel, units, work, lanes, self.plan, self.where, columns, h.data_ptr(), *addresses,
+            owners=(self, h, *others),
+        )  # fmt: skip
