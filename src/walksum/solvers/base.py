@@ -174,6 +174,10 @@ class Prepared(NotCopied, ABC):
         look at numbers on its way."""
         return None
 
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
+        """The outcome for ``grad`` and the gradients of diag and off, where both are quicker at once; else None."""
+        return None
+
     @abstractmethod
     def run(self, h: Tensor) -> Outcome:
         """mu and how the solve ended, for ``h [H, N, F]`` with at least one element."""

@@ -69,6 +69,15 @@ class PreparedDirect(Prepared):
             mu, error = self._refined(h, mu)
         return Outcome(mu, status_of(error, self.tol, Status.stalled), 0, error)
 
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
+        if self.refine or not grad.numel() or not isinstance(self.factor, ColumnFactor):
+            return None
+        found = self.factor.solve_and_dot(grad, mu)
+        if found is None or not found[1] <= self.tol:  # run() tells why it was not solved
+            return None
+        g, error, d_diag, d_off = found
+        return Outcome(g, Status.converged, 0, error), d_diag, d_off
+
     def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
         total = mu.double()
         for _ in range(self.refine):
