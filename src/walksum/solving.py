@@ -193,6 +193,9 @@ class _Call:
             return launched.value, *gradients
         if grad.is_cuda:
             _refuse_capture(prepared, grad)
+        both = prepared.run_backward(grad, mu)
+        if both is not None:
+            return reports.finished(prepared, both[0]), both[1], both[2]
         g = reports.finished(prepared, prepared.outcome(grad))
         return g, *backends.backend(g).value_gradients(self.graph, g, mu)
 

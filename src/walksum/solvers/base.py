@@ -212,6 +212,10 @@ class Prepared(NotCopied, ABC):
         look at numbers on its way."""
         return None
 
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
+        """The outcome for ``grad`` and the gradients of diag and off, where both are quicker at once; else None."""
+        return None
+
     @abstractmethod
     def run(self, h: Tensor) -> Outcome:
         """mu and how the solve ended, for ``h [H, N, F]`` with at least one element."""
@@ -301,10 +305,7 @@ def default_tol(tol: float | None, dtype: torch.dtype) -> float:
 
 def exact_tol(tol: float | None, J: Precision) -> float:
     """The same for elimination, whose rounding errors add up like a random walk: they grow with the root of N."""
-    if tol is not None:
-        return tol
-    usual = default_tol(None, J.dtype)
-    return max(usual, usual / 16 * J.num_nodes**0.5)
+    return tol if tol is not None else default_tol(None, J.dtype) * max(1.0, J.graph.num_nodes**0.5 / 16)
 
 
 def norm_inf(J: Precision) -> Tensor:

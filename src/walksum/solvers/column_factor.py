@@ -6,17 +6,19 @@ For partial eliminations, and for complete ones whose supernodes would be too sm
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.backends.cpu.ldl import blas, numeric, numeric_groups, sweeps_groups
+from walksum.backends.cpu.ldl import at_once, blas, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
 from walksum.backends.cpu.pointers import ZERO, blank, node_major, plain
-from walksum.backends.cpu.simd import lanes_for
+from walksum.backends.cpu.products import prepare_dots
+from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
 from walksum.precision import Precision
 from walksum.solvers.base import NotCopied, Status
@@ -34,8 +36,9 @@ class ColumnFactor(NotCopied):
 
     def __init__(self, J: Precision, symbolic: PartialSymbolic):
         check_dtype(J)
-        self.symbolic, self.plan, self.heads = symbolic, symbolic.plan, J.heads
-        self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())  # aliases, as in Factor
+        self.symbolic, self.plan, self.graph, self.heads = symbolic, symbolic.plan, J.graph, J.heads
+        diag, off = (J.diag.detach(), J.off.detach()) if torch.is_grad_enabled() else (J.diag, J.off)
+        self.diag, self.off = plain(diag), plain(off)  # aliases, as in Factor
         entries, nodes = len(self.plan[2]), symbolic.num_nodes
         self.in_eights = self.heads > 1 and entries <= numeric_groups.GROUP_LIMIT
         # as numeric_groups.side_by_side, which kernels call
@@ -47,7 +50,15 @@ class ColumnFactor(NotCopied):
         self.numbers = numbers  # the kernels hold its address only
         addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
-        self.outcome = max(self._factorise(), default=numeric.FINE)
+        # Not made yet: the first solve does it in the same call if it is small. Threads that come together may all do
+        # it: every number is written once, when it is final, and to the same bits.
+        self.outcome: int | None = None
+
+    def _made(self) -> Tensor:
+        """The numbers, made if they are not."""
+        if self.outcome is None:
+            self.outcome = max(self._factorise(), default=numeric.FINE)
+        return self.numbers
 
     def _factorise(self) -> list[Any]:
         work, args = self.heads * self.symbolic.operations, (self.plan, self.where)
@@ -64,18 +75,19 @@ class ColumnFactor(NotCopied):
     def pivots(self) -> Tensor:
         """D in float64, ``[H, N]``; from position ``eliminated`` on the core's diagonal."""
         count = self.heads * self.symbolic.num_nodes
-        return self.numbers[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
+        return self._made()[: 2 * count].view(torch.float64)[:count].view(self.heads, -1)
 
     @property
     def factor(self) -> Tensor:
         """L of a partial elimination, ``[H, nnz]``, followed by the core's couplings."""
         start = 2 * self.heads * (self.symbolic.num_nodes + 1)
-        return self.numbers[start : start + self.heads * len(self.plan[2])].view(self.heads, -1)
+        return self._made()[start : start + self.heads * len(self.plan[2])].view(self.heads, -1)
 
     @property
     def failure(self) -> Status | None:
         """None, or the status of every solve with this J."""
-        return FAILURE.get(self.outcome)
+        self._made()
+        return FAILURE.get(self.outcome)  # type: ignore[arg-type]
 
     def reads(self, h: Tensor) -> bool:
         """Whether :meth:`solve` takes h as it lies: head after head, or node after node."""
@@ -92,18 +104,54 @@ class ColumnFactor(NotCopied):
         else:
             h = plain(h)
             mu = blank(h)
+        if self.outcome is None and not self.in_eights and self._alone(columns, self.symbolic.operations):
+            return mu, self._at_once(h, mu)
+        self._made()
         if self.outcome != numeric.FINE:
             return mu, torch.nan
         return mu, worst_of(self._sweep_groups(h, mu) if self.side_by_side else self._sweep(triangular.solve, h, mu))
 
+    def _alone(self, columns: int, more: float = 0.0) -> bool:
+        """Whether a solve, and ``more`` multiply-adds per head, are too little for several threads."""
+        work = self.heads * (columns * self.symbolic.entries + more)
+        return work < WORTH_A_THREAD or torch.get_num_threads() == 1
+
+    def _at_once(self, h: Tensor, mu: Tensor) -> float:
+        """Factorise and solve in one call: mu's worst backward error."""
+        columns, tail, size = h.size(2), self.symbolic.tail, self.symbolic.num_nodes
+        lanes = lanes_for(min(columns, WIDEST))
+        units, addresses = self.heads * -(-columns // (8 * lanes.itemsize)), (h.data_ptr(), mu.data_ptr())
+        args = units, lanes, self.plan, self.where, tail, blas.addresses(), columns, *addresses
+        with blas.threads_for(size - tail) if tail < size else nullcontext():
+            error = at_once.factorise_and_solve(*args)
+        self.outcome = round(-error) if error < 0 else numeric.FINE
+        return error
+
+    def solve_and_dot(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float, Tensor, Tensor] | None:
+        """:meth:`solve`, and the gradients of diag and off given the mu of the forward pass; None where one call cannot
+        do both: several blocks of columns, work for threads, or no factor."""
+        columns = h.size(2)
+        if self.outcome != numeric.FINE or self.side_by_side or columns not in WIDTHS or not self._alone(columns):
+            return None
+        if not (h.is_cpu and h.is_contiguous() and mu.is_contiguous()):
+            return None
+        like_diag, like_off, (lanes, _, shape, upper), _ = self.graph.derived(
+            prepare_dots, self.heads, columns, h.dtype
+        )
+        g, diag, off = blank(h), torch.empty_like(like_diag), torch.empty_like(like_off)
+        solving = self.heads, lanes, self.plan, self.where, columns, h.data_ptr(), g.data_ptr()
+        dotting = shape, upper, h.stride()[:2], mu.data_ptr(), diag.data_ptr(), off.data_ptr()
+        return g, at_once.solve_and_dot(*solving, *dotting), diag, off
+
     def logdet(self) -> Tensor:
         """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""
-        if self.outcome != numeric.FINE:
+        if self.failure is not None:
             return torch.full((self.heads,), torch.nan, dtype=torch.float64)
         return self.pivots.log().sum(1)
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
+        self._made()
         h = plain(h)
         out = blank(h)
         self._sweep(triangular.eliminate, h, out)
@@ -123,11 +171,13 @@ class ColumnFactor(NotCopied):
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
         columns = h.size(2)
-        work, threads = self.heads * columns * self.symbolic.entries, torch.get_num_threads()
-        widest = WIDEST // 2 if work >= WORTH_A_THREAD and threads > 1 else WIDEST
-        lanes = lanes_for(min(columns, widest))  # no bit of a column depends on its block
+        alone, addresses = self._alone(columns), [t.data_ptr() for t in others]
+        lanes = lanes_for(min(columns, WIDEST if alone else WIDEST // 2))  # no bit of a column depends on its block
         units = self.heads * -(-columns // (8 * lanes.itemsize))
-        addresses = [t.data_ptr() for t in (h, *others)]
+        if alone:
+            return [kernel(0, units, lanes, self.plan, self.where, columns, h.data_ptr(), *addresses)]
+        work = self.heads * columns * self.symbolic.entries
         return in_groups(
-            kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
-        )
+            kernel, units, work, lanes, self.plan, self.where, columns, h.data_ptr(), *addresses,
+            owners=(self, h, *others),
+        )  # fmt: skip

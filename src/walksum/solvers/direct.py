@@ -13,7 +13,7 @@ from walksum.backends.cpu.ldl.symbolic import Symbolic, all_columns
 from walksum.precision import Precision
 from walksum.solvers.base import Outcome, Prepared, Solver, Status, exact_tol, status_of
 from walksum.solvers.column_factor import ColumnFactor
-from walksum.solvers.factor import Factor, check_dtype, measure, pattern_of, residual
+from walksum.solvers.factor import FAILURE, Factor, measure, pattern_of, residual
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ class Direct(Solver):
 
 class PreparedDirect(Prepared):
     def __init__(self, J: Precision, solver: Direct, pattern: Symbolic):
-        check_dtype(J)
         super().__init__(J, solver)
         self.factor: Factor | ColumnFactor
         if pattern.by_columns:
@@ -69,13 +68,22 @@ class PreparedDirect(Prepared):
 
     def run(self, h: Tensor) -> Outcome:
         mu, error = self.factor.solve(h)
-        failure = self.factor.failure
-        if failure is not None:
-            return Outcome.failed(h, failure)
-        mu = mu if h.is_cpu else mu.to(h.device)
+        if self.factor.outcome:  # numeric.FINE is 0
+            return Outcome.failed(h, FAILURE[self.factor.outcome])
+        if not h.is_cpu:
+            mu = mu.to(h.device)
         if self.refine:
             mu, error = self._refined(h, mu)
         return Outcome(mu, status_of(error, self.tol, Status.stalled), 0, error)
+
+    def run_backward(self, grad: Tensor, mu: Tensor) -> tuple[Outcome, Tensor, Tensor] | None:
+        if self.refine or not grad.numel() or not isinstance(self.factor, ColumnFactor):
+            return None
+        found = self.factor.solve_and_dot(grad, mu)
+        if found is None or not found[1] <= self.tol:  # run() tells why it was not solved
+            return None
+        g, error, d_diag, d_off = found
+        return Outcome(g, Status.converged, 0, error), d_diag, d_off
 
     def _refined(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float]:
         total = mu.double()
