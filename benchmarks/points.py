@@ -207,9 +207,8 @@ def show(found: list[dict[str, Any]]) -> None:
             rmse = np.array([each["rmse"][method] for each in mine])
             won = sum(each["r2"]["portfolio"] >= each["r2"][method] for each in mine)
             beside = "" if method == "portfolio" else f", portfolio at or above in {won} of {len(mine)}"
-            print(
-                f"  {method:24} R^2 {score.mean():.3f} (spread {score.std(ddof=int(len(score) > 1)):.3f}), RMSE {rmse.mean():.4g}{beside}"
-            )
+            spread = score.std(ddof=int(len(score) > 1))
+            print(f"  {method:24} R^2 {score.mean():.3f} (spread {spread:.3f}), RMSE {rmse.mean():.4g}{beside}")
         if "best predictor" in mine[0]["rmse"]:
             ratio = [each["rmse"]["portfolio"] / each["rmse"]["best predictor"] for each in mine]
             print(f"  error over that of the best predictor: {np.mean(ratio):.4f}, at most {max(ratio):.4f}")

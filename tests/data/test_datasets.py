@@ -14,7 +14,7 @@ from torch_geometric.utils import contains_self_loops, is_undirected
 
 from walksum.data import digits, load, names
 from walksum.data.cache import SHA256
-from walksum.data.sources import SOURCES
+from walksum.data.sources import SIZES, SOURCES
 
 needs_data = pytest.mark.skipif("WALKSUM_DATA" not in os.environ, reason="WALKSUM_DATA is not set")
 
@@ -231,6 +231,7 @@ def test_real_data_have_their_published_sizes(name):
     data = load(name)
     sizes = (data.num_nodes, data.num_edges, data.num_features, int(data.y.max()) + 1)
     assert sizes == REAL[name]
+    assert SIZES[name] == (sizes[0], *sizes[2:])
     if name != "pubmed":  # bags of words: 0 and 1 unless something normalised them
         assert set(data.x.unique().tolist()) == {0, 1}
 
@@ -258,3 +259,7 @@ def test_chameleon_is_the_filtered_one(tmp_path):
     data = load("chameleon", tmp_path)
     assert (data.num_nodes, data.num_edges) == (3, 4)
     assert data.train_mask.shape == (3, 10)
+
+
+def test_every_dataset_has_a_size():
+    assert list(SIZES) == names()

@@ -10,8 +10,13 @@ import torch
 from walksum.data.cache import data_root
 from walksum.data.edges import EdgeColumns
 from walksum.data.user_files import Columns, read_tables
+from walksum.graph import Graph
+from walksum.portfolio.blend import r_squared
 from walksum.portfolio.fit import HERE, WITHOUT_EDGES, fit_portfolio
 from walksum.portfolio.folds import given_validation
+from walksum.portfolio.members import tasks
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.residual import affordable
 from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import output_of, portfolio_problem
 from walksum.workflow.comparisons import Comparison
@@ -117,6 +122,19 @@ def test_the_shortest_budget_still_has_a_member_that_learns_from_columns():
     scores = {row["member"]: row["validation"] for row in found.table(prepared.judge)}
     assert scores["boosting x"] > 0.15  # of size, which explains a third
     assert "boosting surroundings" not in scores
+
+
+def test_no_field_is_fitted_where_elimination_would_take_minutes():
+    import networkx as nx
+
+    tangled, path = nx.random_regular_graph(6, 2500, seed=0), nx.path_graph(2500)
+    graphs = [Graph.from_edge_index(torch.tensor([*graph.edges]).t(), 2500) for graph in (tangled, path)]
+    assert [affordable(graph) for graph in graphs] == [False, True]
+    y = np.random.default_rng(0).normal(size=2500)
+    for graph, count in zip(graphs, (0, 1), strict=True):
+        rows = np.arange(2500)
+        problem = Problem(y[:, None], graph, y, 0, given_validation(rows, rows[::3]))
+        assert sum(task.name.startswith("joint") for task in tasks(problem, r_squared, ("joint",))) == count
 
 
 def test_tables_without_edges_say_so(tables):

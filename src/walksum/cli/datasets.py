@@ -10,7 +10,13 @@ def datasets(console: Console) -> None:
 
     Example: walksum datasets
     """
-    from walksum.data.datasets import names
+    from walksum.data.datasets import names, on_disk
+    from walksum.data.sources import SIZES
 
-    console.say("\n".join(names()), always=True)
-    console.result({"datasets": names()})
+    found = {name: (*SIZES[name], on_disk(name)) for name in names()}
+    for name, (nodes, columns, classes, here) in found.items():
+        where = "on disk" if here else "to download"
+        console.say(f"{name:21} {nodes:8,} nodes {columns:6,} columns {classes:3} classes  {where}", always=True)
+    keys = ("nodes", "columns", "classes", "on_disk")
+    details = {name: dict(zip(keys, each, strict=True)) for name, each in found.items()}
+    console.result({"datasets": names(), "details": details})

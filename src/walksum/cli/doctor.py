@@ -79,14 +79,13 @@ def _kernels() -> str:
 
 def _data() -> dict[str, str]:
     from walksum.data.cache import cache_root, data_root
-    from walksum.data.sources import SOURCES
+    from walksum.data.datasets import names, on_disk
 
     root, cache = data_root(), cache_root()
-    present = [name for name, source in SOURCES.items() if source.present(root) or source.present(cache / "raw")]
     return {
         "root": f"data root: {root} ({'exists' if root.is_dir() else 'does not exist'}; set WALKSUM_DATA to change it)",
         "cache": f"cache: {cache}",
-        "present": f"datasets without a download: {', '.join([*present, 'digits'])}",
+        "present": f"datasets without a download: {', '.join(filter(on_disk, names()))}",
     }
 
 

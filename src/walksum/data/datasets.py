@@ -26,6 +26,13 @@ def names() -> list[str]:
     return [*SOURCES, "digits"]
 
 
+def on_disk(name: str, root: str | os.PathLike[str] | None = None) -> bool:
+    """Whether load() needs no download."""
+    if name == "digits":
+        return True
+    return any(SOURCES[name].present(folder) for folder in (data_root(root), cache_root() / "raw"))
+
+
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Data:
     """Read one dataset.
 

@@ -150,3 +150,28 @@ SOURCES: dict[str, Source] = {
     "coauthor-physics": _npz(Coauthor, "Physics", "physics", "ms_academic_phy"),
     "ogbn-arxiv": Source("ogbn_arxiv", _ARXIV_FILES, _read_arxiv),
 }
+
+SIZES = {  # nodes, columns, classes
+    "cora": (2_708, 1_433, 7),
+    "citeseer": (3_327, 3_703, 6),
+    "pubmed": (19_717, 500, 3),
+    "texas": (183, 1_703, 5),
+    "wisconsin": (251, 1_703, 5),
+    "cornell": (183, 1_703, 5),
+    "actor": (7_600, 932, 5),
+    "chameleon": (890, 2_325, 5),
+    "squirrel": (2_223, 2_089, 5),
+    "chameleon-unfiltered": (2_277, 2_325, 5),
+    "squirrel-unfiltered": (5_201, 2_089, 5),
+    "roman-empire": (22_662, 300, 18),
+    "amazon-ratings": (24_492, 300, 5),
+    "minesweeper": (10_000, 7, 2),
+    "tolokers": (11_758, 10, 2),
+    "questions": (48_921, 301, 2),
+    "amazon-computers": (13_752, 767, 10),
+    "amazon-photo": (7_650, 745, 8),
+    "coauthor-cs": (18_333, 6_805, 15),
+    "coauthor-physics": (34_493, 8_415, 5),
+    "ogbn-arxiv": (169_343, 128, 40),
+    "digits": (1_797, 64, 10),
+}

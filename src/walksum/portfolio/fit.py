@@ -15,7 +15,7 @@ from walksum.portfolio import clock
 from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.residual import LEVEL_95, ResidualField, residual_field
+from walksum.portfolio.residual import LEVEL_95, ResidualField, affordable, residual_field
 from walksum.portfolio.schedule import Member, run_tasks
 
 TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
@@ -243,9 +243,8 @@ def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray) -> None:
     if same:  # two blends of the same members have one field
         portfolio.fields |= {name: portfolio.fields[same[0]]} if same[0] in portfolio.fields else {}
         return
-    try:
-        found = residual_field(problem.graph, rows, left)
-    except ValueError:  # elimination fills in too much
+    if not affordable(problem.graph):
         return
+    found = residual_field(problem.graph, rows, left)
     if found.gain > 0:
         portfolio.fields[name] = found

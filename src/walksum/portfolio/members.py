@@ -15,6 +15,7 @@ from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
 from walksum.portfolio.labels import LabelPropagation, label_tasks
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.residual import MOST_OPERATIONS, affordable
 from walksum.portfolio.schedule import Task, Trained
 from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, StackRecipe
@@ -72,7 +73,8 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
         plans.append(("surroundings", decays, [few], how))
         if can_leave_one_out(problem):
             plans.append(("place + surroundings + labels", decays, [few], how))
-    if not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST:
+    joint = not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST
+    if joint and affordable(problem.graph, MOST_OPERATIONS / len(problem.folds)):  # one field per fold
         plans.append(("surroundings", (1e-4, 1e-3), [("joint", "outputs", [ALONE], 2)], narrow))
     if not problem.wide:
         plans.reverse()  # on narrow tables the surroundings say most

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from walksum.backends.cpu.ldl.symbolic import symbolic
 from walksum.field import GaussianField, fit_residual_field
 from walksum.field.fit import residual_precision
 from walksum.graph import Graph
 
 LEVEL_95 = 1.959964
+MOST_OPERATIONS = 2e8  # of one elimination: fitting a field takes some hundred of them, about six seconds in all
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class ResidualField:
         mean = mean[:, 0].copy()
         mean[nodes], std[nodes] = others[0][0].numpy(), self.calibration * np.sqrt(others[1].reshape(-1).numpy())
         return mean, std
+
+
+def affordable(graph: Graph, max_operations: float = MOST_OPERATIONS) -> bool:
+    """Whether a field is fitted within seconds: eliminating a graph without small separators fills in."""
+    return symbolic(graph.to("cpu"), max_operations) is not None
 
 
 def residual_field(graph: Graph, nodes: np.ndarray, residuals: Any) -> ResidualField:

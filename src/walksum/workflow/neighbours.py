@@ -11,7 +11,7 @@ from walksum.data.places import DELAUNAY, NEIGHBOURS
 from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_problem
 from walksum.data.splits import Split
-from walksum.portfolio.residual import residual_field
+from walksum.portfolio.residual import affordable, residual_field
 from walksum.workflow.fit import Job
 
 CHOICES = (4, 8, 16)
@@ -34,6 +34,8 @@ def with_neighbours(problem: Problem, job: Job) -> Problem:
     tried = [_joined(problem, each, "") for each in choices]
     left, truth = _left_over(problem, split)
     errors = [_error(each, split, left, truth) for each in tried]
+    if not np.isfinite(errors).any():
+        return _joined(problem, NEIGHBOURS, "")
     best = tried[int(np.argmin(errors))].places
     assert best is not None
     among = ", ".join(map(str, choices))
@@ -72,9 +74,10 @@ def _left_over(problem: Problem, split: Split) -> tuple[np.ndarray, np.ndarray]:
 def _error(problem: Problem, split: Split, left: np.ndarray, truth: np.ndarray) -> float:
     """Squared error at the validation nodes of a field that is fitted to the training nodes."""
     train, val = split.train.numpy(), split.val.numpy()
+    if not affordable(problem.graph):
+        return float("inf")
     try:
-        field = residual_field(problem.graph, train, left)
-        mean, _ = field.condition(problem.graph, train, left)
-    except ValueError:  # elimination fills in too much
+        mean, _ = residual_field(problem.graph, train, left).condition(problem.graph, train, left)
+    except ValueError:  # fewer nodes than a field has parameters
         return float("inf")
     return float(((mean[val] - truth) ** 2).mean())
