@@ -28,6 +28,7 @@ from screenshots import Served, wait_until_drawn  # noqa: E402
 from walksum._files import write_file  # noqa: E402
 
 WINDOWS = {"light": ("light", 1280, 900), "dark": ("dark", 1280, 900), "phone": ("light", 390, 844)}
+PATIENCE = 600  # seconds for a panel: what it computes is not what is checked here
 PANELS = ("whole", "model", "correlation", "spectrum", "convergence", "walks")
 
 
@@ -58,7 +59,7 @@ def check_explorer(page: Page) -> dict[str, Any]:
         look(page, window)
         page.open("")
         for name in PANELS:
-            page.panel(name)
+            page.panel(name, PATIENCE)
             wait_until_drawn(page)
             found[f"{window}, panel {name}"] = audit(page)
     return found
