@@ -12,6 +12,7 @@ import argparse
 import functools
 import http.server
 import json
+import shutil
 import sys
 import tempfile
 import threading
@@ -89,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as downloads:
-        chromium = start_chromium("/usr/bin/chromium", "/usr/bin/chromedriver", downloads)
+        chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), downloads)
         try:
             for folder in options.runs:
                 page = Page(chromium, Served(folder, options.nodes, options.edges))
