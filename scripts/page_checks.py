@@ -2,8 +2,8 @@
 
 Contrast (WCAG AA), names of all controls, keyboard, errors in the console and weight, in Chromium: of each run's
 report.html (light, dark, on a phone) and of its explorer (light and dark, every panel), and of the first page of the
-site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Writes what was looked at and
-every fault to FILE and exits with 1 if there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
+site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Adds what was looked at and every
+fault to FILE (pages that are there already are renewed) and exits with 1 if there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--site", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "pages.json")
     options = parser.parse_args()
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
     with tempfile.TemporaryDirectory() as downloads:
         chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), downloads)
         try:
@@ -96,6 +96,7 @@ def main() -> None:
                 page = Page(chromium, Served(folder, options.nodes, options.edges))
                 found[f"report of {folder.name}"] = check_file(page, (folder / "report.html").resolve().as_uri())
                 found[f"explorer of {folder.name}"] = check_explorer(page)
+                write_file(options.out, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
             if options.site:
                 served = SiteServer(options.site)
                 found["first page of the site"] = check_file(Page(chromium, served), served.url)
