@@ -2,8 +2,9 @@
 
 Contrast (WCAG AA), names of all controls, keyboard, errors in the console and weight, in Chromium: of each run's
 report.html (light, dark, on a phone) and of its explorer (light and dark, every panel), and of the first page of the
-site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Writes what was looked at and
-every fault to FILE and exits with 1 if there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
+site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Adds what was looked at and every
+fault to FILE (pages that are there already are renewed) and exits with 1 if
+there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import functools
 import http.server
 import json
+import shutil
 import sys
 import tempfile
 import threading
@@ -28,6 +30,7 @@ from screenshots import Served, wait_until_drawn  # noqa: E402
 from walksum._files import write_file  # noqa: E402
 
 WINDOWS = {"light": ("light", 1280, 900), "dark": ("dark", 1280, 900), "phone": ("light", 390, 844)}
+PATIENCE = 600  # seconds for a panel: what it computes is not what is checked here
 PANELS = ("whole", "model", "correlation", "spectrum", "convergence", "walks")
 
 
@@ -58,7 +61,7 @@ def check_explorer(page: Page) -> dict[str, Any]:
         look(page, window)
         page.open("")
         for name in PANELS:
-            page.panel(name)
+            page.panel(name, PATIENCE)
             wait_until_drawn(page)
             found[f"{window}, panel {name}"] = audit(page)
     return found
@@ -86,14 +89,15 @@ def main() -> None:
     parser.add_argument("--site", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "pages.json")
     options = parser.parse_args()
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
     with tempfile.TemporaryDirectory() as downloads:
-        chromium = start_chromium("/usr/bin/chromium", "/usr/bin/chromedriver", downloads)
+        chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), downloads)
         try:
             for folder in options.runs:
                 page = Page(chromium, Served(folder, options.nodes, options.edges))
                 found[f"report of {folder.name}"] = check_file(page, (folder / "report.html").resolve().as_uri())
                 found[f"explorer of {folder.name}"] = check_explorer(page)
+                write_file(options.out, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
             if options.site:
                 served = SiteServer(options.site)
                 found["first page of the site"] = check_file(Page(chromium, served), served.url)

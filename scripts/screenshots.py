@@ -45,7 +45,10 @@ PANELS = ("correlation", "spectrum", "convergence")
 
 class Served:
     def __init__(self, folder: Path, nodes: Path | None, edges: Path | None):
-        run, source = open_run(folder), Source(nodes=nodes, edges=edges)
+        run = open_run(folder)
+        source = (
+            Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()
+        )  # a dataset is found by its name
         problem = problem_of_run(run, source, labels=True)
         table = read_node_table(run, source, problem)
         self.trained = open_trained_run(run, problem, title=folder.name, table=table)

@@ -84,6 +84,14 @@ def test_graph_features():
     assert percent(text, "with the graph") > percent(text, "columns alone") + 10
 
 
+def test_explain_node():
+    text = run("explain_node.py")
+    node, truth, said = re.match(r"node (\d+) is a (\d); the model says (\d)", text).groups()
+    assert truth != said
+    assert text.count(f"node {node} (a {truth})") == 2  # it has a share of both itself
+    assert "strongest walk from" in text
+
+
 def test_own_tables(tmp_path):
     assert "price" in run("own_tables.py", cwd=tmp_path)
 

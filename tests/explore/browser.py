@@ -129,7 +129,7 @@ class Page:
     def press(self, selector):
         self.find(selector).click()
 
-    def panel(self, name):
+    def panel(self, name, patience=PATIENCE):
         self.press(f"#tab-{name}")
         self.wait(
             lambda: (
@@ -137,6 +137,7 @@ class Page:
                 and self.texts("#panel-body p")
             ),
             f"the panel {name}",
+            patience,
         )
 
     def state(self):

@@ -251,8 +251,8 @@ class GLTRegressor(RegressorMixin, _GLTEstimator):
         >>> import numpy as np, walksum as ws
         >>> n = np.arange(60)
         >>> y = np.where(n % 3 == 0, np.nan, np.sin(n / 9))
-        >>> chain = np.stack([n[:-1], n[1:]])
-        >>> model = ws.GLTRegressor(max_epochs=5, random_state=0).fit(n[:, None] / 60, y, graph=chain)
+        >>> path = np.stack([n[:-1], n[1:]])
+        >>> model = ws.GLTRegressor(max_epochs=5, random_state=0).fit(n[:, None] / 60, y, graph=path)
         >>> model.transduction_.shape
         (60,)
     """

@@ -30,9 +30,16 @@ def shown(metrics: dict[str, Any], value: float) -> str:
     return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:z.3f}"  # z: never -0.000
 
 
+def target_name(metrics: dict[str, Any]) -> str:
+    """The column that is predicted; "class" for the y of a dataset."""
+    data = metrics["data"]
+    return "class" if data["target"] == "y" and data["task"] == "classification" else str(data["target"])
+
+
 def verdict(metrics: dict[str, Any]) -> list[str]:
     """What is predicted and how well, and whether the graph helped or something simpler does as well."""
-    target, parts = metrics["data"]["target"], metrics["parts"]["test"]
+    target, parts = target_name(metrics), metrics["parts"]["test"]
+    target = "The class" if target == "class" else target
     own, simplest = parts[metrics["model"]], next((parts[name] for name in SIMPLEST if name in parts), None)
     if "mae" in own:
         said = f"{target} is predicted with R² {own['r2']:.3f}: off by {own['mae']:.3g} on average"

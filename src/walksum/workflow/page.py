@@ -32,6 +32,7 @@ from walksum.workflow.findings import (
     numeric_columns,
     score_name,
     shown,
+    target_name,
     verdict,
 )
 from walksum.workflow.record import ranked
@@ -64,6 +65,7 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: di
         metrics=metrics,
         data=metrics["data"],
         score=score_name(metrics),
+        target=target_name(metrics),
         verdict=verdict(metrics),
         scores=[(name, *score_text(metrics, name), seconds_text(metrics, name)) for name in ranked(metrics)],
         comparison=comparison_chart(metrics),
