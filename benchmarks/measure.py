@@ -174,7 +174,10 @@ def _cost_of_a_step(problem: Problem, name: str, device: str) -> float:
         return timing.seconds(lambda: step(graph, *values, tol=0.0, max_steps=count), device)
 
     steps(1)
-    return (steps(4) - steps(1)) / 3
+    one, count = min(steps(1), steps(1)), 4
+    while (several := steps(count)) < 2 * one:  # else the difference could be noise, and even negative
+        count *= 2
+    return (several - one) / (count - 1)
 
 
 def count_steps(few: Problem, graph: Directed, seconds: float, device: str) -> Outcome:

@@ -1,9 +1,12 @@
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
+hypothesis.settings.register_profile("tests", deadline=None)  # how long an example takes depends on the machine's load
+hypothesis.settings.load_profile("tests")
 sys.path.insert(0, str(Path(__file__).parent))  # gallery.py and reference.py
 
 
