@@ -136,3 +136,24 @@ def test_value_gradients_equal_the_reference(heads, columns):
         products.value_gradients(graph, g, mu), reference.value_gradients(graph, g, mu), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [0, 1, 7, 64])
+def test_values_are_the_same_only_to_the_last_bit(count, dtype):
+    diag, off = torch.randn(1, count, dtype=dtype), torch.randn(1, count + 1, dtype=dtype)
+    off[0, 0] = torch.nan
+    assert products.same_values(diag, off, diag.clone(), off.clone())
+    for changed in range(2 * count + 1):
+        other = [diag.clone(), off.clone()]
+        flat = other[changed >= count].view(torch.int32 if dtype is torch.float32 else torch.int64).view(-1)
+        flat[changed % count if changed < count else changed - count] ^= 1
+        assert not products.same_values(diag, off, *other)
+    assert not products.same_values(diag, off, diag, off.to(torch.float64 if dtype is torch.float32 else torch.float32))
+    assert not products.same_values(diag, off, diag, torch.cat([off, off], 1))
+
+
+def test_values_that_lie_apart_are_compared_too():
+    diag, off = torch.randn(6, 2).t(), torch.randn(9, 2).t()
+    assert products.same_values(diag, off, diag.clone(), off.contiguous())
+    assert not products.same_values(diag, off, diag, off + 1)

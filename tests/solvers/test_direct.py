@@ -478,3 +478,33 @@ def test_blas_has_its_threads_back_after_small_fronts():
             assert set_threads(2) == 2
     finally:
         set_threads(before)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_almost_full_columns_at_the_end_are_a_dense_triangle(heads):
+    graph = graph_of(random_pairs(160, 480), 160)
+    pattern = elimination.all_columns(graph)
+    last = pattern.num_nodes - pattern.tail
+    assert 0 < last < pattern.num_nodes
+    assert pattern.plan[1][-1] - pattern.plan[1][pattern.tail] < last * (last - 1) // 2  # with zeros in between
+    J = ws.designs.LearnedLaplacian(4, heads)(graph, torch.randn(160, 4)).detach().to(torch.float64)
+    h = torch.randn(heads, 160, 5, dtype=torch.float64)
+    factor = ColumnFactor(J, pattern)
+    torch.testing.assert_close(factor.solve(h)[0], torch.linalg.solve(J.to_dense(), h), rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(factor.logdet(), torch.logdet(J.to_dense()), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("first", ["solve", "logdet"])
+def test_a_factor_is_made_by_whatever_is_asked_first(first, threads):
+    J = ws.designs.FixedDiagonallyDominant()(graph_of(grid_pairs(9), 81)).to(torch.float64)
+    h, before = torch.randn(1, 81, 8, dtype=torch.float64), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        factor = ColumnFactor(J, elimination.all_columns(J.graph))
+        for name in (first, "solve", "logdet"):
+            found = factor.solve(h)[0] if name == "solve" else factor.logdet()
+            true = torch.linalg.solve(J.to_dense(), h) if name == "solve" else torch.logdet(J.to_dense())
+            torch.testing.assert_close(found, true, rtol=1e-11, atol=1e-11)
+    finally:
+        torch.set_num_threads(before)

@@ -23,7 +23,7 @@ from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 
 ENTRY, MULTIPLY = 13e-9, 0.09e-9  # seconds of elimination by supernodes, per entry of L and per multiply-add, each head
-ONE, EIGHT = 0.9e-9, 2.4e-9  # seconds per multiply-add of elimination by columns, of one head and of eight at once
+ONE, EIGHT = 0.9e-9, 1.9e-9  # seconds per multiply-add of elimination by columns, of one head and of eight at once
 TRYING = 6e9  # multiply-adds per second of elimination before the pattern is known
 SWEEP, RESIDUAL = 0.033e-9, 0.25e-9  # seconds per column of a solve for each entry of L, forth and back; of a row of J
 HALFWAY = 2.5e9  # multiply-adds per second of sweeps that stop at the core and go through memory
@@ -31,7 +31,7 @@ EDGE, NODE = 0.07e-9, 0.5e-9  # seconds per step of conjugate gradients takes fo
 CACHE, BEYOND = 32e6, 2.0  # bytes of six vectors of 32 columns that a cache still holds; how much slower it is beyond
 CALL = 5e-5  # seconds around each block of 32 columns of a conjugate-gradient solve, and around a complete elimination
 NARROW = 12  # columns of one head below which lanes stay empty, of conjugate gradients,
-NARROW_GROUPS, NARROW_SWEEPS = 16, 24  # of sweeps through eight heads at once, and through one head after the other
+NARROW_GROUPS, NARROW_SWEEPS = 8, 24  # of sweeps through eight heads at once, and through one head after the other
 KEPT = 0.02  # share of its preparation that a fixed J pays in each step
 
 STEPS, LEAST, MOST = 12, 5, 100  # of preconditioned conjugate gradients: typical of the six designs, and how they range

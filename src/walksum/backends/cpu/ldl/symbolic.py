@@ -25,8 +25,9 @@ from walksum.graph import Graph
 READS = 8  # list entries the search for a partial order may read, for each node and each end of an edge
 
 # Measured on citation graphs, grids and random graphs: up to so many entries of L, and multiply-adds for each of them,
-# an elimination column by column is quicker than one by supernodes, for one head and, up to seven times, for eight.
-FEW_ENTRIES, SHORT_COLUMNS = 2**17, 40
+# an elimination column by column is quicker than one by supernodes, for one head and, up to three times, for eight;
+# beyond, its sweeps through one head are slower.
+FEW_ENTRIES, SHORT_COLUMNS = 2**17, 64
 # nanoseconds per multiply-add of sparse columns, and of a dense block: per multiply-add, per entry, per call of LAPACK
 SPARSE, DENSE, DENSE_ENTRY, DENSE_CALL = 0.8, 0.11, 0.6, 3000.0
 
