@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -60,15 +61,21 @@ def measure(name: str, seed: int, extra: tuple[str, ...]) -> dict[str, Any]:
         command = [sys.executable, "-m", "walksum", "train", "--nodes", str(nodes), "--edges", str(edges)]
         command += ["--target", target, "--seed", str(seed), "--out", f"{scratch}/run", "--json", "--quiet"]
         command += [*OPTIONS.get(name, ()), *extra]
-        start = time.monotonic()
+        start, used = time.monotonic(), _processor_seconds()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        seconds = time.monotonic() - start
+        seconds, used = time.monotonic() - start, _processor_seconds() - used
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-2000:]}")
     found = json.loads(done.stdout)
     head = {"problem": name, "seed": seed, "options": [*OPTIONS.get(name, ()), *extra], "seconds": round(seconds, 1)}
-    load_average = os.getloadavg()[0]
-    return head | {"load": round(load_average, 1), "commit": commit()} | {key: found[key] for key in KEPT}
+    machine = {"processor_seconds": round(used, 1), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+    return head | machine | {"commit": commit()} | {key: found[key] for key in KEPT}
+
+
+def _processor_seconds() -> float:
+    """Of all processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def covered_by(name: str, seed: int, budget: float) -> dict[str, Any]:

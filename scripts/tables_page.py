@@ -39,7 +39,18 @@ def train_table() -> str:
             f"| {name.replace('_', ' ')} | {run['score']} | {scores['auto']:.3f} | {scores[best]:.3f}, "
             f"{SHORT.get(best, best)} | {run['graph']['verdict']} | {run['seconds']:.0f} |"
         )
+    for name, run in runs.items():
+        if "rare_recall" in run["parts"]["test"]["auto"]:
+            lines += ["", _of_classes(name, run["parts"]["test"]["auto"])]
     return "\n".join(lines)
+
+
+def _of_classes(name: str, found: dict[str, float]) -> str:
+    recall, precision = 100 * found["rare_recall"], 100 * found["rare_precision"]
+    return (
+        f"{name.capitalize()}: accuracy {100 * found['accuracy']:.1f} %, recall {recall:.0f} % and precision "
+        f"{precision:.0f} % of the rarest class, expected calibration error {found['calibration_error']:.3f}."
+    )
 
 
 def coverage_table() -> str:

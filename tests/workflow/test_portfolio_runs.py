@@ -12,6 +12,7 @@ from walksum.data.edges import EdgeColumns
 from walksum.data.user_files import Columns, read_tables
 from walksum.graph import Graph
 from walksum.portfolio.blend import r_squared
+from walksum.portfolio.features import neighbour_mean
 from walksum.portfolio.fit import HERE, WITHOUT_EDGES, fit_portfolio
 from walksum.portfolio.folds import given_validation
 from walksum.portfolio.members import tasks
@@ -135,6 +136,19 @@ def test_no_field_is_fitted_where_elimination_would_take_minutes():
         rows = np.arange(2500)
         problem = Problem(y[:, None], graph, y, 0, given_validation(rows, rows[::3]))
         assert sum(task.name.startswith("joint") for task in tasks(problem, r_squared, ("joint",))) == count
+
+
+def test_a_product_with_a_neighbour_mean_is_found_among_few_columns():
+    import networkx as nx
+
+    graph = Graph.from_edge_index(torch.tensor([*nx.random_labeled_tree(900, seed=7).edges]).t(), 900)
+    X = np.random.default_rng(0).normal(size=(900, 3))
+    near = neighbour_mean(graph) @ X
+    y = near[:, 0] + X[:, 1] * near[:, 2]
+    problem = Problem(X, graph, y / y.std(), 0, given_validation(np.arange(900), np.arange(0, 900, 3)))
+    found = fit_portfolio(problem, r_squared, 600, ("boosting neighbours", "boosting surroundings"))
+    scores = {row["member"]: row["validation"] for row in found.table(r_squared)}
+    assert scores["boosting neighbours"] > scores["boosting surroundings"] + 0.03
 
 
 def test_tables_without_edges_say_so(tables):

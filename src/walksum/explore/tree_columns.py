@@ -67,6 +67,8 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     own = feature_names(trained, own_columns(problem).shape[1])
     if columns == "x":
         return own
+    if columns == "neighbours":
+        return [*own, *(f"{name}: mean of its neighbours" for name in own), "log of the degree"]
     names = [*own, "log of the degree"]
     for words in ("mean of its neighbours", "mean two hops away", *(f"spread, scale {s:g}" for s in SCALES)):
         names += [f"{name}: {words}" for name in own]

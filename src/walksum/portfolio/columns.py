@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from walksum.portfolio.features import (
     SCALES,
     leading_directions,
+    neighbour_mean,
     neighbour_targets,
     node_features,
     operator_diagonal,
@@ -38,6 +39,17 @@ def _own_columns(problem: Problem) -> np.ndarray:
     if problem.basis is None:
         problem.basis = leading_directions(problem.X, COMPONENTS, problem.seed)
     return np.asarray(problem.X @ problem.basis.T)
+
+
+def neighbours(problem: Problem) -> np.ndarray:
+    """x, neighbour means and degree: few columns, in which trees find what dozens would hide."""
+
+    def make() -> np.ndarray:
+        own, graph = own_columns(problem), problem.graph
+        degree = np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]
+        return np.concatenate([own, neighbour_mean(graph) @ own, degree], 1)
+
+    return problem.once("neighbours", make)
 
 
 def surroundings(problem: Problem) -> np.ndarray:
@@ -123,6 +135,7 @@ Columns = Callable[[Problem, np.ndarray], np.ndarray]
 
 COLUMNS: dict[str, Columns] = {
     "x": lambda problem, train: own_columns(problem),
+    "neighbours": lambda problem, train: neighbours(problem),
     "surroundings": lambda problem, train: surroundings(problem),
     "surroundings + labels": lambda problem, train: np.concatenate(
         [surroundings(problem), with_targets(problem, train)], 1

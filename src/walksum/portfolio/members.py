@@ -102,7 +102,7 @@ def _tabular(problem: Problem) -> Iterator[Task]:
     sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
-        if needs_this_graph(columns) and model != "boosting":
+        if (needs_this_graph(columns) or columns == "neighbours") and model != "boosting":
             continue
         if model == "extra trees" and not problem.classes:
             continue  # 0.03 in R^2 below boosting on the counties, at four times its cost
