@@ -31,7 +31,7 @@ def _block(latex: str) -> str:
 
 
 def _math(latex: str, **options: str) -> str:
-    return convert(latex, **options).replace("⧵", "∖").replace("&#x029F5;", "&#x02216;")  # which more fonts have
+    return convert(latex, **options).replace("&#x029F5;", "&#x02216;")  # set minus, as more fonts have it
 
 
 def _link(target: str) -> str:

@@ -1,7 +1,7 @@
 """Pictures of explorer and report for the docs, from real runs.
 
     walksum train --nodes counties/nodes.csv --edges counties/edges.csv --target election_margin --budget 300 --out runs/counties
-    walksum train --dataset cora --out runs/cora
+    walksum train --dataset cora --budget 300 --out runs/cora
     walksum train
     walksum train --dataset cora --design diagonally-dominant --learned --coupling attractive --out runs/cora-glt
     python scripts/screenshots.py runs/counties --nodes counties/nodes.csv --edges counties/edges.csv
@@ -46,7 +46,7 @@ PANELS = ("correlation", "spectrum", "convergence")
 class Served:
     def __init__(self, folder: Path, nodes: Path | None, edges: Path | None):
         run = open_run(folder)
-        source = Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()  # a dataset is found by its name
+        source = Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()  # a dataset has a name
         problem = problem_of_run(run, source, labels=True)
         table = read_node_table(run, source, problem)
         self.trained = open_trained_run(run, problem, title=folder.name, table=table)
