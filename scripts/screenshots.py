@@ -151,14 +151,15 @@ def report_of(page: Page, folder: Path, name: str, wanted: str | None, out: Path
 def panels_of(page: Page, out: Path) -> None:
     set_colour_scheme(page, "light")
     resize(page, SIZE[0], 2 * SIZE[1])  # a picture of an element ends where the window does
-    page.open(f"?node={chosen_view(page)[0]}")
+    trained, node = page.served.trained, chosen_view(page)[0]
+    page.open(f"?node={node}")
     for name in PANELS:
         page.panel(name)
         page.wait(lambda: page.all("#panel-body .main-svg"), name)
         shoot(page, out / f"explorer-{name}.png", ".panels")
     page.press("#tab-whatif")
-    following = next(name for name in page.served.trained.problem.classes if name != page.text("#fact-predicted"))
-    page.choose("if-class", following)
+    second = trained.output[trained.node(node)].argsort(descending=True)[1]
+    page.choose("if-class", trained.problem.classes[int(second)])
     page.press("#if-features")
     page.wait(lambda: page.all("#before-after"), "before and after")
     shoot(page, out / "explorer-whatif.png", ".panels")
