@@ -3,8 +3,8 @@
 Contrast (WCAG AA), names of all controls, keyboard, errors in the console and weight, in Chromium: of each run's
 report.html (light, dark, on a phone) and of its explorer (light and dark, every panel), and of the first page of the
 site that ``make docs`` has built. A run on tables needs ``--nodes`` and ``--edges``. Adds what was looked at and every
-fault to FILE (pages that are there already are renewed) and exits with 1 if
-there is one. Needs walksum[dev] and Debian's chromium and chromium-driver.
+fault to FILE (pages that are there already are renewed) and exits with 1 if there is one. Needs walksum[dev] and
+Debian's chromium and chromium-driver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pictures of explorer and report for the docs, from real runs.
 
     walksum train --nodes counties/nodes.csv --edges counties/edges.csv --target election_margin --budget 300 --out runs/counties
-    walksum train --dataset cora --out runs/cora
+    walksum train --dataset cora --budget 300 --out runs/cora
     walksum train
     walksum train --dataset cora --design diagonally-dominant --learned --coupling attractive --out runs/cora-glt
     python scripts/screenshots.py runs/counties --nodes counties/nodes.csv --edges counties/edges.csv
@@ -46,9 +46,7 @@ PANELS = ("correlation", "spectrum", "convergence")
 class Served:
     def __init__(self, folder: Path, nodes: Path | None, edges: Path | None):
         run = open_run(folder)
-        source = (
-            Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()
-        )  # a dataset is found by its name
+        source = Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()  # a dataset has a name
         problem = problem_of_run(run, source, labels=True)
         table = read_node_table(run, source, problem)
         self.trained = open_trained_run(run, problem, title=folder.name, table=table)
@@ -153,14 +151,15 @@ def report_of(page: Page, folder: Path, name: str, wanted: str | None, out: Path
 def panels_of(page: Page, out: Path) -> None:
     set_colour_scheme(page, "light")
     resize(page, SIZE[0], 2 * SIZE[1])  # a picture of an element ends where the window does
-    page.open(f"?node={chosen_view(page)[0]}")
+    trained, node = page.served.trained, chosen_view(page)[0]
+    page.open(f"?node={node}")
     for name in PANELS:
         page.panel(name)
         page.wait(lambda: page.all("#panel-body .main-svg"), name)
         shoot(page, out / f"explorer-{name}.png", ".panels")
     page.press("#tab-whatif")
-    following = next(name for name in page.served.trained.problem.classes if name != page.text("#fact-predicted"))
-    page.choose("if-class", following)
+    second = trained.output[trained.node(node)].argsort(descending=True)[1]
+    page.choose("if-class", trained.problem.classes[int(second)])
     page.press("#if-features")
     page.wait(lambda: page.all("#before-after"), "before and after")
     shoot(page, out / "explorer-whatif.png", ".panels")

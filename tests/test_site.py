@@ -41,6 +41,7 @@ def test_equations_and_roles_of_docstrings_are_translated():
     assert "[`GLT.save`](GLT.md)" in text
     assert "`_x`" in text
     assert not re.search(r":\w+:`|\.\. math", text)
+    assert translated("A.\n\nExample:\n    >>> 1\n    1") == "A.\n\nExamples:\n    >>> 1\n    1"  # drawn as code
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
@@ -62,3 +63,5 @@ def test_the_site_builds_and_needs_nothing_from_elsewhere(tmp_path):
         text = (tmp_path / "api" / name / "index.html").read_text()
         assert f"ws.{name}" in text
         assert not re.search(r":(class|func|meth|math):`", text), name
+        if name not in ws._MODULES:
+            assert '<span class="gp">&gt;&gt;&gt; </span>' in text, name  # its example, as code

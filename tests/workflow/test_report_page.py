@@ -151,3 +151,11 @@ def test_importance_is_drawn_where_it_was_measured(numbers):
     assert "Which columns it uses" in page
     assert "falls on the test nodes" not in page  # they are looked at once, and not for this
     assert "0.310" in page
+
+
+def test_the_y_of_a_dataset_is_called_its_class():
+    from walksum.workflow.findings import target_name
+
+    assert target_name({"data": {"target": "y", "task": "classification"}}) == "class"
+    assert target_name({"data": {"target": "y", "task": "regression"}}) == "y"
+    assert target_name({"data": {"target": "kind", "task": "classification"}}) == "kind"
