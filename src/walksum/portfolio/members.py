@@ -104,7 +104,7 @@ def _tabular(problem: Problem) -> Iterator[Task]:
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
         if (needs_this_graph(columns) or columns == "neighbours") and model != "boosting":
             continue
-        if columns == "neighbours" and problem.wide:  # as many columns as there are words would hide nothing less
+        if columns == "neighbours" and problem.wide:  # those of a wide table are not few
             continue
         if model == "extra trees" and not problem.classes:
             continue  # 0.03 in R^2 below boosting on the counties, at four times its cost
