@@ -107,7 +107,7 @@ def test_the_past_is_learned_from(walksum, folder):
     assert part == ["train"] * 36 + ["val"] * 12 + ["test"] * 12
     assert config["columns"]["time"] == "sold"
     done, _ = trained(walksum, folder, *TABLES, "--time-column", "owner", out="none", ok=False)
-    assert "houses.csv, line 2: owner is 'Family 0'; expected a finite number" in done.stderr
+    assert "houses.csv, line 2: owner is 'Family 0'; expected a date such as 2024-01-31" in done.stderr
 
 
 def test_groups_stay_together(walksum, folder):

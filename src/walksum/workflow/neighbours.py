@@ -48,7 +48,8 @@ def _joined(problem: Problem, neighbours: int | str | None, how: str) -> Problem
     index, weight, places = replace(problem.places, neighbours=neighbours).edges(problem.position)
     columns = problem.columns | {"places": asdict(places)}
     note = places.described() + how
-    notes = problem.notes if note in problem.notes else [*problem.notes, note]
+    said = any(each.startswith(note) for each in problem.notes)  # also with how it was chosen
+    notes = problem.notes if said else [*problem.notes, note]
     return replace(problem, edge_index=index, edge_weight=weight, places=places, columns=columns, notes=notes)
 
 
