@@ -118,9 +118,9 @@ def test_an_interrupt_keeps_the_members_so_far(tables):
 def test_the_shortest_budget_still_has_a_member_that_learns_from_columns():
     job = make_job(budget=0.001)
     prepared = prepare_data(job, read_tables(*towns(600, 0), Columns("rent")))
-    found = fit_portfolio(portfolio_problem(job, prepared)[0], prepared.judge, job.budget)
+    found = fit_portfolio(portfolio_problem(job, prepared)[0], prepared.scorer, job.budget)
     assert not found.complete
-    scores = {row["member"]: row["validation"] for row in found.table(prepared.judge)}
+    scores = {row["member"]: row["validation"] for row in found.table(prepared.scorer)}
     assert scores["boosting x"] > 0.15  # of size, which explains a third
     assert "boosting surroundings" not in scores
 
@@ -180,7 +180,7 @@ def test_the_blend_is_ahead_of_every_row_beside_it():
         job = Job(model="auto", seed=seed, split="0.25,0.15,0.6")
         prepared = prepare_data(job, read_tables(*towns(400, 10 + seed), Columns("rent")))
         asked, learn, _ = portfolio_problem(job, prepared)
-        found = fit_portfolio(asked, prepared.judge, 600, ("linear", "label", "boosting surroundings + labels"))
+        found = fit_portfolio(asked, prepared.scorer, 600, ("linear", "label", "boosting surroundings + labels"))
         assert found.complete
         rows = Comparison.of(job, prepared, output_of(found.here(), prepared.encoding, True).output)
         rows.add("ridge", linear(prepared, learn), True)
@@ -205,7 +205,7 @@ def test_shuffled_edges_are_not_said_to_help():
         asked, _, _ = portfolio_problem(job, prepared)
         rows = np.concatenate([prepared.split.train, prepared.split.val])
         asked = replace(asked, folds=given_validation(np.sort(rows), prepared.split.val.numpy()))
-        found = fit_portfolio(asked, prepared.judge, 60, FEW)
+        found = fit_portfolio(asked, prepared.scorer, 60, FEW)
         outputs = [output_of(found.here(which), prepared.encoding, True).output for which in (HERE, WITHOUT_EDGES)]
         compared = Comparison.of(job, prepared, outputs[0])
         compared.add("auto without edges", outputs[1], True)
@@ -226,7 +226,7 @@ def test_members_that_know_the_graph_by_its_eigenvectors_can_be_asked_for_import
     nodes = nodes.assign(noise=np.random.default_rng(5).normal(size=len(nodes)))
     prepared = prepare_data(job, read_tables(nodes, edges, Columns("rent")))
     asked, _, _ = portfolio_problem(job, prepared)
-    found = fit_portfolio(asked, prepared.judge, 600, ("boosting place",))
+    found = fit_portfolio(asked, prepared.scorer, 600, ("boosting place",))
     assert [member.model for member in found.members] == [None]
     record = importance_of_portfolio(job, prepared, found)
     assert [row["column"] for row in record["columns"]] == ["size", "noise"]

@@ -58,7 +58,7 @@ class TransductiveKFold:
         """
         y, scores = np.asarray(y), []
         nothing = {"f": np.nan, "i": -1, "u": -1}.get(y.dtype.kind)
-        judge = scoring or (r2_score if y.dtype.kind == "f" else accuracy_score)
+        score = scoring or (r2_score if y.dtype.kind == "f" else accuracy_score)
         for _, test in self.split(X, y):
             hidden = (
                 y.astype(np.int64) if y.dtype.kind == "u" else y.copy() if nothing is not None else y.astype(object)
@@ -66,7 +66,7 @@ class TransductiveKFold:
             hidden[test] = nothing
             fitted = clone(estimator).fit(X, hidden, **({} if graph is None else {"graph": graph}))
             truth, _ = known_labels(y[test])
-            scores.append(float(judge(truth, fitted.predict(X)[test])))
+            scores.append(float(score(truth, fitted.predict(X)[test])))
         return np.array(scores)
 
 

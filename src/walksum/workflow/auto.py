@@ -24,8 +24,8 @@ from walksum.workflow.comparisons import Comparison, compare
 from walksum.workflow.fit import OnEpoch, OnMember, Result
 from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.job import Job
-from walksum.workflow.judge import calibration_record, fitted_temperature, tempered
 from walksum.workflow.prepare import PreparedData, prepare_data
+from walksum.workflow.scorer import calibration_record, fitted_temperature, tempered
 
 FOLDS = 5
 MOST_TURNS = 4000  # labelled nodes up to which they take turns in learning and judging, which costs five trainings
@@ -37,7 +37,7 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     start = clock.now()
     prepared = prepare_data(job, problem)
     asked, learn, notes = portfolio_problem(job, prepared)
-    portfolio = fit_portfolio(asked, prepared.judge, job.budget, callback=on_member)
+    portfolio = fit_portfolio(asked, prepared.scorer, job.budget, callback=on_member)
     took = clock.now() - start
     answer, calibration = portfolio.here(), None
     if not problem.regression:
@@ -47,11 +47,11 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     found = output_of(answer, prepared.encoding, problem.regression)
     if not problem.regression:
         before = torch.from_numpy(answer.value).float()
-        calibration = calibration_record(before, found.output, prepared.judge, problem, prepared.split.test)
+        calibration = calibration_record(before, found.output, prepared.scorer, problem, prepared.split.test)
     interrupted, importance = portfolio.interrupted, None
     if not portfolio.complete and not interrupted:
         notes.append(f"the budget of {job.budget:g} s ended before all members were trained; --budget gives more")
-    table = portfolio.table(prepared.judge)
+    table = portfolio.table(prepared.scorer)
     rows = Comparison.of(job, prepared, found.output)
     alone = _without_edges(portfolio)
     if alone is not None:

@@ -49,11 +49,11 @@ class Comparison:
     def add(self, name: str, output: Tensor, ignores_graph: bool) -> None:
         test, y = self.prepared.split.test, self.prepared.problem.y
         self.outputs[name] = output
-        self.scores[name] = self.prepared.judge.score(output[test], y[test])
+        self.scores[name] = self.prepared.scorer.score(output[test], y[test])
         self.ignoring += [name] * ignores_graph
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        return self.prepared.judge.parts(self.outputs, self.prepared.problem, self.prepared.split)
+        return self.prepared.scorer.parts(self.outputs, self.prepared.problem, self.prepared.split)
 
     def graph(self) -> dict[str, Any] | None:
         """Whether the graph helped: the model against the best method that reads no edge, paired over the test nodes.
@@ -71,13 +71,13 @@ class Comparison:
         return {"verdict": verdict, "against": best, **found, "better": better}
 
     def _best(self, names: list[str]) -> str:
-        sign = self.prepared.judge.metric.sign
+        sign = self.prepared.scorer.metric.sign
         return max(names, key=lambda name: sign * self.scores[name].value)
 
     def _difference(self, name: str) -> dict[str, float]:
         test, y = self.prepared.split.test, self.prepared.problem.y
         mine, theirs = self.outputs[self.model], self.outputs[name]
-        found = self.prepared.judge.difference(mine[test], theirs[test], y[test])
+        found = self.prepared.scorer.difference(mine[test], theirs[test], y[test])
         return {"gain": found.value, "low": found.low, "high": found.high}
 
 
@@ -107,8 +107,8 @@ class Race:
         return output if self.learn is train else fit(self.data, self.learn, **setting)
 
     def _judge(self, output: Tensor) -> float:
-        judge, val = self.data.judge, self.data.split.val
-        return judge.metric.sign * judge.every(output[val], self.data.problem.y[val])[judge.metric.name]
+        scorer, val = self.data.scorer, self.data.split.val
+        return scorer.metric.sign * scorer.every(output[val], self.data.problem.y[val])[scorer.metric.name]
 
     def trained(self, jobs: list[Job], on_epoch: OnEpoch | None) -> Tensor:
         """The same of networks, which keep the validation nodes for their epochs."""

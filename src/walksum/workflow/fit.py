@@ -22,9 +22,9 @@ from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
 from walksum.training.metrics import Score, score_classes, score_numbers
 from walksum.workflow.job import Job
-from walksum.workflow.judge import calibration_record, fitted_temperature
 from walksum.workflow.models import AUTO_NAME, new_model
 from walksum.workflow.prepare import PreparedData, prepare_data
+from walksum.workflow.scorer import calibration_record, fitted_temperature
 
 LEVEL = 0.95  # of intervals
 
@@ -108,7 +108,7 @@ def fit_model(
             raise KeyboardInterrupt
 
     edges, task = edges_for(model, prepared.problem), prepared.problem.task
-    chosen_by = None if job.metric is None else prepared.judge
+    chosen_by = None if job.metric is None else prepared.scorer
     data = Data(prepared.x, edges, prepared.y, prepared.split, task, chosen_by)
     outcome = train(model, data, recipe, device=job.device, on_epoch=report)
     return model, replace(outcome, interrupted=False, ended="deadline") if late else outcome
@@ -146,7 +146,7 @@ def fit_once(
         temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
         prepared = prepared.with_temperature(temperature)
         output = predict(model, prepared.x, problem, prepared.encoding)
-        calibration = calibration_record(before, output, prepared.judge, problem, prepared.split.test)
+        calibration = calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
     found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
     if not interrupted:
         try:

@@ -119,7 +119,7 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
         return None
     start, random = clock.now(), np.random.default_rng(job.seed)
     until = start + SHARE * job.budget
-    judge, y = prepared.judge, prepared.problem.y[nodes].numpy()
+    scorer, y = prepared.scorer, prepared.problem.y[nodes].numpy()
     base = ask(prepared.x)
     permuted: dict[str, list[np.ndarray]] = {}
     for _ in range(REPEATS):
@@ -129,8 +129,8 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
             permuted.setdefault(name, []).append(ask(_permuted(prepared, name, random)))
 
     def fall(found: list[np.ndarray], rows: np.ndarray) -> float:
-        old = judge.metric.gain(judge.read(base[rows]), y[rows])
-        return old - float(np.mean([judge.metric.gain(judge.read(each[rows]), y[rows]) for each in found]))
+        old = scorer.metric.gain(scorer.read(base[rows]), y[rows])
+        return old - float(np.mean([scorer.metric.gain(scorer.read(each[rows]), y[rows]) for each in found]))
 
     table: list[dict[str, Any]] = []
     for name, found in permuted.items():

@@ -19,8 +19,8 @@ from walksum.portfolio.problem import WIDE
 from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
 from walksum.workflow.job import AUTO, Job
-from walksum.workflow.judge import Judge
 from walksum.workflow.models import check_model
+from walksum.workflow.scorer import Scorer
 
 SKEWED = 1.0  # skewness from which transforms are tried
 COMPONENTS = 64  # of wide tables, for trees
@@ -36,12 +36,12 @@ class PreparedData:
     x: Tensor
     y: Tensor
     notes: list[str]
-    judge: Judge
+    scorer: Scorer
 
     def with_temperature(self, temperature: float) -> PreparedData:
         """The same with calibrated probabilities."""
         encoding = replace(self.encoding, temperature=temperature)
-        return replace(self, encoding=encoding, judge=replace(self.judge, encoding=encoding))
+        return replace(self, encoding=encoding, scorer=replace(self.scorer, encoding=encoding))
 
 
 def prepare_data(job: Job, problem: Problem) -> PreparedData:
@@ -64,7 +64,7 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
         if job.class_weight != NONE:
             encoding = replace(encoding, class_weight=balanced_weights(problem, split.train))
         y = problem.y
-    return PreparedData(problem, split, encoding, x, y, notes, Judge.of(job.metric, problem, encoding))
+    return PreparedData(problem, split, encoding, x, y, notes, Scorer.of(job.metric, problem, encoding))
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
@@ -120,6 +120,6 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
             model = HistGradientBoostingRegressor(random_state=0).fit(X[train], transformed(kind, knots, y[train]))
         found[kind] = metric.of(in_target_units(kind, knots, model.predict(X[val])), y[val])
     best = max(found, key=lambda kind: metric.sign * found[kind])
-    told = ", ".join(f"{kind} {value:.4g}" for kind, value in found.items())
+    text = ", ".join(f"{kind} {value:.4g}" for kind, value in found.items())
     how = "learned as it is" if best == NONE else f"learned by its {best}"
-    return best, f"the target is skewed ({skewness:.1f}); {how}, by {metric.title} on validation nodes: {told}"
+    return best, f"the target is skewed ({skewness:.1f}); {how}, by {metric.title} on validation nodes: {text}"

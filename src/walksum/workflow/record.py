@@ -20,21 +20,21 @@ def chosen(results: list[Result]) -> Result:
 def metrics_of(results: list[Result], search: SearchResult | None = None) -> dict[str, Any]:
     """All that metrics.json holds."""
     result = chosen(results)
-    judge, problem = result.prepared.judge, result.problem
+    scorer, problem = result.prepared.scorer, result.problem
     return {
         "task": problem.task,
-        "metric": judge.metric.name,
-        "score": judge.metric.title,
-        "higher_is_better": judge.metric.sign > 0,
+        "metric": scorer.metric.name,
+        "score": scorer.metric.title,
+        "higher_is_better": scorer.metric.sign > 0,
         "test": {name: _over_results(results, name) for name in result.scores},
         "parts": result.parts,
         "graph": result.graph,
         "calibration": result.calibration,
         "importance": None if result.importance is None else result.importance["columns"],
         "importance_by": None if result.importance is None else result.importance["how"],
-        "rare_class": None if judge.rare is None else problem.classes[judge.rare],
-        "transform": judge.encoding.target_transform,
-        "class_weight": dict(zip(problem.classes, judge.encoding.class_weight, strict=False)) or None,
+        "rare_class": None if scorer.rare is None else problem.classes[scorer.rare],
+        "transform": scorer.encoding.target_transform,
+        "class_weight": dict(zip(problem.classes, scorer.encoding.class_weight, strict=False)) or None,
         "model": result.job.title,
         "device": result.outcome.device,
         "captured": result.outcome.captured,  # whether the training step ran as one CUDA graph

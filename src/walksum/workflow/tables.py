@@ -139,8 +139,10 @@ def fit_tables(
     )
     names = target_names(target, tables)
     problems = read_each(names, lambda name: read_problem(tables, replace(columns, target=name), keep_rare, cut))
-    told: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
-    runs = Runs({name: fit_problem(each, job, seeds=seeds, search=plan, **told) for name, each in problems.items()})
+    callbacks: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
+    runs = Runs(
+        {name: fit_problem(each, job, seeds=seeds, search=plan, **callbacks) for name, each in problems.items()}
+    )
     return runs if len(names) > 1 else next(iter(runs.values()))
 
 

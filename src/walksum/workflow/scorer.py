@@ -1,4 +1,4 @@
-"""Judge: how the predictions of one problem are scored, chosen by, compared and calibrated."""
+"""Scorer: how the predictions of one problem are scored, chosen by, compared and calibrated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HESITATION = 0.5  # deviation of log-temperature that is expected before any nod
 
 
 @dataclass(frozen=True)
-class Judge:
+class Scorer:
     """The metric of a job, in the units of a problem.
 
     Args:
@@ -47,7 +47,7 @@ class Judge:
     rare: int | None = None
 
     @classmethod
-    def of(cls, metric: str | None, problem: Problem, encoding: Encoding) -> Judge:
+    def of(cls, metric: str | None, problem: Problem, encoding: Encoding) -> Scorer:
         rare = None
         if not problem.regression:
             counts = torch.bincount(problem.y[problem.labelled], minlength=len(problem.classes))
@@ -132,7 +132,7 @@ def tempered(shares: np.ndarray, temperature: float) -> np.ndarray:
     return e / e.sum(1, keepdims=True)
 
 
-def calibration_record(before: Tensor, after: Tensor, judge: Judge, problem: Problem, test: Tensor) -> dict[str, Any]:
+def calibration_record(before: Tensor, after: Tensor, scorer: Scorer, problem: Problem, test: Tensor) -> dict[str, Any]:
     """How far probabilities of the test nodes can be believed, as metrics.json holds it."""
     from scipy.stats import spearmanr
 
@@ -141,7 +141,7 @@ def calibration_record(before: Tensor, after: Tensor, judge: Judge, problem: Pro
     right, sure = new.argmax(1) == y, new.max(1)
     tracks = float(spearmanr(sure, right)[0]) if right.any() and not right.all() and np.ptp(sure) > 0 else None
     return {
-        "temperature": judge.encoding.temperature,
+        "temperature": scorer.encoding.temperature,
         "error": {"before": expected_calibration_error(old, y), "after": expected_calibration_error(new, y)},
         "log_loss": {"before": log_loss(old, y), "after": log_loss(new, y)},
         "bins": [{"share": a, "probability": b, "right": c} for a, b, c in reliability(new, y)],
