@@ -65,7 +65,7 @@ def mlp_run(tmp_path_factory):
     output = predict(model, prepared.x, problem, prepared.encoding)
     scores = {job.title: score(output, problem, prepared.split)}
     folder.mkdir()
-    run_of([Result(job, prepared, model, outcome, output, scores, None, None, None, [])]).write(folder, page=False)
+    run_of([Result(job, prepared, model, outcome, output, scores, None, [])]).write(folder, page=False)
     return folder
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.metrics import recall_score
 
 from walksum.backends.cpu.compile import compiling_seconds
@@ -123,6 +123,8 @@ def test_trees_are_grown_as_time_allows(rare):
     whole = _fit_in_time(new(), X, y, None, clock.now() + 60)
     assert np.array_equal(whole.predict(X), new().fit(X, y).predict(X))  # two steps grow the same trees as one
     assert _fit_in_time(new(), X, y, None, clock.now()) is None
+    forest = ExtraTreesRegressor(50, random_state=0)
+    assert len(_fit_in_time(forest, X, y, None, clock.now()).estimators_) == 10  # those that tell how long others take
 
 
 def test_boosting_takes_larger_steps_where_time_is_short(rare, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from walksum.workflow import fit_tables, open_run
+from walksum.workflow.search import SearchPlan
 from walksum.workflow.tables import fit_problem, make_job
 
 QUICK = {"max_epochs": 12, "hidden": 8, "layers": 1, "lr": 0.02, "dropout": 0.1}
@@ -109,7 +110,7 @@ def test_a_search_is_told_trial_by_trial(tables):
     run = fit_tables(*tables, "colour", search=2, on_trial=lambda number, trial: trials.append(number), **QUICK)
     assert trials == [1, 2]
     assert len(run.metrics["search"]["trials"]) == 2
-    fit_problem(run.result.problem, job, search=2, on_stage=stages.append)
+    fit_problem(run.result.problem, job, search=SearchPlan(2), on_stage=stages.append)
     assert stages == ["trial 1 of 2", "trial 2 of 2", ""]
 
 

@@ -92,11 +92,13 @@ def _fit_in_time(
         whole, start = getattr(model, grows), clock.now()
         first = whole // 5
         model.set_params(warm_start=True, **{grows: first})
-        fit()
+        fitted = fit()
         each = max((clock.now() - start) / first, 1e-9)
         more = int((until - clock.now()) / each)
         if first + more >= whole or grows == "n_estimators":
-            model.set_params(**{grows: min(whole, max(first, first + more))})
+            if more <= 0:  # trees that were grown already, and no more
+                return fitted
+            model.set_params(**{grows: min(whole, first + more)})
             return fit()
         if more < FEWEST_TREES and not needed:
             return None
