@@ -19,17 +19,28 @@ MOST_LINES = 60
 SHARE = r"{}: (\d+(?:\.\d+)?) ?%"
 
 
+def forget_generated_code():
+    """PyG writes the code of a Sequential into a module named by a random number, and of a class into one named by it:
+    a program that sets the seed, or a second ``__main__``, would be given the code of another."""
+    for name in [n for n in sys.modules if n.startswith(("torch_geometric.nn.sequential_", "__main___"))]:
+        del sys.modules[name]
+
+
 def run(name, *arguments, cwd="."):
     """What an example prints, in this process: a new one would take seconds to import torch."""
     printed, before = io.StringIO(), sys.argv
     sys.argv = [name, *map(str, arguments)]
+    forget_generated_code()
     try:
         with contextlib.chdir(cwd), contextlib.redirect_stdout(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as a user runs it; but a solve that failed is an error here
             warnings.simplefilter("error", SolveWarning)
+            sys.path.insert(0, str(FOLDER))  # as python does: PyG imports the file that a Sequential is made in
             runpy.run_path(str(FOLDER / name), run_name="__main__")
     finally:
         sys.argv = before
+        sys.path.remove(str(FOLDER))
+        forget_generated_code()
         plt.close("all")
     return printed.getvalue()
 
