@@ -64,9 +64,7 @@ STEPS = """## Training steps on one CPU thread
 
 Two layers, 64 hidden units, 8 heads, Adam, the same dropout implementation for all (`benchmarks/host_time.py --device
 cpu --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT
-and at most GAT's for the learned one. Bold: over it. Mixing is the smaller part of the difference: forward and backward
-on Cora, each timed by itself (one run), the eight linear maps of the two blocks take 7.2 ms, their norms, activations
-and dropouts 3.3 ms, and both solves with a fixed J 1.4 ms.
+and at most GAT's for the learned one. Bold: over it.
 """
 GPU = """## On a GPU
 

@@ -65,9 +65,9 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
     args = (*what, a.stride()[:2], a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr(), sign)
     if nodes <= ROWS:
-        _dot_rows(0, nodes, *args)
+        dot_rows(0, nodes, *args)
     else:
-        over_columns(_dot_rows, nodes, work, *args, width=ROWS, owners=(a, b, diag, off))
+        over_columns(dot_rows, nodes, work, *args, width=ROWS, owners=(a, b, diag, off))
     return diag, off
 
 
@@ -185,7 +185,7 @@ def _scale_edges(zero, shape, ends, off, factor, out):
 
 
 @jit
-def _dot_rows(start, stop, lanes, zero, shape, upper, strides, a, b, diag, off, sign):
+def dot_rows(start, stop, lanes, zero, shape, upper, strides, a, b, diag, off, sign):
     """The nodes ``start:stop`` and the edges to nodes behind them; what belongs to the node stays in registers."""
     (heads, nodes, chunks), (ptr, ends), W = shape, upper, width(lanes)
     x, y = vector(a, heads * nodes * chunks * W, zero), vector(b, heads * nodes * chunks * W, zero)

@@ -7,7 +7,7 @@ import numpy as np
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.numeric import FINE, factorise
 from walksum.backends.cpu.ldl.sweeps import solve
-from walksum.backends.cpu.products import _dot_rows
+from walksum.backends.cpu.products import dot_rows
 
 
 @jit
@@ -23,5 +23,5 @@ def factorise_and_solve(units, lanes, plan, where, tail, blas, columns, h, mu):
 def solve_and_dot(units, lanes, plan, where, columns, h, g, shape, upper, strides, mu, diag, off):
     """A solve, then the gradients of J's values given the mu of the forward pass; the worst backward error."""
     worst = solve(0, units, lanes, plan, where, columns, h, g)
-    _dot_rows(0, shape[1], lanes, where[0], shape, upper, strides, g, mu, diag, off, -1.0)
+    dot_rows(0, shape[1], lanes, where[0], shape, upper, strides, g, mu, diag, off, -1.0)
     return worst
