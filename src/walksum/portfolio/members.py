@@ -17,7 +17,7 @@ from walksum.portfolio.labels import LabelPropagation, label_tasks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import MOST_OPERATIONS, affordable
 from walksum.portfolio.schedule import Task, Trained
-from walksum.portfolio.spread import Operator
+from walksum.portfolio.spread import Operator, is_small
 from walksum.portfolio.stack import Config, StackRecipe
 from walksum.portfolio.stacked import StackedNetworks, stack_runner
 from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
@@ -26,6 +26,7 @@ BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, F
 SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
 MANY = 1000  # rows to learn from that a deep network deserves its time with
 ALONE: tuple[Operator, ...] = ((0.0, False),)
+CONSISTENT = " consistent"  # in the name of networks whose predictions must agree over draws of the dropout
 
 
 def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None, repeat: int = 1) -> list[Task]:
@@ -38,7 +39,10 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     linear = sorted((task for task in others if task.family == "linear"), key=lambda task: task.uses_graph)
     slow = [task for task in others if task.family != "linear"]
     if problem.wide:  # boosting takes its time on hundreds of columns
-        made = [*label_tasks(problem), networks[0], networks[3], *networks[1:3], *others, *networks[4:], *boosting]
+        agreeing = [task for task in networks if task.name.endswith(CONSISTENT)]
+        networks = [task for task in networks if task not in agreeing]
+        made = [*label_tasks(problem), networks[0], networks[3], *networks[1:3], *agreeing, *others, *networks[4:]]
+        made += boosting
     elif len(problem.folds[0][0]) < MANY:
         made = [*label_tasks(problem), *linear, *boosting, *networks, *slow, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
@@ -60,35 +64,50 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
         bank, alone = (*bank[:3], 1), (*alone[:3], 1)
     by = None if is_default(metric) else metric
     narrow: dict[str, Any] = {"dropout": 0.3, "input_dropout": 0.0}
-    plans: list[tuple[str, tuple[float, float], list, dict[str, Any]]] = []
+    plans: list[tuple[str, tuple[float, ...], list, dict[str, Any]]] = []
     if problem.wide:
         plans.append(("raw", (5e-3, 2e-2), [smooth], {}))
         plans.append(("raw", (5e-3, 2e-2), [bank, hidden, alone], {"input_dropout": 0.0}))
         plans.append(("rows", (1e-3, 5e-3), [smooth, bank, hidden, alone], {}))
+        if problem.classes and len(problem.labelled) < problem.num_nodes / 2:
+            plans += _consistent(problem)
     else:
         plans.append(("x", (1e-4, 1e-3), [bank, alone] + [hidden, smooth] * bool(problem.classes), narrow))
     if problem.graph.num_edges:
         how = narrow | ({"dropout": 0.5, "input_dropout": 0.3} if problem.wide else {})
-        decays = (1e-3, 1e-2) if problem.wide else (1e-4, 1e-3)
-        plans.append(("surroundings", decays, [few], how))
+        held = (1e-3, 1e-2) if problem.wide else (1e-4, 1e-3)
+        plans.append(("surroundings", held, [few], how))
         if can_leave_one_out(problem):
-            plans.append(("place + surroundings + labels", decays, [few], how))
+            plans.append(("place + surroundings + labels", held, [few], how))
     joint = not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST
     if joint and affordable(problem.graph, MOST_OPERATIONS / len(problem.folds)):  # one field per fold
         plans.append(("surroundings", (1e-4, 1e-3), [("joint", "outputs", [ALONE], 2)], narrow))
     if not problem.wide:
         plans.reverse()  # on narrow tables the surroundings say most
     for name, decays, groups, how in plans:
+        label = name + CONSISTENT * ("consistency" in how)
         for kind, where, operators, seeds in groups:
             configs = [
-                Config(_name(kind, ops, name, decay, seed), ops, decay, seed=100 * j + seed)
+                Config(_name(kind, ops, label, decay, seed), ops, decay, seed=100 * j + seed)
                 for j, decay in enumerate(decays) for ops in operators for seed in range(repeat * seeds)
             ]  # fmt: skip
-            share = len(configs) * (2.0 if kind == "hidden" else 1.0)
+            share = len(configs) * (2.0 if kind == "hidden" or "consistency" in how else 1.0)
             uses_graph = kind != "mlp" or "surroundings" in name
             runner = stack_runner(problem, name, configs, StackRecipe(where=where, **how), kind == "joint", by)
             reads_targets = kind == "joint" or needs_targets(name)
-            yield Task(f"{kind} {name}", share, uses_graph, runner, reads_targets, not uses_graph)
+            yield Task(f"{kind} {label}", share, uses_graph, runner, reads_targets, not uses_graph)
+
+
+def _consistent(problem: Problem) -> Iterator[tuple[str, tuple[float, ...], list, dict[str, Any]]]:
+    """Where most nodes have no label: networks whose predictions there must not depend on the dropout."""
+    how: dict[str, Any] = {"consistency": 1.0}
+    both = [((0.8, True),), ((0.9, True),)]
+    yield "raw", (5e-3, 2e-2), [("smooth", "outputs", both, 1)], how | {"node_dropout": 0.3}
+    yield "rows", (1e-3,), [("smooth", "outputs", both, 1)], how
+    yield "raw", (5e-3, 2e-2), [("mlp", "outputs", [ALONE], 2)], how
+    if problem.graph.to(problem.device).derived(is_small):  # 64 columns per network are a dense product, or too slow
+        rates = {"node_dropout": 0.5, "input_dropout": 0.5, "dropout": 0.5}
+        yield "raw", (5e-3, 2e-2), [("smooth first", "first", both[1:], 1)], how | rates
 
 
 def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float, seed: int) -> str:

@@ -15,10 +15,21 @@ from walksum.portfolio.spread import Operator, spread
 
 @dataclass(frozen=True)
 class StackRecipe:
+    """How networks of one stack are made and trained.
+
+    Attributes:
+        where: what is propagated: the "outputs", the "hidden" layer or the "first" linear map.
+        node_dropout: share of nodes whose first linear map is zero, so that the others speak for them.
+        consistency: weight of the squared difference between two draws of the dropout at nodes without a label, each
+            from the sharpened mean of both (after Feng et al., 2020); 0: one draw and no such term.
+    """
+
     where: str = "outputs"
     hidden: int = 64
     dropout: float = 0.6
     input_dropout: float = 0.6
+    node_dropout: float = 0.0
+    consistency: float = 0.0
     lr: float = 1e-2
     epochs: int = 400
     patience: int = 100
@@ -30,7 +41,7 @@ class Networks:
 
     Attributes:
         operators: those that some network uses.
-        where: whether "outputs" or "hidden" layers are propagated.
+        where: what is propagated: the "outputs", the "hidden" layer or the "first" linear map (by one operator).
         uses: which operators each network uses ``[M, K]``.
         parameters: first ``[F, M, H]`` (one product for all), first_bias, last, last_bias, gamma ``[M, ...]``.
     """
@@ -49,15 +60,20 @@ class Networks:
         w = self.parameters
         F, M, H = w["first"].shape
         z = x.times(w["first"].reshape(F, M * H), 0.0 if recipe is None else recipe.input_dropout)
+        N = z.size(0)
+        if recipe is not None and recipe.node_dropout:
+            z = (z.view(N, M, H) * nnf.dropout(z.new_ones(N, M, 1), recipe.node_dropout)).view(N, M * H)
+        if self.where == "first":
+            (operator,) = self.operators
+            z = spread(operator, z, graph)
         z = torch.relu(z + w["first_bias"].reshape(-1))  # [N, M H]
         z = z if recipe is None else nnf.dropout(z, recipe.dropout)
-        N = z.size(0)
         if self.where == "hidden":
             parts = [spread(op, z, graph).view(N, M, H) for op in self.operators]
             z = torch.cat(parts, -1).transpose(0, 1)
             return torch.baddbmm(w["last_bias"], z, w["last"])
         out = torch.baddbmm(w["last_bias"], z.view(N, M, H).transpose(0, 1), w["last"])  # [M, N, C]
-        return out if self.without_edges else self._mixed(out, graph)
+        return out if self.without_edges or self.where == "first" else self._mixed(out, graph)
 
     @property
     def without_edges(self) -> bool:

@@ -23,19 +23,19 @@ def spread(operator: Operator, columns: Tensor, graph: Graph) -> Tensor:
     """``P_s columns``, exact; ``columns [N, K]``."""
     if operator[0] == 0:
         return columns
-    if graph.derived(_is_small):
+    if graph.derived(is_small):
         return graph.derived(_inverse, operator, columns.dtype) @ columns
     return layer(operator)(columns, graph)
 
 
 def neighbours(columns: Tensor, graph: Graph) -> Tensor:
     """``D^-1/2 A D^-1/2 columns``, from the J of a propagation: ``z - J z = s S z``."""
-    if graph.derived(_is_small):
+    if graph.derived(is_small):
         return graph.derived(_adjacency, columns.dtype) @ columns
     return (columns - Propagate(0.5).precision(graph, columns.dtype) @ columns) / 0.5
 
 
-def _is_small(graph: Graph) -> bool:
+def is_small(graph: Graph) -> bool:
     """Decided once per graph, so that all members see the same arithmetic."""
     if graph.device.type != "cuda":
         return graph.num_nodes <= DENSE_ON_CPU

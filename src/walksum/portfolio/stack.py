@@ -95,10 +95,11 @@ class Stack:
         """
         problem, recipe, device = self.problem, self.recipe, self.problem.device
         rows = problem.labelled
-        # without edges no other row matters while training
-        x = self.x.rows(rows) if self.start.without_edges else self.x
+        # without edges no other row matters while training, unless two draws are to agree there
+        few = self.start.without_edges and not recipe.consistency
+        x = self.x.rows(rows) if few else self.x
         numbers = torch.from_numpy(rows).to(device)
-        where = slice(None) if self.start.without_edges else numbers
+        where = slice(None) if few else numbers
         place = torch.from_numpy(np.searchsorted(rows, problem.folds[0][0])).to(device)
         y = problem.target()[rows].to(device)
         learn, held_out = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
@@ -106,6 +107,7 @@ class Stack:
             everyone = replace(problem, folds=[(rows, rows)], kept={})
             learn = _weights(everyone, rows, 0, len(learn)).to(device)
         M = len(learn)
+        unlabelled = _unlabelled(self.x.shape[0], learn, numbers) if recipe.consistency else None
         active = torch.arange(M, device=device)
         networks, optimiser = self._descent(self.start, None, active, active)
         kept = {name: p.clone() for name, p in self.start.parameters.items()}
@@ -118,10 +120,15 @@ class Stack:
             for epoch in range(1, last + 1):
 
                 def loss(networks: Networks = networks, active: Tensor = active) -> Tensor:
-                    out = networks.forward(x, self.graph, recipe)[:, where]
+                    out = networks.forward(x, self.graph, recipe)
                     if self.field is not None:
-                        return self.field.loss(out[..., 0], place)
-                    return (_losses(out, y, problem.classes) * learn[active]).sum()
+                        return self.field.loss(out[:, where, 0], place)
+                    found = (_losses(out[:, where], y, problem.classes) * learn[active]).sum()
+                    if unlabelled is None:
+                        return found
+                    other = networks.forward(x, self.graph, recipe)
+                    found = 0.5 * found + 0.5 * (_losses(other[:, where], y, problem.classes) * learn[active]).sum()
+                    return found + recipe.consistency * (_disagreement(out, other) * unlabelled[active]).sum()
 
                 descend(loss, optimiser)
                 if epoch % EVERY:
@@ -213,6 +220,20 @@ def _weights(problem: Problem, rows: np.ndarray, part: int, configs: int) -> Ten
         weights *= problem.weight[rows]
     weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
     return torch.from_numpy(weights).float().repeat(configs, 1)
+
+
+def _unlabelled(num_nodes: int, learn: Tensor, rows: Tensor) -> Tensor:
+    """``[M, N]``: equal weights of the nodes that a network does not learn a target of."""
+    free = torch.ones(len(learn), num_nodes, device=learn.device)
+    free[:, rows] = (learn == 0).float()
+    return free / free.sum(1, keepdim=True).clamp_min(1)
+
+
+def _disagreement(one: Tensor, other: Tensor) -> Tensor:
+    """``[M, N]``: mean squared distance of two draws' probabilities from their sharpened mean, which is held fixed."""
+    shares = torch.stack([one.softmax(-1), other.softmax(-1)])
+    sharp = shares.detach().mean(0).square()
+    return (shares - sharp / sharp.sum(-1, keepdim=True)).square().sum(-1).mean(0)
 
 
 def _losses(out: Tensor, y: Tensor, classes: int) -> Tensor:
