@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,24 +83,25 @@ class _Covariance:
 
     def __call__(self, p: Tensor, x: Tensor, q: Tensor, z: Tensor) -> Tensor:
         s = self.scale
-        K = s[1] ** 2 * _matern(_distance(p, q) / s[2], self.smoothness) + BROAD**2
+        K = s[1] ** 2 * matern(_distance(p, q) / s[2], self.smoothness) + BROAD**2
         if len(s) > 3:
-            K = K + s[3] ** 2 * _matern(_distance(x / s[5:], z / s[5:]), 2.5)
+            K = K + s[3] ** 2 * matern(_distance(x / s[5:], z / s[5:]), 2.5)
             K = K + s[4] ** 2 * (x @ z.transpose(-1, -2)) / max(1, x.size(-1))
         return K
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:
-    square = (a.unsqueeze(-2) - b.unsqueeze(-3)).square().sum(-1) if a.size(-1) <= 3 else _far(a, b)
+    square = (a.unsqueeze(-2) - b.unsqueeze(-3)).square().sum(-1) if a.size(-1) <= 3 else square_distance(a, b)
     return (square + 1e-18).sqrt()
 
 
-def _far(a: Tensor, b: Tensor) -> Tensor:
+def square_distance(a: Tensor, b: Tensor) -> Tensor:
+    """``[..., n, m]`` of rows ``[..., n, F]`` and ``[..., m, F]``."""
     cross = a @ b.transpose(-1, -2)
     return (a.square().sum(-1)[..., None] + b.square().sum(-1)[..., None, :] - 2 * cross).clamp_min(0)
 
 
-def _matern(r: Tensor, smoothness: float) -> Tensor:
+def matern(r: Tensor, smoothness: float) -> Tensor:
     if smoothness == 0.5:
         return torch.exp(-r)
     if smoothness == 1.5:
@@ -154,8 +156,6 @@ def _fit(
     problem: Problem, columns: str, train: np.ndarray, smoothness: float, start: np.ndarray | None, noisy: bool = False
 ) -> tuple[float, np.ndarray]:
     """Minus the log-posterior of the parameters at its least, and where that is."""
-    from scipy.optimize import minimize
-
     if len(train) > FITTED:
         train = np.random.default_rng(problem.seed).choice(train, FITTED, replace=False)
     p, x = (each[torch.from_numpy(train)] for each in _inputs(problem, columns))
@@ -166,23 +166,35 @@ def _fit(
         middle += [0.5, 0.7] + [float(_distance(x, x).median()) or 1.0] * (1 if columns == "one" else x.size(1))
     prior = torch.log(torch.tensor(middle, dtype=torch.float64))
 
-    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = torch.tensor(values, requires_grad=True)
-        covariance = _Covariance(smoothness, theta)
-        L, info = torch.linalg.cholesky_ex(covariance(p, x, p, x) + covariance.noise * eye)
-        if int(info):
-            return 1e10, np.zeros_like(values)
-        half = torch.linalg.solve_triangular(L, y[:, None], upper=False)
-        value = 0.5 * half.square().sum() + L.diagonal().log().sum()
-        value = value + 0.5 * ((theta - prior) / PRIOR).square().sum()
-        value.backward()
-        assert theta.grad is not None
-        return float(value.detach()), theta.grad.numpy()
+    def covariance(theta: Tensor) -> Tensor:
+        k = _Covariance(smoothness, theta)
+        return k(p, x, p, x) + k.noise * eye
 
     first = prior.numpy().copy() if start is None else start
     if noisy:
         first[: len(NOISY)] = NOISY
+    return most_likely(covariance, y, prior, PRIOR, first)
+
+
+def most_likely(
+    covariance: Callable[[Tensor], Tensor], y: Tensor, prior: Tensor, width: float, start: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Minus the log-posterior at its least and where that is; each parameter is a logarithm, ``N(prior, width^2)``."""
+    from scipy.optimize import minimize
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = torch.tensor(values, requires_grad=True)
+        L, info = torch.linalg.cholesky_ex(covariance(theta))
+        if int(info):
+            return 1e10, np.zeros_like(values)
+        half = torch.linalg.solve_triangular(L, y[:, None], upper=False)
+        value = 0.5 * half.square().sum() + L.diagonal().log().sum()
+        value = value + 0.5 * ((theta - prior) / width).square().sum()
+        value.backward()
+        assert theta.grad is not None
+        return float(value.detach()), theta.grad.numpy()
+
     bounds = [(m - 7, m + 7) for m in prior.tolist()]
-    first = np.clip(first, [low for low, _ in bounds], [high for _, high in bounds])
+    first = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
     best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
     return float(best.fun), best.x

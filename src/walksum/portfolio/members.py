@@ -15,6 +15,7 @@ from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
 from walksum.portfolio.labels import LabelPropagation, label_tasks
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.process import Process, fit_process, suits
 from walksum.portfolio.residual import MOST_OPERATIONS, affordable
 from walksum.portfolio.schedule import Task, Trained
 from walksum.portfolio.spread import Operator, is_small
@@ -32,6 +33,7 @@ CONSISTENT = " consistent"  # in the name of networks whose predictions must agr
 def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None, repeat: int = 1) -> list[Task]:
     """All trainings for this problem; ``which`` keeps those whose name starts so, networks have ``repeat`` seeds."""
     networks, tabular, deep = [*_stacks(problem, metric, repeat)], [*_tabular(problem)], [*_deep(problem, metric)]
+    processes = [*_processes(problem)]
     boosting = [task for task in tabular if task.name.startswith("boosting")]
     others = [task for task in tabular if not task.name.startswith("boosting")]
     # members without edges come second, so that what the graph gave is known early
@@ -44,9 +46,9 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
         made = [*label_tasks(problem), networks[0], networks[3], *networks[1:3], *agreeing, *others, *networks[4:]]
         made += boosting
     elif len(problem.folds[0][0]) < MANY:
-        made = [*label_tasks(problem), *linear, *boosting, *networks, *slow, *deep]
+        made = [*label_tasks(problem), *linear, *boosting, *processes, *networks, *slow, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
-        made = [*label_tasks(problem), *linear, *boosting, networks[0], *deep, *networks[1:], *slow]
+        made = [*label_tasks(problem), *linear, *boosting, *processes, networks[0], *deep, *networks[1:], *slow]
     if problem.position is not None:  # what tables of places are mostly learned by, and quickly, comes first
         quick = [task for task in others if task.name.startswith(("linear", "extra trees"))]
         made = [*_kriging(problem), *quick, *(task for task in made if task not in quick)]
@@ -159,20 +161,26 @@ def _kriging(problem: Problem) -> Iterator[Task]:
     """Of numbers at places; with the columns too unless they are words."""
     if problem.position is None or problem.classes:
         return
-
-    def runner(columns: str, name: str) -> Any:
-        def run(deadline: float) -> Trained:
-            found = fit_kriging(problem, columns, deadline)
-            if found is None:
-                return Trained([], np.zeros((0, 0)), None, False)
-            return Trained([name], found[0][None], found[1])
-
-        return run
-
     names = {"none": "kriging place", "one": "kriging place + x", "each": "kriging place + each x"}
     for columns, name in names.items():
         if columns == "none" or (not problem.wide and (columns == "one" or problem.X.shape[1] <= MOST_LENGTHS)):
-            yield Task(name, 3, True, runner(columns, name), True)
+            yield Task(name, 3, True, _gaussian_runner(problem, fit_kriging, columns, name), True)
+
+
+def _processes(problem: Problem) -> Iterator[Task]:
+    for columns in ("surroundings", "neighbours") if suits(problem) else ():
+        name = f"process {columns}"
+        yield Task(name, 6, True, _gaussian_runner(problem, fit_process, columns, name), True)
+
+
+def _gaussian_runner(problem: Problem, fit: Any, columns: str, name: str) -> Any:
+    def run(deadline: float) -> Trained:
+        found = fit(problem, columns, deadline)
+        if found is None:
+            return Trained([], np.zeros((0, 0)), None, False)
+        return Trained([name], found[0][None], found[1])
+
+    return run
 
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
@@ -190,11 +198,12 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
         yield Task(f"deep bank {layers} layers, seed {seed}", 40, True, runner(layers, seed))
 
 
-IGNORE_WEIGHTS = ("label propagation", "kriging", "joint")  # members that count every labelled row the same
+IGNORE_WEIGHTS = ("label propagation", "kriging", "process", "joint")  # members that count every labelled row the same
 KINDS: dict[str, Any] = {
     "networks": StackedNetworks,
     "tabular": Tabular,
     "deep": DeepBanks,
     "labels": LabelPropagation,
     "kriging": Kriging,
+    "process": Process,
 }

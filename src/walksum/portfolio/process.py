@@ -1,0 +1,145 @@
+"""Gaussian processes on a table and its graph: a covariance of columns and of entries of the operator's inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walksum.portfolio import clock
+from walksum.portfolio.arrays import Arrays
+from walksum.portfolio.columns import COLUMNS, Standard
+from walksum.portfolio.kriging import FITTED, matern, most_likely, square_distance
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.spread import layer
+from walksum.solving import solve
+
+SCALES = (0.8, 0.95, 0.995)  # of the operators: near, farther and far neighbours
+MOST_NODES, MOST_ROWS = 5000, 3000  # covariances are dense: all nodes by known rows, and a factorisation of the latter
+WIDTH = 0.5  # standard deviation of the logarithm of a parameter, before the data speak
+MIDDLE = (0.25, 0.7, 0.5, 0.3, 0.35, 0.35, 0.35)  # n, s_0, s_1, s_2 and g_k, for a target of variance one
+
+
+@dataclass
+class Process:
+    r"""A Gaussian process on columns ``x``, of which ``u`` are a node's own, and a graph; parameters by fold.
+
+    .. math:: k = s_0^2 M(|(x - x') / l|) + s_1^2 M(|(u - u') / m|) + s_2^2 x^T x' / F
+                  + \sum_k g_k^2 (I - a_k D^{-1/2} A D^{-1/2})^{-1}_{ij} / d_k + 1 + n^2 [i = j]
+
+    M is the Matern covariance of smoothness 5/2 and d_k the mean diagonal at known rows. Nothing of the training table
+    is kept but the parameters: another table is predicted from its own known targets.
+
+    Attributes:
+        columns: which columns x is.
+        standard: their mean and size in the training table.
+        parameters: logarithms of ``n, s, g, l, m`` ``[folds, 4 + scales + F + own]``.
+    """
+
+    columns: str
+    standard: Standard
+    parameters: np.ndarray
+
+    def outputs(self, problem: Problem) -> np.ndarray:
+        """``[1, folds, N, 1]`` for another table."""
+        table = _Table(problem, self.columns, self.standard, problem.known)
+        return np.stack([table.predict(theta, problem.known) for theta in self.parameters])[None]
+
+    def keep(self, which: list[int]) -> Process:
+        return self
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        arrays = {"mean": self.standard.mean, "spread": self.standard.spread, "parameters": self.parameters}
+        return {"columns": self.columns}, arrays
+
+    @classmethod
+    def of_state(cls, config: dict[str, Any], arrays: Arrays) -> Process:
+        return cls(str(config["columns"]), Standard(arrays["mean"], arrays["spread"]), arrays["parameters"])
+
+
+class _Table:
+    """Columns and covariances of one table: all that is needed at nodes and at the rows ``known``."""
+
+    def __init__(self, problem: Problem, columns: str, standard: Standard, known: np.ndarray):
+        self.x = torch.from_numpy(standard(COLUMNS[columns](problem, known))).double()
+        self.own = problem.X.shape[1]  # they come first among all sets of columns
+        self.y = torch.from_numpy(problem.y)
+        self.place = torch.zeros(problem.num_nodes, dtype=torch.int64)  # of a known row among those
+        self.place[torch.from_numpy(known)] = torch.arange(len(known))
+        self.graph = problem.once(("inverse", known.tobytes()), lambda: _inverse_columns(problem, known))
+
+    def prior(self) -> Tensor:
+        lengths = [self.x.size(1) ** 0.5] * self.x.size(1) + [1.5 * self.own**0.5] * self.own
+        return torch.log(torch.tensor([*MIDDLE, *lengths], dtype=torch.float64))
+
+    def covariance(self, theta: Tensor, rows: Tensor, known: Tensor) -> Tensor:
+        s, F = theta.exp(), self.x.size(1)
+        x, z, first = self.x[rows], self.x[known], 4 + len(SCALES)
+        K = s[1] ** 2 * _smooth(x, z, s[first : first + F]) + s[3] ** 2 * (x @ z.T) / F + 1.0
+        K = K + s[2] ** 2 * _smooth(x[:, : self.own], z[:, : self.own], s[first + F :])
+        for size, C in zip(s[4:first], self.graph, strict=True):
+            K = K + size**2 * C[rows[:, None], self.place[known]]
+        return K
+
+    def with_noise(self, theta: Tensor, known: Tensor) -> Tensor:
+        noise = (2 * theta[0]).exp() + 1e-6
+        return self.covariance(theta, known, known) + noise * torch.eye(len(known), dtype=theta.dtype)
+
+    def fit(self, train: np.ndarray, seed: int, start: np.ndarray | None) -> np.ndarray:
+        if len(train) > FITTED:
+            train = np.random.default_rng(seed).choice(train, FITTED, replace=False)
+        rows, prior = torch.from_numpy(train), self.prior()
+        first = prior.numpy() if start is None else start
+        return most_likely(lambda theta: self.with_noise(theta, rows), self.y[rows], prior, WIDTH, first)[1]
+
+    def predict(self, values: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """The conditional mean at every node ``[N, 1]``, at ``known`` ones from all others."""
+        theta, rows = torch.from_numpy(values), torch.from_numpy(known)
+        with torch.no_grad():
+            inverse = torch.cholesky_inverse(torch.linalg.cholesky(self.with_noise(theta, rows)))
+            alpha = inverse @ self.y[rows]
+            mean = self.covariance(theta, torch.arange(len(self.x)), rows) @ alpha
+            mean[rows] = self.y[rows] - alpha / inverse.diagonal()
+        return mean.numpy()[:, None]
+
+
+def _smooth(x: Tensor, z: Tensor, lengths: Tensor) -> Tensor:
+    return matern((square_distance(x / lengths, z / lengths) + 1e-12).sqrt(), 2.5)
+
+
+def _inverse_columns(problem: Problem, known: np.ndarray) -> Sequence[Tensor]:
+    """Columns of the inverses at known rows ``[N, n]``, their diagonal about one."""
+    rows, each = torch.from_numpy(known), torch.arange(len(known))
+    unit = torch.zeros(problem.num_nodes, len(known), dtype=torch.float64)
+    unit[rows, each] = 1.0
+    found = []
+    with torch.no_grad():
+        for scale in SCALES:
+            C = solve(layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64), unit)
+            found.append(C / C[rows, each].mean())
+    return found
+
+
+def fit_process(problem: Problem, columns: str, deadline: float) -> tuple[np.ndarray, Process] | None:
+    """Outputs ``[folds, N, 1]`` and the parameters, by their likelihood and priors; None if time ran out."""
+    values = COLUMNS[columns](problem, problem.labelled)
+    standard = Standard.of(values)
+    table = _Table(problem, columns, standard, problem.labelled)
+    found: list[np.ndarray] = []
+    folds = []
+    for train, _ in problem.folds:
+        if clock.now() > deadline:
+            return None
+        found.append(table.fit(train, problem.seed, found[0] if found else None))
+        folds.append(table.predict(found[-1], train))
+    return np.stack(folds), Process(columns, standard, np.stack(found))
+
+
+def suits(problem: Problem) -> bool:
+    """Numbers on a narrow table with edges, few enough for dense covariances."""
+    few = problem.num_nodes <= MOST_NODES and len(problem.labelled) <= MOST_ROWS
+    return few and not problem.classes and not problem.wide and problem.graph.num_edges > 0
