@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import walksum as ws
+from walksum import backends
+from walksum.backends import reference
 from walksum.backends.cpu import threads
 from walksum.solvers import column_factor, factor
 
@@ -58,6 +60,17 @@ def test_solves_and_their_gradients(solver, heads, dtype):
         return torch.cat([mu.detach().flatten(), *(t.grad.flatten() for t in leaves)])
 
     same(at_each_number_of_threads(solve))
+
+
+def test_auto_without_numba(monkeypatch):
+    """No LAPACK there either: two columns of 20 nodes are enough for other bits."""
+    monkeypatch.setattr(backends, "_numba", lambda: reference)
+    monkeypatch.setattr(backends, "has_numba", lambda: False)
+    draw, graph = torch.Generator().manual_seed(0), lattice(5)
+    off = -torch.rand(graph.num_edges, generator=draw, dtype=torch.float64) / 5
+    h = torch.randn(graph.num_nodes, 2, generator=draw, dtype=torch.float64)
+    diag = torch.ones(graph.num_nodes, dtype=torch.float64)
+    same(at_each_number_of_threads(lambda: ws.solve(ws.Precision(graph, diag, off), h)))
 
 
 def test_fields():

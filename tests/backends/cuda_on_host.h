@@ -1,6 +1,7 @@
 // Enough of CUDA to run one cluster of blocks of threads after another on the host: for tests without a GPU. A thread is
 // a fiber that runs until it must wait for others. In which order the fibers take their turns is up to `turns`: what
 // depends on it lacks a barrier.
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -39,21 +40,49 @@ static float exchange[CLUSTER * 1024];
 struct Barrier {
     unsigned size, arrived = 0, round = 0;
 };
-static std::vector<ucontext_t> fibers;
+// Rings when all warps have come and all bytes that they expect are there.
+struct MBarrier {
+    short missing, size;
+    int bytes : 31;
+    unsigned parity : 1;
+};
+struct Fiber {
+    ucontext_t start;
+    jmp_buf here;  // swapcontext would ask the kernel about signals every time
+    bool began = false;
+    const Barrier *barrier = nullptr;  // what it waits for, if anything
+    const MBarrier *mbarrier = nullptr;
+    unsigned seen;  // its round or parity
+    bool waits() const { return barrier ? barrier->round == seen : mbarrier && mbarrier->parity == seen; }
+};
+static std::vector<Fiber> fibers;
 static std::vector<Barrier> warps, blocks;  // those of a cluster
 static Barrier cluster;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static unsigned running;  // which fiber
 static unsigned long moves;
 
+static void pause(const Barrier *barrier, const MBarrier *mbarrier, unsigned seen) {
+    Fiber &me = fibers[running];
+    me.barrier = barrier, me.mbarrier = mbarrier, me.seen = seen;
+    if (me.waits() && !_setjmp(me.here)) _longjmp(scheduler, 1);
+    me.barrier = nullptr, me.mbarrier = nullptr;
+}
+static void __attribute__((noinline)) resume(Fiber &fiber) {
+    if (_setjmp(scheduler)) return;
+    if (fiber.began) _longjmp(fiber.here, 1);
+    fiber.began = true;
+    setcontext(&fiber.start);
+}
+
 static void wait_at(Barrier &barrier) {
-    const unsigned me = running, round = barrier.round;
+    const unsigned round = barrier.round;
     ++moves;
     if (++barrier.arrived == barrier.size) {
         barrier.arrived = 0;
         ++barrier.round;
     }
-    while (barrier.round == round) swapcontext(&fibers[me], &scheduler);
+    pause(&barrier, nullptr, round);
 }
 static void __syncthreads() { wait_at(blocks[running / blockDim.x]); }
 static void sync_cluster() { wait_at(cluster); }
@@ -66,12 +95,6 @@ static unsigned at_block(const void *mine, int rank) {
 }
 static void *at_address(unsigned there) { return (char *)rooms[there >> 24] + (there & 0xffffff); }
 
-// Rings when all warps have come and all bytes that they expect are there.
-struct MBarrier {
-    short missing, size;
-    int bytes : 31;
-    unsigned parity : 1;
-};
 static void complete(MBarrier *barrier) {
     ++moves;
     if (barrier->missing || barrier->bytes) return;
@@ -84,10 +107,7 @@ static void arrive(MBarrier *barrier, int bytes) {
     --barrier->missing;
     complete(barrier);
 }
-static void wait(MBarrier *barrier, unsigned parity) {
-    const unsigned me = running;
-    while (barrier->parity == parity) swapcontext(&fibers[me], &scheduler);
-}
+static void wait(MBarrier *barrier, unsigned parity) { pause(nullptr, barrier, parity); }
 
 // Messages are under way for a while: not at all, as long as may be, or by chance.
 struct Message {
@@ -139,6 +159,7 @@ static void fiber() {
     body(about);
     ++finished;
     ++moves;
+    _longjmp(scheduler, 1);
 }
 
 // Columns of CLUSTER blocks each, which run at once; of one block each where `together` is not. False where all threads
@@ -158,16 +179,16 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
         blocks.assign(size, Barrier{threads});
         cluster = Barrier{all};
         post.clear();
-        fibers.assign(all, ucontext_t());
+        fibers.assign(all, Fiber());
         std::vector<bool> done(all, false);
         std::vector<unsigned> queue(all);
         for (unsigned t = 0; t < all; ++t) {
             queue[t] = turns == BACKWARD ? all - 1 - t : t;
-            getcontext(&fibers[t]);
-            fibers[t].uc_stack.ss_sp = stacks[t].data();
-            fibers[t].uc_stack.ss_size = stacks[t].size();
-            fibers[t].uc_link = &scheduler;
-            makecontext(&fibers[t], fiber, 0);
+            ucontext_t &start = fibers[t].start;
+            getcontext(&start);
+            start.uc_stack.ss_sp = stacks[t].data();
+            start.uc_stack.ss_size = stacks[t].size();
+            makecontext(&start, fiber, 0);
         }
         for (finished = 0; finished < all;) {
             const unsigned long so_far = moves;
@@ -175,11 +196,12 @@ template <class Body> static bool run_blocks(unsigned columns, unsigned heads, u
             for (unsigned t : queue)
                 if (!done[t]) {
                     if (turns == SHUFFLED && !post.empty() && random() % 2) deliver(random() % post.size());
+                    if (fibers[t].waits()) continue;
                     const unsigned before = finished;
                     running = t;
                     threadIdx = {t % threads, 0, 0};
                     blockIdx = {first.x + t / threads, first.y, 0};
-                    swapcontext(&scheduler, &fibers[t]);
+                    resume(fibers[t]);
                     done[t] = finished != before;
                 }
             if (moves == so_far && post.empty()) return false;

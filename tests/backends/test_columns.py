@@ -59,7 +59,7 @@ class Library:
         }
         head = "".join(f"#define {key} {value}\n" for key, value in sizes.items())
         (folder / "columns.cpp").write_text(head + (HERE / "cuda_on_host.h").read_text() + text + WRAPPER)
-        options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w"]
+        options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-U_FORTIFY_SOURCE"]  # it forbids the jumps of fibers
         command = [COMPILER, *options, "-o", str(folder / "columns.so"), str(folder / "columns.cpp")]
         subprocess.run(command, check=True, capture_output=True)
         self.code = ctypes.CDLL(str(folder / "columns.so"))

@@ -2,13 +2,19 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
+import walksum as ws
 from walksum.backends.cpu import compile as compiling
+from walksum.backends.cpu.ldl import at_once, symbolic
+from walksum.backends.cpu.ldl.partial_order import low_degree_first
 
 KERNEL = """
 from walksum.backends.cpu.compile import jit
@@ -47,6 +53,12 @@ def package(tmp_path):
     for name, text in (("kernel", KERNEL), ("middle", MIDDLE), ("helper", HELPER)):
         (folder / f"{name}.py").write_text(text)
     return folder
+
+
+def lattice(n):
+    i = torch.arange(n * n).view(n, n)
+    pairs = [(i[:, :-1], i[:, 1:]), (i[:-1], i[1:])]
+    return ws.Graph.from_edge_index(torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in pairs], 1))
 
 
 def run(package, **environment):
@@ -99,6 +111,38 @@ def test_every_kernel_file_counts_its_own_helpers():
     named = {path.name for path in compiling._imported(root / "dic.py")}
     assert {"simd.py", "packing.py", "compile.py"} <= named
     assert "gabp.py" not in named
+
+
+def test_an_interrupt_comes_out_of_a_kernel_as_itself():
+    graph = lattice(200)
+    lists = symbolic._lists(graph)
+
+    def order():
+        begun = time.perf_counter()
+        low_degree_first(lists[0], lists[1], 8, 2**62)
+        return time.perf_counter() - begun
+
+    def stop(*_):
+        raise TimeoutError
+
+    took = min(order() for _ in range(3))
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for _ in range(5):
+            signal.setitimer(signal.ITIMER_REAL, took / 2)
+            with pytest.raises(TimeoutError):
+                order()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_only_kernels_that_return_arrays_pay_for_it():
+    graph = lattice(3)
+    J = ws.Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges))
+    ws.solve(J, torch.ones(9, 1), "direct")
+    assert type(low_degree_first) is compiling._Interruptible
+    assert type(at_once.factorise_and_solve) is compiling.CPUDispatcher
 
 
 WITHOUT = """

@@ -176,7 +176,7 @@ def cases(draw):
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_walk_summable_for_every_finite_input(name):
-    @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(cases(), st.sampled_from(["attractive", "repulsive"]), st.sampled_from([0.1, 1.0, 30.0]))
     def check(case, coupling, size):
         graph, x, h, seed = case

@@ -57,6 +57,15 @@ def test_the_core_is_the_schur_complement():
     assert torch.equal(same.edges, core.graph.edges)
 
 
+def test_an_overflow_of_the_core_does_not_hide_an_infinite_h():
+    J = precision(CORE, 1, torch.float32, margin=1.0)
+    J = ws.Precision(CORE, 1e-30 * J.diag, 1e-30 * J.off)
+    h = torch.full((1, CORE.num_nodes, 1), 1e20)
+    assert ws.Hybrid().prepare(J)(h).status is ws.Status.overflow
+    h[0, -1] = torch.inf  # of an isolated node, which never reaches the core
+    assert ws.Hybrid().prepare(J)(h).status is ws.Status.nonfinite
+
+
 def test_any_solver_runs_on_the_core():
     J = precision(CORE, 2, margin=1.0)
     h = torch.randn(2, CORE.num_nodes, 3, dtype=torch.float64)

@@ -26,8 +26,6 @@ from walksum.solvers.inverse import Inverse
 FAST = (torch.float32, torch.float64)
 DENSE_ON_GPU = 512  # nodes up to which batched Cholesky beats iterations on a GPU that has no kernels of ours
 
-DENSE_WITHOUT = 512  # and on a CPU without them
-
 OFTEN = 6  # solves with one J on a GPU after which it is inverted: a learned J sees two, forward and backward
 INVERT = 4096  # nodes up to which that pays for any width
 INVERT_WIDE = (24_000, 512)  # nodes and columns: further up, in half precision, if the product is wide enough
@@ -53,7 +51,8 @@ def choose(J: Precision, columns: int) -> Choice:
     if not diag.is_cpu:
         return J.graph.derived(_on_gpu, backends.uses_triton(diag))
     if not backends.has_numba():
-        return Choice(Dense() if J.num_nodes <= DENSE_WITHOUT else CG(), "without numba there is no elimination")
+        # LAPACK's bits change with the number of threads, and on small graphs it is no quicker
+        return Choice(CG(), "without numba there is no elimination")
     if diag.dtype not in FAST:
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
     what = diag.size(0), max(1, columns), diag.requires_grad or J.off.requires_grad

@@ -199,8 +199,9 @@ class Prepared(NotCopied, ABC):
         if not h.numel():
             return Outcome(torch.empty_like(h), Status.converged, 0, 0.0)
         found = self.run(h)
-        if found.status is Status.nonfinite and all(bool(t.isfinite().all()) for t in (self.J.diag, self.J.off, h)):
-            return found._replace(status=Status.overflow)
+        if found.status in (Status.nonfinite, Status.overflow):  # the second of a part of J, whose own h may be finite
+            finite = all(bool(t.isfinite().all()) for t in (self.J.diag, self.J.off, h))
+            return found._replace(status=Status.overflow if finite else Status.nonfinite)
         return found
 
     def reads(self, h: Tensor) -> bool:

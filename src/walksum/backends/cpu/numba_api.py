@@ -17,6 +17,7 @@ try:
     from llvmlite import ir
     from numba.core import cgutils, types
     from numba.core.errors import TypingError
+    from numba.core.registry import CPUDispatcher
     from numba.core.typing.templates import AbstractTemplate, infer_global, signature
     from numba.extending import get_cython_function_address, intrinsic, lower_builtin, models, register_model
     from numba.np.arrayobj import populate_array
@@ -42,11 +43,13 @@ except ImportError as error:
     models = SimpleNamespace(PrimitiveModel=object)
     ir = cgutils = signature = populate_array = get_cython_function_address = None
     intrinsic, AbstractTemplate, TypingError = _unusable, object, TypeError  # type: ignore[misc, assignment]
+    CPUDispatcher = type("CPUDispatcher", (), {})  # of which there are no instances
     infer_global = lower_builtin = register_model = _nothing
 
 __all__ = [
     "MISSING",
     "AbstractTemplate",
+    "CPUDispatcher",
     "TypingError",
     "cgutils",
     "get_cython_function_address",
