@@ -176,6 +176,64 @@ def test_a_joint_member_beats_its_network_alone():
     assert model.portfolio_.members[0].model is None  # it cannot be asked about another graph
 
 
+def test_a_process_explains_columns_and_graph_together():
+    import torch
+
+    from walksum.portfolio.process import Process, fit_process
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N, 2))
+    ring = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
+    y = np.sin(2 * X[:, 0]) + np.sin(np.arange(N) / 9) + 0.1 * random.normal(size=N)
+    y = (y - y.mean()) / y.std()
+    train, left = np.split(random.permutation(N), [80])
+    problem = Problem(X, Graph.from_edge_index(ring, N), y, 0, [(train, left)])
+    out, model = fit_process(problem, "neighbours", np.inf)
+    assert 1 - ((out[0, left, 0] - y[left]) ** 2).mean() > 0.6  # columns or graph alone explain a half
+    config, arrays = model.state()
+    known = np.full(N, np.nan)
+    known[train] = y[train]
+    again = Process.of_state(config, arrays).outputs(problem.other(X, problem.graph, known))
+    assert np.allclose(again[0, 0, left], out[0, left], atol=1e-8)
+    known[train[3]] += 5.0  # a known row is predicted from all others
+    changed = model.outputs(problem.other(X, problem.graph, known))[0, 0]
+    assert changed[train[3]] == pytest.approx(again[0, 0, train[3]], abs=1e-8)
+    assert fit_process(problem, "neighbours", -np.inf) is None
+
+
+def test_consistent_networks_are_tried_where_few_nodes_have_labels(table):
+    import torch
+
+    X, y, _, pairs = table
+    words = sp.csr_matrix(np.concatenate([X > 0, np.zeros((N, 300))], 1))
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    for count, found in ((40, True), (100, False)):
+        rows = np.arange(N)[:: N // count][:count]
+        problem = Problem(words, graph, y.astype(float), 2, [(rows[::2], rows[1::2])])
+        names = [task.name for task in portfolio.tasks(problem, roc_auc)]
+        assert any(name.endswith("consistent") for name in names) == found
+
+
+@pytest.mark.parametrize("where", ["outputs", "first"])
+def test_consistency_brings_draws_of_the_dropout_together(table, where):
+    import torch
+
+    X, y, shown, pairs = table
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    rows = np.nonzero(shown >= 0)[0]
+    problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+    apart = {}
+    for weight in (0.0, 3.0):
+        recipe = StackRecipe(where, epochs=40, hidden=16, node_dropout=0.3, consistency=weight)
+        stack = Stack(problem, Input(X, "cpu"), graph, [Config("a", ((0.8, True),), 1e-3)], recipe)
+        torch.manual_seed(0)
+        networks = stack.train().networks
+        with torch.no_grad():
+            draws = torch.stack([networks.forward(stack.x, graph, recipe).softmax(-1) for _ in range(20)])
+        apart[weight] = float(draws.std(0).mean())
+    assert apart[3.0] < 0.9 * apart[0.0]
+
+
 def test_blending():
     assert score_weights(np.array([0.9, 0.9, 0.1]), 0.02)[:2] == pytest.approx([0.5, 0.5])
     y = np.random.default_rng(0).normal(size=200)

@@ -177,7 +177,12 @@ def _fit(
 
 
 def most_likely(
-    covariance: Callable[[Tensor], Tensor], y: Tensor, prior: Tensor, width: float, start: np.ndarray
+    covariance: Callable[[Tensor], Tensor],
+    y: Tensor,
+    prior: Tensor,
+    width: float,
+    start: np.ndarray,
+    steps: int = STEPS,
 ) -> tuple[float, np.ndarray]:
     """Minus the log-posterior at its least and where that is; each parameter is a logarithm, ``N(prior, width^2)``."""
     from scipy.optimize import minimize
@@ -196,5 +201,5 @@ def most_likely(
 
     bounds = [(m - 7, m + 7) for m in prior.tolist()]
     first = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
-    best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
     return float(best.fun), best.x

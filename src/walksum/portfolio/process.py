@@ -13,7 +13,7 @@ from torch import Tensor
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.columns import COLUMNS, Standard
-from walksum.portfolio.kriging import FITTED, matern, most_likely, square_distance
+from walksum.portfolio.kriging import FITTED, STEPS, matern, most_likely, square_distance
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.spread import layer
 from walksum.solving import solve
@@ -21,6 +21,7 @@ from walksum.solving import solve
 SCALES = (0.8, 0.95, 0.995)  # of the operators: near, farther and far neighbours
 MOST_NODES, MOST_ROWS = 5000, 3000  # covariances are dense: all nodes by known rows, and a factorisation of the latter
 WIDTH = 0.5  # standard deviation of the logarithm of a parameter, before the data speak
+FURTHER = 10  # steps from the first fold's parameters, which are near those of any other
 MIDDLE = (0.25, 0.7, 0.5, 0.3, 0.35, 0.35, 0.35)  # n, s_0, s_1, s_2 and g_k, for a target of variance one
 
 
@@ -93,8 +94,8 @@ class _Table:
         if len(train) > FITTED:
             train = np.random.default_rng(seed).choice(train, FITTED, replace=False)
         rows, prior = torch.from_numpy(train), self.prior()
-        first = prior.numpy() if start is None else start
-        return most_likely(lambda theta: self.with_noise(theta, rows), self.y[rows], prior, WIDTH, first)[1]
+        first, steps = (prior.numpy(), STEPS) if start is None else (start, FURTHER)
+        return most_likely(lambda theta: self.with_noise(theta, rows), self.y[rows], prior, WIDTH, first, steps)[1]
 
     def predict(self, values: np.ndarray, known: np.ndarray) -> np.ndarray:
         """The conditional mean at every node ``[N, 1]``, at ``known`` ones from all others."""
