@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import walksum as ws
-from walksum.backends.cuda import EXHAUSTED, INDEFINITE, NONFINITE, STALLED, STATES, VERIFIED
+from walksum.backends.cuda import EXHAUSTED, INDEFINITE, NONFINITE, OVERFLOW, STALLED, STATES, VERIFIED
 from walksum.backends.cuda.columns import row_layout, settings
 from walksum.backends.cuda.columns.row_layout import CHUNK, LEVELS, layout_rows
 from walksum.backends.cuda.columns.settings import Device, choose
@@ -192,6 +192,22 @@ def test_what_fails_says_so(library):
     mu, report = solve(library, weak, h)
     assert (report[0] == INDEFINITE).any()
     assert mu[report[0, :, None].expand_as(mu) == INDEFINITE].isnan().all()
+
+
+@needs_compiler
+def test_what_leaves_the_range_of_float32_is_no_answer(library):
+    """mu beyond it, or J scaled to a unit diagonal: J and h are finite, and no infinity is called converged."""
+    J, h = problem()
+    tiny = ws.Precision(J.graph, 1e-20 * J.diag, 1e-20 * J.off)
+    mu, report = solve(library, tiny, 1e30 * h)
+    assert (report[0] == OVERFLOW).all()
+    assert mu.isnan().all()
+    diag, off = J.diag.clone(), J.off.clone()
+    diag[0, J.graph.edges[:, 5]], off[0, 5] = 1e-30, 1e30
+    mu, report = solve(library, ws.Precision(J.graph, diag, off), h)
+    assert report[0].tolist() == [[OVERFLOW] * 2, [VERIFIED] * 2]
+    h[0, 3, 0] = torch.inf
+    assert solve(library, ws.Precision(J.graph, diag, off), h)[1][0, 0].tolist() == [NONFINITE, OVERFLOW]
 
 
 @needs_compiler

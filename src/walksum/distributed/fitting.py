@@ -61,7 +61,8 @@ def fit(
     """
     recipe, every = recipe or Recipe(), check_count("every", every)
     check_model(model)
-    replica = Replica(model.to(data.device), process_group=data.edges.exchange.group) if data.edges.parts > 1 else model
+    model = model.to(data.device)
+    replica = Replica(model, process_group=data.edges.exchange.group) if data.edges.parts > 1 else model
     torch.manual_seed(seed * 1_000_003 + data.edges.layout.part)
     batch = Batch([replica], [seed], data, recipe, capture=False)
     kept = None

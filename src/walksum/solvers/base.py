@@ -335,6 +335,11 @@ def worst(errors: Tensor) -> float:
     return float(errors.max()) if errors.numel() else 0.0
 
 
+def status_of_scaled(mu: Tensor, status: Status) -> Status:
+    """``status``, or ``nonfinite`` where a converged mu left the range of its dtype when it was scaled back."""
+    return Status.nonfinite if status is Status.converged and not bool(mu.isfinite().all()) else status
+
+
 def status_of(residual: float, tol: float, otherwise: Status) -> Status:
     """``converged`` if and only if the residual is at most tol; else ``otherwise``, or what the residual tells."""
     if residual <= tol:

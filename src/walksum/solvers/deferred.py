@@ -22,7 +22,11 @@ from walksum.backends import cuda
 from walksum.solvers.base import NOTHING, Solution, Status, status_of
 
 REPORT = 3  # numbers per column that a solve leaves: state, steps, true backward error
-FAILURES = {cuda.NONFINITE: Status.nonfinite, cuda.INDEFINITE: Status.not_positive_definite}
+FAILURES = {
+    cuda.NONFINITE: Status.nonfinite,
+    cuda.OVERFLOW: Status.overflow,
+    cuda.INDEFINITE: Status.not_positive_definite,
+}
 
 
 class Ending(NamedTuple):

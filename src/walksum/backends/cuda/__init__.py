@@ -10,6 +10,7 @@ VERIFIED = 2
 STALLED = 4
 EXHAUSTED = 5  # no steps left
 INDEFINITE = 6  # J is not positive definite
-NONFINITE = 7
+OVERFLOW = 7  # J and h are finite; mu, or J scaled to a unit diagonal, leaves the range of float32
+NONFINITE = 8
 
 STATES = {name: value for name, value in vars().items() if name.isupper()}

@@ -16,7 +16,7 @@ from torch import Tensor
 from walksum.backends.cuda.triton import cg, scalars
 from walksum.backends.cuda.triton.matrix import Control, Matrix
 from walksum.precision import Precision
-from walksum.solvers.base import Outcome, Prepared, Status, default_tol, status_of
+from walksum.solvers.base import Outcome, Prepared, Status, default_tol, status_of, status_of_scaled
 from walksum.solvers.cg.cuda_columns import column_launch
 from walksum.solvers.deferred import DeferredOutcome
 
@@ -92,7 +92,8 @@ class Loop:
         stuck = (state == scalars.STALLED.value).any() and not (state == scalars.EXHAUSTED.value).any()
         status = status_of(residual, self.control.tol, Status.stalled if stuck else Status.max_steps_reached)
         scale = self.control.scalars[scalars.SCALE.value].unsqueeze(1)
-        return Outcome(self.mu.mul_(scale), status, steps, residual)
+        mu = self.mu.mul_(scale)
+        return Outcome(mu, status_of_scaled(mu, status), steps, residual)
 
     def _failure(self, state: np.ndarray, norm: np.ndarray, lowest: np.ndarray) -> Status | None:
         refuted = bool((state == scalars.INDEFINITE.value).any())

@@ -17,7 +17,7 @@ from walksum.backends.cuda.triton.messages import Precisions, Stepper, messages_
 from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Measured, Outcome, Prepared, Status, status_of
+from walksum.solvers.base import Measured, Outcome, Prepared, Status, status_of, status_of_scaled
 from walksum.solvers.gabp.solver import check_precisions
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ class Loop:
             if residual <= self.solver.tol:
                 break
             ahead = min(steps_ahead(before, residual, self.solver.tol, ahead), even(self.solver.max_steps - steps))
-        return Outcome(self.mu * self.scale, status_of(residual, self.solver.tol, outcome), steps, residual)
+        mu = self.mu * self.scale
+        return Outcome(mu, status_of_scaled(mu, status_of(residual, self.solver.tol, outcome)), steps, residual)
 
 
 def steps_ahead(before: float, residual: float, tol: float, taken: int) -> int:

@@ -97,15 +97,22 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
     reduction.begin();
 #pragma unroll 1
     for (int place = threadIdx.x; place < share; place += THREADS) {
-        const float own = mine[place], others = around_absolute(A, p, place);
+        const float own = mine[place], others = around_absolute(A, p, place), row = own * (own + others);
         largest = fmaxf(largest, magnitude(inputs.of_h(place)));
-        norm = fmaxf(norm, magnitude(own * (own + others)));
+        norm = fmaxf(norm, magnitude(row));
         sums = fmaxf(sums, magnitude(1.0f + others / own));  // of a row of |A|, about
-        refuted += inputs.of_root(place) < 0.0f ? 1.0f : 0.0f;
+        refuted += row != row ? row : inputs.of_root(place) < 0.0f ? 1.0f : 0.0f;  // NaN: J is not finite
     }
     all_reduce(reduction, refuted, largest, norm);
     const bool broken = !(largest < INFINITE) || !(norm < INFINITE);
-    int state = broken ? NONFINITE : refuted > 0.0f ? INDEFINITE : ACTIVE;
+    int state = ACTIVE;
+    if (!(largest < INFINITE) || refuted != refuted) {
+        state = NONFINITE;
+    } else if (refuted > 0.0f) {
+        state = INDEFINITE;
+    } else if (broken) {
+        state = OVERFLOW;
+    }
     // in units of h's size: the squares in dot products of float32 overflow from 1e19 on
     const float scale = largest > 0.0f && !broken ? largest : 1.0f, size_of_h = largest > 0.0f ? 1.0f : 0.0f;
     float rho = 0.0f, size_of_b = 0.0f;
@@ -172,9 +179,10 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
             const float error = r_max == 0.0f ? 0.0f : r_max / (size == 0.0f ? 1.0f : size);
             state = memory.claim == EXHAUSTED ? EXHAUSTED : error > 0.9f * best ? STALLED : ACTIVE;
             if (error <= tol) state = VERIFIED;
+            if (state != ACTIVE && !(x_max * memory.scale < INFINITE)) state = OVERFLOW;
             __syncthreads();  // all have read what is written now
             // what looked small in the units of A was not in those of J
-            if (state != VERIFIED) memory.aim = aim * fmaxf(0.5f * tol / error, 0.05f);
+            if (state == ACTIVE) memory.aim = aim * fmaxf(0.5f * tol / error, 0.05f);
             memory.best = fminf(best, error);
             memory.error = error;
             if (state != ACTIVE) break;
@@ -192,7 +200,7 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
         reduction.end_of_rows(share);  // p is there for all
     }
 
-    const bool lost = state == INDEFINITE || state == NONFINITE;
+    const bool lost = state == INDEFINITE || state == OVERFLOW || state == NONFINITE;
     ONE_BY_ONE if (inputs.node(place) >= 0)
         out[inputs.entry(place)] = lost ? NOT_A_NUMBER : y[j] / inputs.of_root(place) * memory.scale;
     if (rank == 0 && threadIdx.x == 0) {
@@ -207,7 +215,8 @@ solve_columns(const float *__restrict__ values, const float *__restrict__ root, 
 // By what a row is scaled; 1 for a diagonal that is refuted anyway.
 __device__ float root_of(float diagonal) { return diagonal <= 0.0f ? 1.0f : sqrtf(diagonal); }
 
-// J as solve_columns wants it: root[head, place] of the diagonal, -1 where it is not positive, and values[head, slot] of A.
+// J as solve_columns wants it: root[head, place] of the diagonal, -1 where it is not positive, and values[head, slot] of A;
+// NaN for what is not finite in J, so that an infinity is a quotient that left the range of float32.
 extern "C" __global__ void lay_out(const float *__restrict__ diag, const float *__restrict__ off,
                                    float *__restrict__ values, float *__restrict__ root,
                                    const int *__restrict__ order, const int *__restrict__ edge,
@@ -218,11 +227,12 @@ extern "C" __global__ void lay_out(const float *__restrict__ diag, const float *
     diag += head * num_nodes;
     if (at < num_slots) {
         const int e = edge[at];  // scaled by its ends in one order, so that A is as symmetric as J
-        values[head * num_slots + at] =
-            e < 0 ? 0.0f : off[head * num_edges + e] / (root_of(diag[ends[e]]) * root_of(diag[ends[num_edges + e]]));
+        const float own = e < 0 ? 0.0f : off[head * num_edges + e];
+        const float both = e < 0 ? 1.0f : root_of(diag[ends[e]]) * root_of(diag[ends[num_edges + e]]);
+        values[head * num_slots + at] = fabsf(own) < INFINITE ? own / both : NOT_A_NUMBER;
     }
     if (at < places) {
         const float own = order[at] >= 0 ? diag[order[at]] : 1.0f;
-        root[head * places + at] = own <= 0.0f ? -1.0f : sqrtf(own);  // NaN stays NaN
+        root[head * places + at] = own <= 0.0f ? -1.0f : own < INFINITE ? sqrtf(own) : NOT_A_NUMBER;
     }
 }
