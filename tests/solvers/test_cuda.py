@@ -175,6 +175,14 @@ def test_bad_numbers_are_reported(device, where, bad):
     assert PreparedCudaGaBP(J, GaBP())(h).status is Status.nonfinite
 
 
+@pytest.mark.parametrize(("prepare", "solver"), [(PreparedCudaCG, CG()), (PreparedCudaGaBP, GaBP(damping=1))])
+def test_a_mu_beyond_float32_is_an_overflow(device, prepare, solver):
+    J = dominant(device, margin=1.0)
+    tiny = Precision(J.graph, 1e-15 * J.diag, 1e-15 * J.off)
+    found = prepare(tiny, solver)(1e30 * columns(tiny, 2))
+    assert found.status is Status.overflow
+
+
 def test_indefinite_matrices_are_refuted(device):
     J = dominant(device)
     h = columns(J, 3)
