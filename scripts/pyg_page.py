@@ -58,7 +58,9 @@ BATCHES = """## A new graph in every batch
 
 Forward + backward of one layer with 64 channels on one CPU thread, in multiples of GAT with 8 heads on a new graph in
 the same run (medians of three runs, `benchmarks/batches.py`; the record has the ranges). The aim is at most 1.0 on a
-new graph, and on the same graph again 0.3 for fixed and 0.6 for learned designs. Bold: over it.
+new graph, and on the same graph again 0.3 for fixed and 0.6 for learned designs. Bold: over it. This record was made on
+a server's core; on a small, busy machine the same commands had three of 54 over their aims (`batches-second.jsonl`:
+eight heads, 5,000 nodes, the same graph again, 0.63 to 0.77).
 """
 STEPS = """## Training steps on one CPU thread
 
