@@ -73,6 +73,20 @@ def test_auto_without_numba(monkeypatch):
     same(at_each_number_of_threads(lambda: ws.solve(ws.Precision(graph, diag, off), h)))
 
 
+def test_sums_over_many_nodes():
+    """torch cuts a sum with a single result into as many parts as there are threads."""
+    path = torch.arange(40_000)
+    J = ws.FixedDiagonallyDominant()(ws.Graph.from_edge_index(torch.stack([path[:-1], path[1:]])))
+    h = torch.randn(40_000, 1, generator=torch.Generator().manual_seed(0))
+
+    def ask():
+        fresh = ws.Precision(J.graph, J.diag.clone(), J.off.clone())
+        mu = ws.solve(fresh, h, ws.CG(preconditioner="jacobi", max_steps=3), on_nonconverged="ignore")
+        return torch.cat([mu.flatten().double(), ws.logdet(fresh).double()])
+
+    same(at_each_number_of_threads(ask))
+
+
 def test_fields():
     J = ws.CAR()(lattice()).detach()
 

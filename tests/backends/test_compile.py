@@ -147,7 +147,7 @@ def test_only_kernels_that_return_arrays_pay_for_it():
 
 WITHOUT = """
 import sys, warnings
-sys.modules["numba"] = None  # cannot be imported
+sys.modules["numba"] = sys.modules["triton"] = None  # cannot be imported
 import torch, walksum as ws
 index = torch.arange(36).view(6, 6)
 graph = ws.Graph.from_edge_index(torch.cat([index[:, :-1].reshape(1, -1), index[:, 1:].reshape(1, -1)]))
@@ -170,7 +170,7 @@ except ImportError as error:
 """
 
 
-def test_everything_but_elimination_works_without_numba():
+def test_everything_but_elimination_works_without_numba_and_triton():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "this solver needs numba" in done.stdout

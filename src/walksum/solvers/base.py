@@ -330,6 +330,16 @@ def unit_of(h: Tensor) -> Tensor:
     return torch.where(size > 0, size / (2 * torch.frexp(size).mantissa), torch.ones_like(size))
 
 
+def node_sum(values: Tensor) -> Tensor:
+    """The sum over dimension 1, which stays, with the same bits at any number of threads.
+
+    A sum with a single result torch cuts into as many parts as there are threads; with two results it does not.
+    """
+    if not values.is_cpu or values.numel() > values.size(1):
+        return values.sum(1, keepdim=True)
+    return values.unsqueeze(-1).expand(*values.shape, 2).sum(1, keepdim=True)[..., 0]
+
+
 def worst(errors: Tensor) -> float:
     """The largest value; NaN if any is NaN (Python's max would lose it)."""
     return float(errors.max()) if errors.numel() else 0.0

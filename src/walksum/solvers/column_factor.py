@@ -21,7 +21,7 @@ from walksum.backends.cpu.products import prepare_dots
 from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
 from walksum.precision import Precision
-from walksum.solvers.base import NotCopied, Status
+from walksum.solvers.base import NotCopied, Status, node_sum
 from walksum.solvers.factor import FAILURE, check_dtype, in_groups, worst_of
 
 WIDEST = 64  # columns per block: the indices of a sweep are read once for all of them
@@ -147,7 +147,7 @@ class ColumnFactor(NotCopied):
         """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""
         if self.failure is not None:
             return torch.full((self.heads,), torch.nan, dtype=torch.float64)
-        return self.pivots.log().sum(1)
+        return node_sum(self.pivots.log()).squeeze(1)
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""

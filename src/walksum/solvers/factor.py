@@ -19,7 +19,7 @@ from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import NotCopied, Status, backward_error, norm_inf, worst
+from walksum.solvers.base import NotCopied, Status, backward_error, node_sum, norm_inf, worst
 
 WIDEST = {torch.float32: 64, torch.float64: 32}  # columns per block: four of its rows fill the vector registers
 FAILURE = {numeric.INDEFINITE: Status.not_positive_definite, numeric.NONFINITE: Status.nonfinite}
@@ -105,7 +105,7 @@ class Factor(NotCopied):
         """``log det J`` of each head, float64 ``[H]``; NaN after a failure."""
         if self.failure is not None:
             return torch.full((self.heads,), torch.nan, dtype=torch.float64)
-        return self.pivots.log().sum(1)
+        return node_sum(self.pivots.log()).squeeze(1)
 
     def selected_inverse(self) -> tuple[Tensor, Tensor]:
         """``J^-1`` on the pattern of J, float64: diag ``[H, N]`` and off ``[H, E]``; NaN after a failure.

@@ -18,6 +18,7 @@ from walksum.solvers.base import (
     Solver,
     Status,
     default_tol,
+    node_sum,
     relative_error,
     status_of,
     worst,
@@ -101,10 +102,10 @@ class PreparedCG(Measured):
     def _iterate(self, h: Tensor) -> tuple[Tensor, Status, int]:
         mu, best = torch.zeros_like(h), torch.inf
         r, p = h.clone(), self._precondition(h)
-        rho = (r * p).sum(1, keepdim=True)
+        rho = node_sum(r * p)
         for step in range(1, self.solver.max_steps + 1):
             q = self._apply(p)
-            curvature = (p * q).sum(1, keepdim=True)
+            curvature = node_sum(p * q)
             if bool((curvature < 0).any()):
                 return mu, Status.not_positive_definite, step
             length = ratio(rho, curvature)
@@ -120,7 +121,7 @@ class PreparedCG(Measured):
                         return mu, Status.stalled, step
                     best = min(best, error)
             z = self._precondition(r)
-            rho, before = (r * z).sum(1, keepdim=True), rho
+            rho, before = node_sum(r * z), rho
             p.mul_(ratio(rho, before)).add_(z)
         return mu, Status.max_steps_reached, self.solver.max_steps
 

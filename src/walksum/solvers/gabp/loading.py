@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walksum.precision import Precision
-from walksum.solvers.base import Measured, Outcome, Status
+from walksum.solvers.base import Measured, Outcome, Status, node_sum
 
 if TYPE_CHECKING:
     from walksum.solvers.gabp.solver import GaBP
@@ -56,10 +56,10 @@ class PreparedLoadedGaBP(Measured):
         """Flexible conjugate gradients, each column with its own lengths; steps count all messages of all loops."""
         mu, r = torch.zeros_like(h), h.clone()
         z, steps = self._loaded_solve(r)
-        p, rz = z, (r * z).sum(1, keepdim=True)
+        p, rz = z, node_sum(r * z)
         for _ in range(MAX_OUTER):
             Jp = self.J @ p
-            curvature = (p * Jp).sum(1, keepdim=True)
+            curvature = node_sum(p * Jp)
             moving = p.abs().amax(1, keepdim=True) > 0
             if bool((moving & (curvature <= 0)).any()):
                 return mu, Status.not_positive_definite, steps
@@ -72,8 +72,8 @@ class PreparedLoadedGaBP(Measured):
             steps += count
             old = torch.where(rz != 0, rz, 1.0)
             # Polak and Ribiere's: forgives that the inner solves are not exact
-            p = z + ((r - before) * z).sum(1, keepdim=True) / old * p
-            rz = (r * z).sum(1, keepdim=True)
+            p = z + node_sum((r - before) * z) / old * p
+            rz = node_sum(r * z)
         return mu, Status.max_steps_reached, steps
 
     def _loaded_solve(self, r: Tensor) -> tuple[Tensor, int]:
