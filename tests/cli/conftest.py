@@ -3,14 +3,9 @@
 import pytest
 from customers import colour_run, shop, walksum
 
-from walksum.workflow import comparisons
-
 __all__ = ["colour_run", "shop", "walksum"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _two_settings_per_compared_method():
-    """Enough to choose one; a user's run tries eight of every method beside the model."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparisons, "TRIALS", 2)
-        yield
+def _two_settings(two_settings):
+    """In all tests of this folder."""

@@ -2,12 +2,7 @@
 
 import pytest
 
-from walksum.workflow import comparisons
-
 
 @pytest.fixture(scope="module", autouse=True)
-def _two_settings_per_compared_method():
-    """Enough to choose one; a user's run tries eight of every method beside the model."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparisons, "TRIALS", 2)
-        yield
+def _two_settings(two_settings):
+    """In all tests of this folder."""
