@@ -15,6 +15,14 @@ def _seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="module")
+def two_settings():
+    """Of every method that stands beside a trained model: enough to choose one. A user's run tries eight of each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("walksum.workflow.comparisons.TRIALS", 2)
+        yield
+
+
 def pytest_collection_modifyitems(items):
     """Say once for all tests what the markers need."""
     import os

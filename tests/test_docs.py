@@ -12,6 +12,7 @@ import pytest
 import walksum as ws
 
 ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.usefixtures("two_settings")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

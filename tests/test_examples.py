@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 
 from walksum.solvers import SolveWarning
 
+pytestmark = pytest.mark.usefixtures("two_settings")
 FOLDER = Path(__file__).parent.parent / "examples"
 MOST_LINES = 60
 SHARE = r"{}: (\d+(?:\.\d+)?) ?%"

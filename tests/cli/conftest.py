@@ -1,5 +1,11 @@
 """Fixtures of the command's tests; what tests call by name is in customers.py."""
 
+import pytest
 from customers import colour_run, shop, walksum
 
 __all__ = ["colour_run", "shop", "walksum"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_settings(two_settings):
+    """In all tests of this folder."""

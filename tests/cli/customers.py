@@ -16,7 +16,7 @@ from walksum.cli import app
 
 SRC = str(Path(__file__).parents[2] / "src")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": SRC, "OMP_NUM_THREADS": "1"}
-QUICK = ("--epochs", "30", "--hidden", "16", "--layers", "1", "--lr", "0.01", "--budget", "3")
+QUICK = ("--epochs", "30", "--hidden", "16", "--layers", "1", "--lr", "0.01")
 
 
 def start(*arguments, cwd, **options):

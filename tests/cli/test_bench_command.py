@@ -213,6 +213,7 @@ def test_ray_that_is_not_there(tmp_path):
     assert "--engine ray needs the package ray: pip install 'walksum[ray]'" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 def test_a_sweep_on_ray(tmp_path):
     done = run(*QUICK, "--models", "mlp,gcn", "--runs", "2", "--engine", "ray", "--json", cwd=tmp_path)

@@ -117,7 +117,7 @@ def test_the_encoding_knows_the_training_nodes_only(colour_run):
 def test_a_number_is_predicted_by_regression(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "spent")
     done = walksum("train", *tables, "--seeds", "2", "--json", "--features", "income", "--lr", "0.02",
-                   "--epochs", "150", "--dropout", "0.1", "--budget", "4", "--out", "run", cwd=tmp_path)  # fmt: skip
+                   "--epochs", "150", "--dropout", "0.1", "--out", "run", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)  # one object and nothing else
     assert record["task"] == "regression"
@@ -233,8 +233,7 @@ def test_a_pyg_file_trains_without_unpickling(walksum, tmp_path):
     y = torch.arange(60) % 3
     index = torch.cat([torch.stack([torch.arange(57), torch.arange(57) + 3])], 1)
     torch.save(Data(x=torch.randn(60, 4), edge_index=index, y=y), tmp_path / "graph.pt")
-    done = walksum("train", "--graph", "graph.pt", "--model", "gcn", "--epochs", "5", "--budget", "3", "-q",
-                   cwd=tmp_path)  # fmt: skip
+    done = walksum("train", "--graph", "graph.pt", "--model", "gcn", "--epochs", "5", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "runs" / "graph"
     assert sorted(p.name for p in run.iterdir()) == WHOLE
@@ -264,8 +263,7 @@ def test_weights_and_a_split_column_are_used(shop, walksum, tmp_path):
 
 def test_a_search_is_compared_on_validation(shop, walksum, tmp_path):
     tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour")
-    done = walksum("train", *tables, "--search", "4", "--workers", "2", "--epochs", "8", "--budget", "3", "--json",
-                   "-q", cwd=tmp_path)  # fmt: skip
+    done = walksum("train", *tables, "--search", "4", "--workers", "2", "--epochs", "8", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.sub("walksum: compiling kernels.*\n", "", done.stderr) == ""
     record = json.loads(done.stdout)
@@ -295,7 +293,7 @@ def test_a_large_file_is_streamed_with_progress(shop, walksum, tmp_path):
     with (tmp_path / "edges.csv").open("wb") as file:
         file.write(b"source,target\n" + body * (17 * 2**20 // len(body)))
     done = walksum("train", "--nodes", shop / "nodes.csv", "--edges", "edges.csv", "--target", "colour",
-                   "--model", "mlp", "--epochs", "2", "--budget", "3", cwd=tmp_path)  # fmt: skip
+                   "--model", "mlp", "--epochs", "2", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "reading edges.csv: " in done.stderr
     assert " of 17 MB" in done.stderr

@@ -30,11 +30,8 @@ def loop(rank, count, port, ready, told):
             dist.all_reduce(total)
 
 
-CASES = [(signal.SIGKILL, 1)]  # the others take longer
-CASES += [pytest.param(how, lost, marks=pytest.mark.slow) for how, lost in ((signal.SIGSTOP, 1), (signal.SIGKILL, 0))]
-
-
-@pytest.mark.parametrize(("how", "lost"), CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "lost"), [(signal.SIGKILL, 1), (signal.SIGSTOP, 1), (signal.SIGKILL, 0)])
 def test_the_others_name_a_lost_process(how, lost, tmp_path):
     multiprocessing.set_forkserver_preload(PRELOADED)
     start, port = multiprocessing.get_context("forkserver"), free_port()

@@ -110,7 +110,7 @@ class Page:
         x, y = self.cy("const p = cy.getElementById(arguments[0]).renderedPosition(); return [p.x, p.y]", f"n{node}")
         canvas = self.find("#graph")
         middle = canvas.size["width"] / 2, canvas.size["height"] / 2
-        actions = ActionChains(self.driver)
+        actions = ActionChains(self.driver, duration=0)
         actions.move_to_element_with_offset(canvas, round(x - middle[0]), round(y - middle[1])).click().perform()
 
     def choose(self, name, value):

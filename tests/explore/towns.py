@@ -2,8 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from walksum.workflow import fit_tables, open_run
+from walksum.workflow import comparisons, fit_tables, open_run
 from walksum.workflow.node_table import read_node_table
 from walksum.workflow.problem import Source, problem_of_run
 from walksum.workflow.trained_run import open_trained_run
@@ -33,7 +34,9 @@ def opened(folder, target, **how):
             raise KeyboardInterrupt
 
     how = {"budget": 10, **how}  # seconds, which the rows beside it share
-    fit_tables(nodes, edges, target, features=["size", "kind"], on_member=enough, **how).save(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparisons, "TRIALS", 2)  # settings of every row, of which one is chosen
+        fit_tables(nodes, edges, target, features=["size", "kind"], on_member=enough, **how).save(folder)
     run, source = open_run(folder), Source(nodes=nodes, edges=edges)
     problem = problem_of_run(run, source, labels=True)
     return run, open_trained_run(run, problem, "towns", table=read_node_table(run, source, problem))

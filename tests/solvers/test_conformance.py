@@ -48,7 +48,8 @@ def test_equals_the_dense_solve_with_exact_gradients(solver, design, heads):
 
         values = [t.clone().requires_grad_() for t in (J.diag, J.off, h)]
         assert torch.autograd.gradcheck(solve, values, fast_mode=True), name
-        assert torch.autograd.gradgradcheck(solve, values, fast_mode=True), name
+        if name == "random" or (heads, design) == (3, DESIGNS[1]):  # every pair of solver with design and with graph
+            assert torch.autograd.gradgradcheck(solve, values, fast_mode=True), name
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -211,7 +212,7 @@ def systems(draw):
 
 @pytest.mark.parametrize("solver", [name for name in TIGHT if name != "auto"])
 def test_never_converged_with_a_residual_above_tolerance(solver):
-    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(systems())
     def check(system):
         J, h = system
