@@ -24,8 +24,9 @@ lint: .venv/.installed-dev  ## ruff: rules and format
 types: .venv/.installed-dev  ## mypy
 	$(BIN)/mypy
 
+# without --quiet, which would also silence the warnings that --strict counts
 docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: .venv/.installed-dev  ## wheel and source archive under dist/
 	$(BIN)/python -m build --outdir dist

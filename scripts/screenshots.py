@@ -78,8 +78,9 @@ def wait_until_drawn(page: Page) -> None:
 
 
 def shoot(page: Page, path: Path, element: str | None = None) -> None:
-    wait_until_drawn(page)
+    # first: a page without its scroll bar is wider, and the graph is drawn again
     page.js("document.querySelectorAll('html, #answer').forEach(e => { e.style.scrollbarWidth = 'none'; })")
+    wait_until_drawn(page)
     content = page.find(element).screenshot_as_png if element else page.driver.get_screenshot_as_png()
     picture = Image.open(io.BytesIO(content)).convert("RGB")
     picture.save(path, optimize=True)

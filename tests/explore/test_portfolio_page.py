@@ -1,14 +1,16 @@
 """Runs that are no GLT: portfolios with fields and known targets, and models without a J; in a real browser too."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from towns import opened
 
 from walksum.explore.answer import Session
-from walksum.explore.answer_panel import added
+from walksum.explore.answer_panel import _rank, added
 from walksum.explore.server import make_app
 from walksum.explore.view import View, first_view
 from walksum.explore.whatif import Changes, WhatIf
@@ -135,6 +137,14 @@ def test_figures_of_a_portfolio(numbers):
     names = [each.name for each in of_run(run, trained.problem, listener=Listener(note=notes.append))]
     assert names == ["members", "graphical-model", "correlation", "spectral-response", "walk-sums"]
     assert f"operator {trained.operators[0].name!r}" in notes[0]
+
+
+def test_the_rank_of_a_value_among_all_nodes():
+    trained = SimpleNamespace(table=pd.DataFrame({"size": [*map(float, range(400)), None]}))
+    assert _rank(trained, "size", 399.0) == "the largest"
+    assert _rank(trained, "size", 398.5) == "above 99 %"  # never "above 100 %" beside a larger one
+    assert _rank(trained, "size", 100.0) == "above 25 %"
+    assert _rank(trained, "size", float("nan")) == _rank(trained, "name", "red") == ""
 
 
 def test_the_page_of_a_regression_by_a_portfolio(driver, numbers):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from walksum.workflow import fit_tables
-from walksum.workflow.findings import calibration_error, verdict
+from walksum.workflow.findings import calibration_error, heading, target_name, verdict
 
 NASTY = '<b>odd & "id"</b>'
 
@@ -77,6 +77,8 @@ def test_the_first_line_is_the_verdict(numbers):
     first = re.search(r'<p class="verdict">(.*?)</p>', page)[1]
     assert first.startswith(f"rent is predicted with R² {own['mean']:.3f}: off by {own['mean_absolute_error']:.3g}")
     assert page.index("verdict") < page.index("<section>")
+    assert "<h1>rent in the table " in page
+    assert "160 nodes, 159 edges · a portfolio of models (auto)</h1>" in page
 
 
 def test_the_graph_and_better_rows_are_told():
@@ -132,6 +134,8 @@ def test_confusions_and_calibration_of_classes(classes):
             (mine["prediction"] == other).sum() for other in sorted(classes.config["classes"])
         ]
     assert "true ↓ predicted →" in "".join(reader.words)
+    assert 'class="confusion numbered"' in classes.report()  # names too long for the columns of a phone
+    assert '<span class="number">2 </span>yes &amp; more</th>' in classes.report()
     assert "The mean distance from it is" in classes.report()
     assert calibration_error([(0.8, 0.5, 10), (0.6, 0.6, 30)]) == pytest.approx(0.075)
 
@@ -153,8 +157,13 @@ def test_importance_is_drawn_where_it_was_measured(numbers):
     assert "0.310" in page
 
 
+def test_the_heading_says_what_is_predicted_of_what():
+    data = {"target": "y", "task": "classification", "name": "cora", "nodes": 2708, "edges": 5278}
+    metrics = {"data": data, "model": "GLT", "portfolio": None}
+    assert heading(metrics, table=False) == "Class in the dataset cora · 2,708 nodes, 5,278 edges · GLT"
+
+
 def test_the_y_of_a_dataset_is_called_its_class():
-    from walksum.workflow.findings import target_name
 
     assert target_name({"data": {"target": "y", "task": "classification"}}) == "class"
     assert target_name({"data": {"target": "y", "task": "regression"}}) == "y"

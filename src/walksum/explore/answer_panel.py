@@ -157,7 +157,7 @@ def _rank(trained: TrainedRun, name: str, value: Any) -> str:
     if not isinstance(value, float) or value != value:
         return ""
     others = table[name].dropna()
-    return f"above {100 * float((others < value).mean()):.0f} %"
+    return "the largest" if value >= others.max() else f"above {min(100 * float((others < value).mean()), 99):.0f} %"
 
 
 def _others(trained: TrainedRun, node: int) -> list[Any]:

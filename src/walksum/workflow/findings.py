@@ -36,6 +36,14 @@ def target_name(metrics: dict[str, Any]) -> str:
     return "class" if data["target"] == "y" and data["task"] == "classification" else str(data["target"])
 
 
+def heading(metrics: dict[str, Any], table: bool) -> str:
+    """What is predicted of which data, and by what."""
+    data, target, model = metrics["data"], target_name(metrics), str(metrics["model"])
+    of = f"{'Class' if target == 'class' else target} in the {'table' if table else 'dataset'}"
+    by = f"a portfolio of models ({model})" if metrics["portfolio"] else model
+    return f"{of} {data['name']} · {data['nodes']:,} nodes, {data['edges']:,} edges · {by}"
+
+
 def verdict(metrics: dict[str, Any]) -> list[str]:
     """What is predicted and how well, and whether the graph helped or something simpler does as well."""
     target, parts = target_name(metrics), metrics["parts"]["test"]
