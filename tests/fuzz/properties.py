@@ -408,9 +408,11 @@ def _check_gradient(system: systems.System, twins: list[Twin], ledger: Ledger) -
         torch.float64,
         lambda d, o, h: torch.linalg.solve(ws.Precision(J.graph, d, o).to_dense(), h - h.detach() + rounded),
     )
+    # a node whose precision is far below the others' costs their digits, as it costs those of mu
+    lost = 2e4 * max(1.0, max((t.condition for t in twins), default=1.0) / 1e3)
     tol = promised(resolve(solver, J, system.h.size(-1)), J)
     for part, a, b in zip(("diag", "off", "h"), mine, exact, strict=True):
-        if a.numel() and not float((a - b).abs().max()) <= 2e4 * tol * (float(b.abs().max()) + 1):
+        if a.numel() and not float((a - b).abs().max()) <= lost * tol * (float(b.abs().max()) + 1):
             raise Wrong(f"gradient of {part} with {name}: off by {float((a - b).abs().max()):.3g}")
     ledger.outcomes["gradient: right"] += 1
 

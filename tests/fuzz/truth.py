@@ -90,6 +90,11 @@ class Twin:
         return float(np.abs(S).sum(1).max(initial=1) * np.abs(self.scaled_inverse).sum(1).max(initial=1))
 
     @cached_property
+    def condition(self) -> float:
+        """Of J itself in the norm of row sums: what the backward error of a solve may grow by."""
+        return float(self.norm * np.abs(self.inverse).sum(1).max(initial=0))
+
+    @cached_property
     def logdet(self) -> float:
         assert self.factor is not None
         return float(2 * np.log(np.diag(self.factor)).sum() + np.log(self.diag).sum())
