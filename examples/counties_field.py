@@ -21,10 +21,10 @@ from sklearn.pipeline import make_pipeline
 import walksum as ws
 from walksum.plot.layout import whole_layout
 
-folder, target = Path(sys.argv[1]), sys.argv[2]
-picture = Path(sys.argv[3] if len(sys.argv) > 3 else f"counties-{target}.png")
-nodes = pd.read_csv(folder / "nodes.csv", dtype={"fips": str})
-edges = pd.read_csv(folder / "edges.csv", dtype=str)
+folder, target, *rest = sys.argv[1:] if len(sys.argv) > 2 else sys.exit(__doc__)
+picture = Path(rest[0] if rest else f"counties-{target}.png")
+nodes = pd.read_csv(Path(folder, "nodes.csv"), dtype={"fips": str})
+edges = pd.read_csv(Path(folder, "edges.csv"), dtype=str)
 ends = [pd.Index(nodes["fips"]).get_indexer(edges[end]) for end in ("source", "target")]
 graph = ws.Graph.from_edge_index(torch.tensor(np.stack(ends)), len(nodes))
 X, y = nodes.drop(columns=["fips", "county", target]).to_numpy(), nodes[target].to_numpy()

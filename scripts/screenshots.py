@@ -1,7 +1,7 @@
 """Pictures of explorer and report for the docs, from real runs.
 
-    walksum train --nodes counties/nodes.csv --edges counties/edges.csv --target election_margin --budget 300 --out runs/counties
-    walksum train --dataset cora --budget 300 --out runs/cora
+    walksum train --nodes counties/nodes.csv --edges counties/edges.csv --target election_margin --budget 120 --out runs/counties
+    walksum train --dataset cora --budget 120 --out runs/cora
     walksum train
     walksum train --dataset cora --design diagonally-dominant --learned --coupling attractive --out runs/cora-glt
     python scripts/screenshots.py runs/counties --nodes counties/nodes.csv --edges counties/edges.csv

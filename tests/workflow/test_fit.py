@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import walksum as ws
 from walksum.data.problem import from_data
 from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
+from walksum.workflow import comparisons
 from walksum.workflow.fit import Job, fit_model, fit_once, prepare_data
 from walksum.workflow.rows import boosting
 from walksum.workflow.search import Random, SearchPlan, best_sampler, search
@@ -152,3 +154,20 @@ def test_a_compared_network_gets_the_time_that_the_model_took(rings):
     trained.clear()
     fit_once(job, rings, count, (model, replace(outcome, seconds=60.0)))
     assert hurried < 20 <= max(trained)
+
+
+def test_compared_rows_that_were_stopped_are_named(monkeypatch):
+    now = [0.0]
+
+    def slow(race):
+        now[0] = race.until + 1
+
+    rows = [("MLP", True, slow), ("mean", True, lambda race: None)]
+    monkeypatch.setattr(comparisons.clock, "now", lambda: now[0])
+    monkeypatch.setattr(comparisons, "_methods", lambda *_: rows)
+    found = SimpleNamespace(seconds={}, notes=[], add=lambda *_: None)
+    comparisons.compare(Job(budget=60), None, found, learn=torch.arange(3))
+    assert found.seconds == {"MLP": 6.0, "mean": 0.0}
+    assert found.notes == [
+        "compared rows that a larger budget might improve, since they were stopped after 5 s each: MLP"
+    ]

@@ -145,7 +145,7 @@ def compare(
             settings, and epochs of networks.
     """
     learn = prepared.split.train if learn is None else learn
-    start, left_out = clock.now(), []
+    start, left_out, stopped = clock.now(), [], []
     share, trials = max(job.budget / SHARE, searched[1]), max(TRIALS, searched[0])
     for name, ignores_graph, method in _methods(job, prepared, on_epoch):
         began = clock.now()
@@ -161,6 +161,12 @@ def compare(
             continue
         found.seconds[name] = clock.now() - began
         found.add(name, output, ignores_graph)
+        stopped += [name] * (found.seconds[name] >= share)
+    if stopped:
+        found.notes.append(
+            f"compared rows that a larger budget might improve, since they were stopped after {share:.3g} s each: "
+            + ", ".join(stopped)
+        )
     if left_out:
         found.notes.append(f"not compared, since the budget of {job.budget:g} s was spent: {', '.join(left_out)}")
 
