@@ -203,7 +203,7 @@ def _before(seed: int, out: Path | None) -> dict:
     """The record so far."""
     if out is not None and out.exists():
         record = json.loads(out.read_text())
-        assert record["seed"] == seed, f"{out} was begun with seed {record['seed']}"
+        assert seed in np.atleast_1d(record["seed"]), f"{out} was begun with seed {record['seed']}"
         return record
     return {
         "moments": 0,
@@ -217,8 +217,8 @@ def _before(seed: int, out: Path | None) -> dict:
 
 
 def merge(records: list[dict]) -> dict:
-    """One record of runs with other seeds."""
-    seeds = [record["seed"] for record in records]
+    """One record of runs with other seeds; a record may be such a one itself."""
+    seeds = [seed for record in records for seed in np.atleast_1d(record["seed"]).tolist()]
     assert len(set(seeds)) == len(seeds), f"the same kills twice: seeds {seeds}"
     record = {**records[0], "seed": seeds}
     for name in record:

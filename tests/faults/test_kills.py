@@ -75,5 +75,6 @@ def test_records_with_other_seeds_make_one():
     both = kills.merge([one, two])
     assert (both["moments"], both["seed"]) == (4, [0, 1])
     assert both["found after the kill"]["train"] == {"nothing": 1, "whole": 3}
+    assert kills.merge([both, kills._before(2, None)])["seed"] == [0, 1, 2]
     with pytest.raises(AssertionError, match="twice"):
-        kills.merge([one, one])
+        kills.merge([both, one])

@@ -121,6 +121,7 @@ def run(seed: int, systems: int, seconds: float, processes: int, out: Path, devi
     counts = {first: min(CHUNK, seed + systems - first) for first in todo}
     start, folder = time.monotonic(), tempfile.mkdtemp(prefix="walksum-fuzz-")
     out.parent.mkdir(parents=True, exist_ok=True)
+    _write(record, out)  # what is mended, also where nothing is left to try
     while todo and time.monotonic() - start < seconds:
         todo = _in_pool(record, todo, counts, start, seconds, processes, out, folder, device)
     shutil.rmtree(folder)

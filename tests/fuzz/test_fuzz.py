@@ -55,6 +55,16 @@ def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
         run.merge(tmp_path / "fuzz.json", [tmp_path / "fuzz.json"])
 
 
+def test_what_is_mended_is_written_where_nothing_is_left_to_try(tmp_path, monkeypatch):
+    broken = {"seed": 3, "where": "solve cg", "why": "wrong"}
+    record = {**run._empty(0), "done": [0], "violations": [broken]}
+    (tmp_path / "fuzz.json").write_text(json.dumps(record))
+    monkeypatch.setattr(run, "_try_again", lambda record, device: record.update(violations=[], mended=[broken]))
+    run.run(0, run.CHUNK, float("inf"), 1, tmp_path / "fuzz.json")
+    after = json.loads((tmp_path / "fuzz.json").read_text())
+    assert (after["violations"], after["mended"]) == ([], [broken])
+
+
 def test_a_record_with_other_chunks_is_not_added_to(tmp_path):
     (tmp_path / "fuzz.json").write_text(json.dumps({"chunk": 7}))
     with pytest.raises(ValueError, match="chunks of 7, not 100"):
