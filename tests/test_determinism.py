@@ -177,6 +177,7 @@ def tables(count=60):
     return nodes, pd.DataFrame({"source": ends[0], "target": ends[1]})
 
 
+@pytest.mark.usefixtures("two_settings")
 def test_a_training_from_tables():
     def fit():
         run = ws.fit_tables(*tables(), "colour", max_epochs=6, hidden=8, layers=1)

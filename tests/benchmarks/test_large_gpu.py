@@ -7,7 +7,8 @@ import walksum as ws
 from benchmarks import large_gpu
 from walksum.graph import csr as neighbour_lists
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+# kernels of 64 bits are compiled for the CPU by this test alone
+DEVICES = [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def test_neighbour_lists_in_buckets_solve_like_the_library(monkeypatch):

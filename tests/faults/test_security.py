@@ -173,6 +173,7 @@ def odd_tables():
     return nodes, pd.DataFrame({"source": nodes["id"].to_numpy()[ends[0]], "target": nodes["id"].to_numpy()[ends[1]]})
 
 
+@pytest.mark.usefixtures("two_settings")
 @pytest.mark.parametrize("settings", [{"max_epochs": 3, "hidden": 4, "layers": 1}, {"budget": 3}])
 def test_words_of_the_user_are_escaped_in_the_report(odd_tables, settings):
     page = ws.fit_tables(*odd_tables, f"colour{SCRIPT}", **settings).report()

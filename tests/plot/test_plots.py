@@ -1,6 +1,7 @@
 """Every picture in both themes, on graphs with and without trouble."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 import matplotlib
@@ -32,6 +33,12 @@ def shares(*rows):
     return Hops(torch.tensor(rows, dtype=torch.double), torch.arange(len(rows)))
 
 
+@functools.cache
+def curves(whole):
+    """Of every solver, forward and perhaps backward: the slowest to compute of what is drawn here."""
+    return residual_curves(J, h, h) if whole else residual_curves(FIXED, h[:1])
+
+
 PICTURES = {
     "graphical model": lambda theme: ws.plot.graphical_model(J, theme=theme),
     "part of one": lambda theme: ws.plot.graphical_model(J, 3, most=9, shade="precision", theme=theme),
@@ -45,8 +52,8 @@ PICTURES = {
     "responses": lambda theme: ws.plot.responses({"a": J, "b": response(FIXED)}, {"a": FIXED}, theme=theme),
     "hops": lambda theme: ws.plot.hops(shares([0.5, 0.3, 0.2, 0.0]), theme=theme),
     "hops of two": lambda theme: ws.plot.hops({"a": shares([0.5, 0.5, 0]), "b": shares([0.2, 0.3, 0.5])}, theme=theme),
-    "residuals": lambda theme: ws.plot.residuals(residual_curves(J, h, h), theme=theme),
-    "residuals of two": lambda theme: ws.plot.residuals({n: residual_curves(FIXED, h[:1]) for n in "ab"}, theme=theme),
+    "residuals": lambda theme: ws.plot.residuals(curves(True), theme=theme),
+    "residuals of two": lambda theme: ws.plot.residuals(dict.fromkeys("ab", curves(False)), theme=theme),
     "steps": lambda theme: ws.plot.steps({"a": epochs(9, forward_steps=30, backward_steps=20)}, theme=theme),
     "many steps": lambda theme: ws.plot.steps({"a": epochs(3, forward_steps=999, backward_steps=2)}, theme=theme),
     "learning": lambda theme: ws.plot.learning(epochs(12), theme=theme),

@@ -13,11 +13,15 @@ from walksum.cli.console import Console, Debug, Interrupted, Json, Quiet, missin
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
+    from walksum.data.user_files import Columns
     from walksum.workflow.fit import Job
     from walksum.workflow.run import Run
     from walksum.workflow.search import SearchPlan
 
 Designs = "laplacian, diagonally-dominant or pairwise-normal"
+# options that are settings of a job under the same name
+SETTINGS = ("design", "learned", "coupling", "solver", "hidden", "layers", "dropout", "lr", "patience", "metric",
+            "class_weight", "transform", "seed", "device", "budget")  # fmt: skip
 
 
 def train(
@@ -145,60 +149,26 @@ def train(
 
     walksum train --nodes nodes.csv --edges edges.csv --target label --out my-run
     """
+    options = locals().copy()
     console = Console(as_json, quiet, debug)
 
     def action() -> None:
         from walksum.cli.progress import reading
-        from walksum.data.edges import EdgeColumns
-        from walksum.data.user_files import Columns
         from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
         from walksum.workflow.problem import Source, read_split
         from walksum.workflow.search import SearchPlan
         from walksum.workflow.several import read_each, target_names
-        from walksum.workflow.tables import make_job, names_in, read_problem
+        from walksum.workflow.tables import make_job, read_problem
 
         trials = SearchPlan(search, engine, workers)
         trials.check()
         data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
         cut = read_split(split, data)
-        columns = Columns(
-            target=None,
-            id=id,
-            edges=EdgeColumns(source, destination, weight),
-            features=None if features is None else tuple(name.strip() for name in features.split(",")),
-            split=cut.column,
-            task=task,
-            drop_unknown=drop_unknown,
-            add_unknown=add_unknown,
-            name=name_column,
-            time=time_column,
-            group=group_column,
-            coordinates=names_in(coordinates),
-            knn=names_in(knn),
-            neighbours=int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours,
-            decimal=decimal,
-            thousands=thousands,
-        )
-        asked = {
-            "model": model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None),
-            "design": design,
-            "learned": learned,
-            "coupling": coupling,
-            "solver": solver,
-            "hidden": hidden,
-            "layers": layers,
-            "dropout": dropout,
-            "lr": lr,
-            "patience": patience,
-            "max_epochs": epochs,
-            "split": cut.how,
-            "metric": metric,
-            "class_weight": class_weight,
-            "transform": transform,
-        }
-        given = {name: value for name, value in asked.items() if value is not None}
-        job = make_job(search, seed=seed, device=device, budget=budget, **given)
+        columns = _columns(options, cut.column)
+        asked = {name: options[name] for name in SETTINGS} | {"max_epochs": epochs, "split": cut.how}
+        asked["model"] = model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None)
+        job = make_job(search, **{name: value for name, value in asked.items() if value is not None})
         if tensorboard:
             _check_tensorboard()
         problems = read_each(
@@ -210,6 +180,26 @@ def train(
         _train(console, job, problems, seeds, trials, out, tensorboard, force)
 
     run_command(console, action)
+
+
+def _columns(options: dict[str, Any], split: str | None) -> Columns:
+    """How the options name the columns of the tables; the target is added later."""
+    from walksum.data.edges import EdgeColumns
+    from walksum.data.user_files import Columns
+    from walksum.workflow.tables import names_in
+
+    features, neighbours = options["features"], options["neighbours"]
+    return Columns(
+        target=None,
+        edges=EdgeColumns(options["source"], options["destination"], options["weight"]),
+        features=None if features is None else names_in(features),
+        split=split,
+        coordinates=names_in(options["coordinates"]),
+        knn=names_in(options["knn"]),
+        neighbours=int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours,
+        **{name: options[name] for name in ("id", "task", "drop_unknown", "add_unknown", "decimal", "thousands")},
+        **{name: options[f"{name}_column"] for name in ("name", "time", "group")},
+    )
 
 
 def _check_tensorboard() -> None:

@@ -13,7 +13,6 @@ LONGITUDE = ("lon", "lng", "long", "longitude", "longitud")
 LATITUDE = ("lat", "latitude")
 DELAUNAY = "delaunay"
 NEIGHBOURS = 8
-EARTH = 6371.0  # km
 
 
 @dataclass(frozen=True)

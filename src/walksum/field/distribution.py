@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from walksum.field import conditioning
+from walksum.field.conditioning import to_columns, to_rows
 from walksum.field.estimate import check_values
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, in_working_precision, working_copy
-from walksum.field.heads import to_columns, to_rows
 from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
 from walksum.field.part import Part, on_shared_pattern

@@ -6,16 +6,33 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from walksum._checks import check_count
+from walksum._checks import check_choice, check_count
 from walksum.designs import Design, Setting, check_design
 from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import Activation, make_activation
-from walksum.nn.norm import make_norm
 from walksum.solvers import Solution, Solver
 
 PAPER_SCALE = 0.99  # of a Laplacian; norm and residual keep the block in range
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation of the last axis of ``[N, F]`` or ``[N, H, F]``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.reshape(-1, x.size(-1))).view(x.shape)
+
+
+NORMS = {"layer": nn.LayerNorm, "batch": BatchNorm}
+
+
+def make_norm(norm: str | None, channels: int) -> nn.Module:
+    """The normalisation of that name over ``channels`` features; None for none."""
+    if norm is None:
+        return nn.Identity()
+    check_choice("norm", norm, NORMS, "or None")
+    return NORMS[norm](channels)
 
 
 class GLTBlock(nn.Module):

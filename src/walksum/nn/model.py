@@ -17,11 +17,10 @@ from walksum._checks import check_choice, check_count
 from walksum.designs import Design, Setting
 from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
-from walksum.nn.block import GLTBlock
+from walksum.nn.block import GLTBlock, make_norm
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import check_edge_attr, check_features, mean_per_edge
-from walksum.nn.norm import make_norm
 from walksum.nn.store import save_model
 from walksum.precision import Precision
 from walksum.solvers import Solver
