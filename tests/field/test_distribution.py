@@ -201,6 +201,18 @@ def test_bad_arguments():
     GaussianField(ws.Precision(J.graph, J.diag, 3 * J.off.abs() + 1), validate_args=False)  # checked on first use
 
 
+def test_arguments_are_checked_also_where_torch_compile_was_loaded():
+    """torch._dynamo switches the default of torch's distributions off when it is imported."""
+    before = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        J, _ = problem(complete(4), "learned laplacian", heads=2)
+        with pytest.raises(ValueError, match="not positive definite"):
+            GaussianField(ws.Precision(J.graph, J.diag, 3 * J.off.abs() + 1))
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(before)
+
+
 def test_examples_in_docstrings(monkeypatch):
     for name in walksum_field.__all__:
         monkeypatch.setattr(ws, name, getattr(walksum_field, name), raising=False)

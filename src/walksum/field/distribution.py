@@ -62,7 +62,7 @@ class GaussianField(Distribution):
         h: Tensor | None = None,
         loc: Tensor | None = None,
         method: str = "auto",
-        validate_args: bool | None = None,
+        validate_args: bool = True,
     ):
         if not isinstance(J, Precision):
             raise ValueError(f"J is a {type(J).__name__}; expected a walksum.Precision")
