@@ -28,7 +28,10 @@ plain = pytest.mark.skipif("plain_kernels" not in sys.modules, reason="pytest -p
 @pytest.mark.slow
 def test_the_kernels_pass_as_plain_python():
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    files = [__file__, TESTS / "backends" / "test_cpu.py", TESTS / "designs" / "test_fused.py"]
+    files = [
+        __file__,
+        *(TESTS / name for name in ("backends/test_cpu.py", "designs/test_fused.py", "nn/test_dropout.py")),
+    ]
     chosen = "not same_bits and not announced and not test_the_kernels"  # large, or about compiling itself
     command = [sys.executable, "-m", "pytest", "-p", "plain_kernels", "-p", "no:cacheprovider", "-k", chosen, *files]
     environment = {**os.environ, "PYTHONPATH": path}
