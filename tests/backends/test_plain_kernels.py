@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from math import nan
 from pathlib import Path
 
 import pytest
 import torch
 
 import walksum as ws
-from gallery import DESIGNS, grid, islands, make_design, random_graph, star
-from walksum.backends.cpu.ldl import multifrontal, selected_inverse
+from gallery import DESIGNS, complete, grid, islands, make_design, random_graph, star
+from walksum.backends.cpu.ldl import multifrontal, selected_inverse, symbolic
 from walksum.distributed.stream import fennel
+from walksum.solvers.column_factor import ColumnFactor
 from walksum.solvers.factor import Factor
 
 TESTS = Path(__file__).parent.parent
@@ -26,7 +28,10 @@ plain = pytest.mark.skipif("plain_kernels" not in sys.modules, reason="pytest -p
 @pytest.mark.slow
 def test_the_kernels_pass_as_plain_python():
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    files = [__file__, TESTS / "backends" / "test_cpu.py", TESTS / "designs" / "test_fused.py"]
+    files = [
+        __file__,
+        *(TESTS / name for name in ("backends/test_cpu.py", "designs/test_fused.py", "nn/test_dropout.py")),
+    ]
     chosen = "not same_bits and not announced and not test_the_kernels"  # large, or about compiling itself
     command = [sys.executable, "-m", "pytest", "-p", "plain_kernels", "-p", "no:cacheprovider", "-k", chosen, *files]
     environment = {**os.environ, "PYTHONPATH": path}
@@ -90,6 +95,25 @@ def test_solves_and_gradients_equal_the_dense_ones(solver, graph, heads, columns
 
 
 @plain
+@pytest.mark.parametrize(("value", "status"), [(None, ""), (-9.0, "not_positive_definite"), (nan, "nonfinite")])
+def test_last_columns_as_a_dense_triangle(value, status, monkeypatch):
+    monkeypatch.setattr(symbolic, "DENSE_CALL", -1e6)  # small ones, too
+    graph = complete(11)
+    J = dominant(graph, 1)  # several heads are factorised side by side, without a triangle
+    if value is not None:
+        J.diag[0, 4] = value
+    h = torch.randn(1, 11, 3, dtype=torch.float64)
+    assert symbolic.all_columns(graph).tail < 11
+    factor = ColumnFactor(J, symbolic.all_columns(graph))
+    found = factor.solve(h)[0]
+    if value is None:
+        torch.testing.assert_close(found, torch.linalg.solve(J.to_dense(), h))
+        torch.testing.assert_close(factor.logdet(), torch.logdet(J.to_dense()))
+    else:
+        assert factor.failure is ws.Status[status]
+
+
+@plain
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_float32(solver):
     J = dominant(GRAPHS["random"], 8, torch.float32)
@@ -120,7 +144,7 @@ def test_supernodes(graph, small, monkeypatch):
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("small", [0, 4096])
 @pytest.mark.parametrize("graph", ["grid", "cliques"])
-@pytest.mark.parametrize(("value", "status"), [(-1.0, "not_positive_definite"), (float("nan"), "nonfinite")])
+@pytest.mark.parametrize(("value", "status"), [(-1.0, "not_positive_definite"), (nan, "nonfinite")])
 def test_failures_are_named(graph, small, heads, value, status, monkeypatch):
     monkeypatch.setattr(multifrontal, "SMALL", small)
     J = dominant(GRAPHS[graph], heads)
