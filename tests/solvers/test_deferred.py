@@ -9,6 +9,7 @@ import torch
 from problems import dominant, normal, path
 
 import walksum as ws
+from walksum.backends import cuda
 from walksum.solvers.base import Prepared, Solver
 from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, Ending
 
@@ -99,15 +100,16 @@ def test_a_captured_solve_is_read_afresh_until_its_ending_is_set():
 @pytest.mark.parametrize(
     ("state", "residual", "status"),
     [
-        (2, 1e-8, ws.Status.converged),
-        (2, 1e-3, ws.Status.max_steps_reached),
-        (4, 1e-3, ws.Status.stalled),
-        (5, 1e-3, ws.Status.max_steps_reached),
-        (6, 0.0, ws.Status.not_positive_definite),
-        (7, 0.0, ws.Status.nonfinite),
+        (cuda.VERIFIED, 1e-8, ws.Status.converged),
+        (cuda.VERIFIED, 1e-3, ws.Status.max_steps_reached),
+        (cuda.STALLED, 1e-3, ws.Status.stalled),
+        (cuda.EXHAUSTED, 1e-3, ws.Status.max_steps_reached),
+        (cuda.INDEFINITE, 0.0, ws.Status.not_positive_definite),
+        (cuda.OVERFLOW, 0.0, ws.Status.overflow),
+        (cuda.NONFINITE, 0.0, ws.Status.nonfinite),
     ],
 )
 def test_the_numbers_of_a_report(state, residual, status):
     outcome = DeferredOutcome(torch.ones(2), torch.zeros(3, 1, 2), 1e-6)
-    report = np.array([[[2, state]], [[3, 9]], [[1e-8, residual]]])
+    report = np.array([[[cuda.VERIFIED, state]], [[3, 9]], [[1e-8, residual]]])
     assert outcome.ending(report)[:2] == (status, 9)

@@ -76,7 +76,7 @@ def test_a_saved_run_is_the_run(tables, run, tmp_path):
 def test_the_report_is_written_where_it_is_wanted(run, tmp_path):
     page = run.report(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text() == page
-    assert "predicts colour" in page
+    assert "<h1>colour in the table" in page
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
