@@ -15,7 +15,7 @@ from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
 from walksum.portfolio.labels import LabelPropagation, label_tasks
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.process import Process, fit_process, suits
+from walksum.portfolio.process import fit_process, suits
 from walksum.portfolio.residual import MOST_OPERATIONS, affordable
 from walksum.portfolio.schedule import Task, Trained
 from walksum.portfolio.spread import Operator, is_small
@@ -162,26 +162,33 @@ def _kriging(problem: Problem) -> Iterator[Task]:
     """Of numbers at places; with the columns too unless they are words."""
     if problem.position is None or problem.classes:
         return
+
+    def runner(columns: str, name: str) -> Any:
+        def run(deadline: float) -> Trained:
+            found = fit_kriging(problem, columns, deadline)
+            if found is None:
+                return Trained([], np.zeros((0, 0)), None, False)
+            return Trained([name], found[0][None], found[1])
+
+        return run
+
     names = {"none": "kriging place", "one": "kriging place + x", "each": "kriging place + each x"}
     for columns, name in names.items():
         if columns == "none" or (not problem.wide and (columns == "one" or problem.X.shape[1] <= MOST_LENGTHS)):
-            yield Task(name, 3, True, _gaussian_runner(problem, fit_kriging, columns, name), True)
+            yield Task(name, 3, True, runner(columns, name), True)
 
 
 def _processes(problem: Problem) -> Iterator[Task]:
+    def runner(columns: str, name: str) -> Any:
+        def run(deadline: float) -> Trained:
+            out = fit_process(problem, columns, deadline)
+            return Trained([], np.zeros((0, 0)), None, False) if out is None else Trained([name], out[None], None)
+
+        return run
+
     for columns in ("surroundings", "neighbours") if suits(problem) else ():
         name = f"process {columns}"
-        yield Task(name, 6, True, _gaussian_runner(problem, fit_process, columns, name), True)
-
-
-def _gaussian_runner(problem: Problem, fit: Any, columns: str, name: str) -> Any:
-    def run(deadline: float) -> Trained:
-        found = fit(problem, columns, deadline)
-        if found is None:
-            return Trained([], np.zeros((0, 0)), None, False)
-        return Trained([name], found[0][None], found[1])
-
-    return run
+        yield Task(name, 6, True, runner(columns, name), True)
 
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
@@ -206,5 +213,4 @@ KINDS: dict[str, Any] = {
     "deep": DeepBanks,
     "labels": LabelPropagation,
     "kriging": Kriging,
-    "process": Process,
 }

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from walksum.portfolio import clock
-from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.columns import COLUMNS, Standard
 from walksum.portfolio.kriging import FITTED, STEPS, matern, most_likely, square_distance
 from walksum.portfolio.problem import Problem
@@ -25,53 +22,25 @@ FURTHER = 10  # steps from the first fold's parameters, which are near those of 
 MIDDLE = (0.25, 0.7, 0.5, 0.3, 0.35, 0.35, 0.35)  # n, s_0, s_1, s_2 and g_k, for a target of variance one
 
 
-@dataclass
-class Process:
-    r"""A Gaussian process on columns ``x``, of which ``u`` are a node's own, and a graph; parameters by fold.
+class _Table:
+    r"""A Gaussian process on columns ``x``, of which ``u`` are a node's own, and a graph.
 
     .. math:: k = s_0^2 M(|(x - x') / l|) + s_1^2 M(|(u - u') / m|) + s_2^2 x^T x' / F
                   + \sum_k g_k^2 (I - a_k D^{-1/2} A D^{-1/2})^{-1}_{ij} / d_k + 1 + n^2 [i = j]
 
-    M is the Matern covariance of smoothness 5/2 and d_k the mean diagonal at known rows. Nothing of the training table
-    is kept but the parameters: another table is predicted from its own known targets.
-
-    Attributes:
-        columns: which columns x is.
-        standard: their mean and size in the training table.
-        parameters: logarithms of ``n, s, g, l, m`` ``[folds, 4 + scales + F + own]``.
+    M is the Matern covariance of smoothness 5/2 and d_k the mean diagonal at known rows. Parameters are the logarithms
+    of ``n, s, g, l, m``. It needs the entries of the inverses at all known rows, so no other graph is predicted by it.
     """
 
-    columns: str
-    standard: Standard
-    parameters: np.ndarray
-
-    def outputs(self, problem: Problem) -> np.ndarray:
-        """``[1, folds, N, 1]`` for another table."""
-        table = _Table(problem, self.columns, self.standard, problem.known)
-        return np.stack([table.predict(theta, problem.known) for theta in self.parameters])[None]
-
-    def keep(self, which: list[int]) -> Process:
-        return self
-
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        arrays = {"mean": self.standard.mean, "spread": self.standard.spread, "parameters": self.parameters}
-        return {"columns": self.columns}, arrays
-
-    @classmethod
-    def of_state(cls, config: dict[str, Any], arrays: Arrays) -> Process:
-        return cls(str(config["columns"]), Standard(arrays["mean"], arrays["spread"]), arrays["parameters"])
-
-
-class _Table:
-    """Columns and covariances of one table: all that is needed at nodes and at the rows ``known``."""
-
-    def __init__(self, problem: Problem, columns: str, standard: Standard, known: np.ndarray):
-        self.x = torch.from_numpy(standard(COLUMNS[columns](problem, known))).double()
+    def __init__(self, problem: Problem, columns: str):
+        known = problem.labelled
+        values = COLUMNS[columns](problem, known)
+        self.x = torch.from_numpy(Standard.of(values)(values)).double()
         self.own = problem.X.shape[1]  # they come first among all sets of columns
         self.y = torch.from_numpy(problem.y)
         self.place = torch.zeros(problem.num_nodes, dtype=torch.int64)  # of a known row among those
         self.place[torch.from_numpy(known)] = torch.arange(len(known))
-        self.graph = problem.once(("inverse", known.tobytes()), lambda: _inverse_columns(problem, known))
+        self.graph = problem.once("inverse columns", lambda: _inverse_columns(problem, known))
 
     def prior(self) -> Tensor:
         lengths = [self.x.size(1) ** 0.5] * self.x.size(1) + [1.5 * self.own**0.5] * self.own
@@ -125,11 +94,9 @@ def _inverse_columns(problem: Problem, known: np.ndarray) -> Sequence[Tensor]:
     return found
 
 
-def fit_process(problem: Problem, columns: str, deadline: float) -> tuple[np.ndarray, Process] | None:
-    """Outputs ``[folds, N, 1]`` and the parameters, by their likelihood and priors; None if time ran out."""
-    values = COLUMNS[columns](problem, problem.labelled)
-    standard = Standard.of(values)
-    table = _Table(problem, columns, standard, problem.labelled)
+def fit_process(problem: Problem, columns: str, deadline: float) -> np.ndarray | None:
+    """Outputs ``[folds, N, 1]`` by parameters of the largest posterior, each fold's own; None if time ran out."""
+    table = _Table(problem, columns)
     found: list[np.ndarray] = []
     folds = []
     for train, _ in problem.folds:
@@ -137,7 +104,7 @@ def fit_process(problem: Problem, columns: str, deadline: float) -> tuple[np.nda
             return None
         found.append(table.fit(train, problem.seed, found[0] if found else None))
         folds.append(table.predict(found[-1], train))
-    return np.stack(folds), Process(columns, standard, np.stack(found))
+    return np.stack(folds)
 
 
 def suits(problem: Problem) -> bool:
