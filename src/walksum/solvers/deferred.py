@@ -117,7 +117,7 @@ class DeferredSolution(Solution):
     def residual(self) -> float:
         return self._ending().residual
 
-    def without_value(self) -> Solution:
+    def without_value(self) -> DeferredSolution:
         outcome = copy(self.outcome)
         outcome.value = NOTHING
         report = DeferredSolution(outcome, self.solver, self.direction, self.captured)

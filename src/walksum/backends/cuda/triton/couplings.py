@@ -203,23 +203,6 @@ def vectors_kernel(
     tl.store(d_v + at, total, mask=mine[:, None] & (cols < K)[None, :])
 
 
-def _launches(graph: Graph, heads: int, K: int, bound: float, scale: float, gaussian: bool) -> tuple[Shortcut, ...]:
-    """The kernels for v ``[N, H K + H]``, behind whose maps the logits stand (gaussian), or ``[H, N, K]``."""
-    N, E, width = graph.num_nodes, graph.num_edges, feature_width(K, WIDEST)
-    of_v = (heads * (K + 1), K, K) if gaussian else (K, N * K, K)  # from row to row, from head to head, channels
-    of_logit = (heads * (K + 1), heads * K) if gaussian else (heads, 0)  # from row to row, where the first begins
-    rows, edges = max(1, TILE // (SLOTS * width)), TILE // width
-    tile = {"ROWS": rows, "SLOTS": min(SLOTS, 2 * TILE // width), "WIDTH": width, "GAUSSIAN": gaussian}
-    shares = {"ROWS": SHARES, "SLOTS": SLOTS, "GAUSSIAN": gaussian}
-    grids = [(-(-count // size), heads, 1) for count, size in ((N, rows), (E, edges), (N, SHARES))]
-    return (
-        Shortcut(roots_kernel, grids[0], (N, *of_v, *of_logit, bound), 4, **tile),
-        Shortcut(couplings_kernel, grids[1], (N, E, *of_v, scale), 4, EDGES=edges, WIDTH=width, GAUSSIAN=gaussian),
-        Shortcut(shares_kernel, grids[2], (N, E, *of_logit, bound), 4, **shares),
-        Shortcut(vectors_kernel, grids[0], (N, E, *of_v, scale), 4, **tile),
-    )
-
-
 class Couplings:
     """Both directions of one design for one shape.
 
@@ -230,9 +213,20 @@ class Couplings:
     """
 
     def __init__(self, graph: Graph, heads: int, K: int, bound: float, scale: float, gaussian: bool):
+        N, E, width = graph.num_nodes, graph.num_edges, feature_width(K, WIDEST)
         self.csr, self.edges, self.gaussian = graph.csr, graph.edges.contiguous(), gaussian
-        self.of_nodes, self.of_edges = (heads, graph.num_nodes), (heads, graph.num_edges)
-        self.roots, self.couplings, self.shares, self.vectors = _launches(graph, heads, K, bound, scale, gaussian)
+        self.of_nodes, self.of_edges = (heads, N), (heads, E)
+        of_v = (heads * (K + 1), K, K) if gaussian else (K, N * K, K)  # from row to row, from head to head, channels
+        of_logit = (heads * (K + 1), heads * K) if gaussian else (heads, 0)  # from row to row, where the first begins
+        rows, edges = max(1, TILE // (SLOTS * width)), TILE // width
+        tile = {"ROWS": rows, "SLOTS": min(SLOTS, 2 * TILE // width), "WIDTH": width, "GAUSSIAN": gaussian}
+        flat = {"EDGES": edges, "WIDTH": width, "GAUSSIAN": gaussian}
+        shares = {"ROWS": SHARES, "SLOTS": SLOTS, "GAUSSIAN": gaussian}
+        by_row, by_edge, by_rows = ((-(-n // size), heads, 1) for n, size in ((N, rows), (E, edges), (N, SHARES)))
+        self.roots = Shortcut(roots_kernel, by_row, (N, *of_v, *of_logit, bound), 4, **tile)
+        self.couplings = Shortcut(couplings_kernel, by_edge, (N, E, *of_v, scale), 4, **flat)
+        self.shares = Shortcut(shares_kernel, by_rows, (N, E, *of_logit, bound), 4, **shares)
+        self.vectors = Shortcut(vectors_kernel, by_row, (N, E, *of_v, scale), 4, **tile)
 
     def forward(self, v: Tensor, logit: Tensor, bias: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
         """off ``[H, E]`` and ``D^-1/2 [H, N]``."""
