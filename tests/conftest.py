@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items):
     no_data = pytest.mark.skip(reason="set WALKSUM_DATA to the folder with the raw datasets")
     no_gpu = pytest.mark.skip(reason="no CUDA device")
     for item in items:
-        if "data" in item.keywords and "WALKSUM_DATA" not in os.environ:
+        if item.get_closest_marker("data") and "WALKSUM_DATA" not in os.environ:
             item.add_marker(no_data)
-        if "gpu" in item.keywords and not torch.cuda.is_available():
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(no_gpu)

@@ -19,7 +19,7 @@ from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
 from walksum.solvers.base import Outcome, check_h
-from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, capturing, open_logs
+from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, capturing, open_logs, read_later, read_unread
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
 HALF = (torch.float16, torch.bfloat16)
@@ -42,7 +42,8 @@ def solve(
         solver: a solver object or a name; "auto" chooses by size and device.
         observe: called with the :class:`Solution` of the forward pass, and later with that of each backward
             pass (``solution.direction`` tells). Backward may run on another thread.
-        on_nonconverged: "ignore", "warn" (:class:`SolveWarning`) or "raise" (:class:`SolveError`).
+        on_nonconverged: "ignore", "warn" (:class:`SolveWarning`) or "raise" (:class:`SolveError`). On a GPU, where
+            waiting for a status leaves the device idle, a training pass is warned of when the next solve begins.
 
     Returns:
         mu, of the shape of h.
@@ -76,7 +77,8 @@ def solve(
         check_h(J, h)
     elif not h.is_cpu or not J.diag.is_cpu or h.dtype is not J.diag.dtype:
         check_h(J, h)
-    chosen, reports = resolve(solver, J, h.size(-1)), Reports(observe, on_nonconverged)
+    chosen, differentiated = resolve(solver, J, h.size(-1)), _differentiated(J, h)
+    reports = Reports(observe, on_nonconverged, later=differentiated and h.is_cuda)
     if type(chosen) is Unrolled:
         solution = chosen.prepare(J)(h)
         reports.send(replace(solution, value=solution.value.detach()))
@@ -86,7 +88,7 @@ def solve(
         may_replace = not h.is_cpu and solver == "auto" and not torch.are_deterministic_algorithms_enabled()
         may_replace = may_replace and not in_one_launch(J.graph)
         call = _Call(_Preparations(J.graph, J.prepared, chosen, may_replace), reports)
-        mu = _Solve.apply(J.diag, J.off, h, call) if _differentiated(J, h) else call.run(J.diag, J.off, h)
+        mu = _Solve.apply(J.diag, J.off, h, call) if differentiated else call.run(J.diag, J.off, h)
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
     return mu if mu.shape == shape else mu.view(shape)
@@ -256,13 +258,14 @@ class _Preparations:
 class Reports:
     """Tells the caller of solve how it ended, as they asked: an observer, a warning, an error."""
 
-    __slots__ = ("direction", "observe", "on_nonconverged")
+    __slots__ = ("direction", "later", "observe", "on_nonconverged")
 
-    def __init__(self, observe: Observer | None, on_nonconverged: str, direction: str = "forward"):
+    def __init__(self, observe: Observer | None, on_nonconverged: str, direction: str = "forward", later: bool = False):
         self.observe, self.on_nonconverged, self.direction = observe, on_nonconverged, direction
+        self.later = later  # warnings of solves that were only launched may wait for the end of the pass
 
     def for_backward(self) -> Reports:
-        return Reports(self.observe, self.on_nonconverged, "backward")
+        return Reports(self.observe, self.on_nonconverged, "backward", self.later)
 
     def finished(self, prepared: Prepared, outcome: Outcome) -> Tensor:
         """mu of a solve whose end is known; a Solution is only made where someone reads it."""
@@ -275,14 +278,17 @@ class Reports:
     def deferred(self, prepared: Prepared, outcome: DeferredOutcome) -> None:
         """A solve that was only launched: wait for its status only where someone must be warned of it."""
         mu = outcome.value
-        captured = capturing(mu)
-        if self.on_nonconverged == "ignore" or captured:
+        captured, later = capturing(mu), self.later and self.on_nonconverged == "warn"
+        if self.on_nonconverged == "ignore" or captured or later:
             solution = DeferredSolution(outcome, prepared.name, self.direction, captured)
             if self.observe is not None:
                 self.observe(solution)
             for log in open_logs(mu.device):
                 log.entries.append((solution, self.send))
+            if later and not captured:
+                read_later(solution, self.warn)
             return
+        read_unread()  # since the host waits anyway
         if self.on_nonconverged == "raise":  # before anything is made of a wrong mu, which no replay can do
             _refuse(mu.device, "on_nonconverged='raise'")
         self.finished(prepared, Outcome(mu, *outcome.read()))
@@ -292,7 +298,12 @@ class Reports:
             self.observe(solution)
         if self.on_nonconverged == "raise":
             solution.check()
-        if self.on_nonconverged == "warn" and not solution.converged:
+        if self.on_nonconverged == "warn":
+            self.warn(solution)
+
+    @staticmethod
+    def warn(solution: Solution) -> None:
+        if not solution.converged:
             warnings.warn(solution.describe(), SolveWarning, stacklevel=2)
 
 

@@ -17,6 +17,7 @@ from walksum.backends.cuda.triton import products
 from walksum.backends.cuda.triton.edges import row_sums, slot_values
 from walksum.backends.cuda.triton.matrix import Matrix
 from walksum.backends.cuda.triton.plan import row_plan
+from walksum.designs import LearnedLaplacian, fused, make_design
 from walksum.graph import Graph
 
 HERE = os.path.dirname(__file__)
@@ -193,3 +194,35 @@ def test_float32_on_cuda_is_served_by_triton():
 
 def test_the_cpu_is_not_served_by_triton():
     assert backends.backend(torch.zeros(1)) is not products
+
+
+COUPLINGS = [("laplacian", 1, 8), ("laplacian", 3, 5), ("diagonally-dominant", 2, 8), ("diagonally-dominant", 1, 70)]
+
+
+@pytest.mark.parametrize(("name", "heads", "channels"), COUPLINGS)
+def test_learned_couplings(device, name, heads, channels, monkeypatch):
+    graph, _, _, h = random_problem(device, 20, 40, heads, channels, seed=3)
+    h[:, 1] = 0  # no direction
+    x = torch.cat([h[0].cpu(), torch.randn(20, 3, generator=torch.Generator().manual_seed(1))], 1).to(device)
+    x[3] *= 1e9  # so large that maps and exponents are clipped
+    design = make_design(name, True, x.size(1), channels, heads).to(device)
+    if name == "laplacian":
+        design = LearnedLaplacian(x.size(1), heads, similarity_channels=channels).to(device)
+    if device == "cpu":
+        monkeypatch.setattr(backends, "uses_triton", lambda t: t.dtype == torch.float32)
+    assert fused.serves(graph, channels, x, h)
+    weight = torch.randn(heads, graph.num_edges, generator=torch.Generator().manual_seed(2))
+    found = couplings_and_gradients(design, graph, x, h, weight)
+    again = couplings_and_gradients(design, graph, x, h, weight)
+    monkeypatch.setattr(fused, "serves", lambda *given: False)
+    twin = couplings_and_gradients(design.double().cpu(), graph.to("cpu"), x.double().cpu(), h.double().cpu(), weight)
+    for mine, once_more, exact in zip(found, again, twin, strict=True):
+        assert torch.equal(mine, once_more)
+        assert_near(mine.cpu(), exact, 2e-5)
+
+
+def couplings_and_gradients(design, graph, x, h, weight):
+    x, h = x.clone().requires_grad_(), h.clone().requires_grad_()
+    off = design(graph, x, h).off
+    found = torch.autograd.grad((off * weight.to(off)).sum(), [x, h, *design.parameters()], allow_unused=True)
+    return [off.detach(), *(t for t in found if t is not None)]

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from problems import dominant, normal, path
 import walksum as ws
 from walksum.backends import cuda
 from walksum.solvers.base import Prepared, Solver
-from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, Ending
+from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, Ending, read_unread
+from walksum.solving import Reports
 
 
 class Counted(DeferredOutcome):
@@ -76,6 +78,23 @@ def test_a_status_that_someone_must_hear_is_read_at_once():
         mu.sum().backward()
     with pytest.raises(ws.SolveError, match="7 steps"):
         ws.solve(J, h, solver, on_nonconverged="raise")
+
+
+def test_a_training_pass_on_a_gpu_is_warned_of_when_the_next_one_begins():
+    (J, _), mu = problem(), torch.ones(1, 6, 2)
+    prepared, reports = LateSolver().prepare(J), Reports(None, "warn", later=True)
+    ended = [DeferredOutcome(mu, torch.full((3, 1, 2), float(cuda.STALLED)), 1e-6) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reports.deferred(prepared, ended[0])
+        reports.for_backward().deferred(prepared, ended[1])
+    good = DeferredOutcome(mu, torch.zeros(3, 1, 2), 1e-6)
+    with pytest.warns(ws.SolveWarning) as told:
+        reports.deferred(prepared, good)
+    assert ["backward pass" in str(each.message) for each in told] == [False, True]
+    reports.deferred(prepared, ended[0])
+    with pytest.warns(ws.SolveWarning, match="stopped improving"):
+        read_unread()
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda solution: pickle.loads(pickle.dumps(solution))])

@@ -1,4 +1,4 @@
-"""Learned couplings on a CPU: from linear maps to J in a few kernels, with one backward pass for all of it.
+"""Learned couplings: from linear maps to J in a few kernels, with one backward pass for all of it.
 
 Each function has a twin in differentiable operations, its ``composed``. The twin takes over wherever the kernels do not
 serve: other devices and dtypes, weighted graphs, function transforms, forward-mode derivatives and derivatives of
@@ -22,22 +22,23 @@ from walksum._torch import Function, in_forward_mode, no_compile, transforms_act
 from walksum.designs.base import CONFIDENCE
 from walksum.graph import Graph
 
+WIDEST = 256  # channels per head on a GPU
 CHUNK = 8  # numbers that kernels read at once
 FEW_THREADS, LARGE = 4, 2**23  # the kernels run in one thread: of more, torch's operations on large graphs make more
 
 
 def serves(graph: Graph, channels: int, *tensors: Tensor) -> bool:
     """Whether the kernels can be used for these."""
+    usual = graph.edge_weight is None and graph.solve_across is None and graph.num_edges > 0
+    if not usual or transforms_active() or in_forward_mode():
+        return False
+    if backends.uses_triton(tensors[0]):
+        return channels <= WIDEST and all(map(backends.uses_triton, tensors))
     dtype, width = tensors[0].dtype, tensors[0].numel() / max(1, graph.num_nodes)
     return (
         all(t.is_cpu and t.dtype is dtype for t in tensors)
         and dtype in (torch.float32, torch.float64)
-        and graph.edge_weight is None
-        and graph.solve_across is None
         and channels % CHUNK == 0
-        and graph.num_edges > 0
-        and not transforms_active()
-        and not in_forward_mode()
         and (torch.get_num_threads() <= FEW_THREADS or graph.num_edges * width <= LARGE)
         and backends.has_numba()
     )
@@ -81,7 +82,7 @@ class _Fused(Function):
             found: Any = _again(ctx.composed, inputs, grads[0])
         else:
             found = cls.gradient(ctx, grads[0].contiguous(), inputs, kept)
-        return *found, None, None, None
+        return *found, *(None,) * (len(ctx.needs_input_grad) - len(found))
 
     @staticmethod
     def gradient(ctx: Any, grad: Tensor, inputs: tuple[Tensor, ...], kept: tuple[Tensor, ...]) -> tuple:
@@ -91,6 +92,38 @@ class _Fused(Function):
     def keep(ctx: Any, composed: Callable[..., Tensor], inputs: tuple[Tensor, ...], *kept: Any) -> None:
         ctx.composed, ctx.count = composed, len(inputs)
         ctx.save_for_backward(*inputs, *kept)
+
+
+class _OnGPU(_Fused):
+    """The Laplacian of y, bias and gate, or without a gate the diagonally dominant couplings of h and logit."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, v: Tensor, a: Tensor, gate: Tensor | None, graph: Graph, composed: Any, numbers: tuple
+    ) -> Tensor:
+        from walksum.backends.cuda.triton.couplings import Couplings  # imports triton
+
+        gaussian = gate is not None
+        heads, K = (gate.size(0), v.size(1) // gate.size(0) - 1) if gate is not None else (v.size(0), v.size(2))
+        ctx.kernels = graph.derived(Couplings, heads, K, *numbers, gaussian)
+        inputs = (v, a) if gate is None else (v, a, gate)
+        off, root = ctx.kernels.forward(*_OnGPU._given(inputs))
+        _Fused.keep(ctx, composed, inputs, root, off)
+        return off
+
+    @staticmethod
+    def _given(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """v, logit, bias and gate."""
+        v, a, *gate = inputs
+        return (v, v, a, *gate) if gate else (v, a, a, a)
+
+    @staticmethod
+    def gradient(ctx: Any, grad: Tensor, inputs: tuple[Tensor, ...], kept: tuple[Tensor, ...]) -> tuple:
+        d_v, d_logit, sums = ctx.kernels.backward(*_OnGPU._given(inputs), *kept, grad)
+        if len(inputs) == 2:
+            return d_v, d_logit
+        d_bias, d_gate = sums.sum(2)
+        return d_v, d_bias, d_gate.unsqueeze(1)
 
 
 @no_compile
@@ -104,7 +137,8 @@ def laplacian_couplings(
         bias: ``[H]``.
         gate: ``[H, 1]``.
     """
-    return _Laplacian.apply(y.contiguous(), bias, gate, graph.structure, composed, (bound, scale))
+    kind = _OnGPU if backends.uses_triton(y) else _Laplacian
+    return kind.apply(y.contiguous(), bias, gate, graph.structure, composed, (bound, scale))
 
 
 class _Laplacian(_Fused):
@@ -150,6 +184,8 @@ def dominant_couplings(
         h: ``[H, N, F]``.
         logit: of the confidences, ``[N, H]``.
     """
+    if backends.uses_triton(h):
+        return _OnGPU.apply(h.contiguous(), logit.contiguous(), None, graph.structure, composed, (margin, sign))
     return _Dominant.apply(h.contiguous(), logit.contiguous(), graph.structure, composed, (sign, margin))
 
 

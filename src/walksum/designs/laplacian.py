@@ -23,6 +23,7 @@ from walksum.designs.base import (
     normalise,
     refuse_negative_weights,
     relative_weight,
+    unit_diagonal,
 )
 from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
@@ -143,13 +144,17 @@ class LearnedLaplacian(Design):
             off = fused.laplacian_couplings(graph, twin, y, self.confidence.bias, self.gate, self.bound, scale)
         else:
             off = self._couplings(graph, y, self.confidence.bias, self.gate, edge)
-        return Precision(graph, off.new_ones(self.heads, graph.num_nodes), off)
+        return Precision(graph, graph.derived(unit_diagonal, self.heads, off.dtype), off)
 
     def _maps(self, x: Tensor) -> Tensor:
-        """Projections and logits, ``[N, H K + H]``. Two products: torch's bits of one of both depend on its threads."""
-        if isinstance(self.confidence, nn.LazyLinear):
-            self.confidence(x)  # which makes its weights
-        return torch.cat([self.project(x), nn.functional.linear(x, self.confidence.weight)], -1)
+        """Projections and logits, ``[N, H K + H]``."""
+        for part in (self.project, self.confidence):
+            if isinstance(part, nn.LazyLinear):
+                part(x)  # which makes its weights
+        maps = self.project.weight, self.confidence.weight
+        if x.is_cpu:  # where the bits of one product for both would depend on the number of threads
+            return torch.cat([nn.functional.linear(x, weight) for weight in maps], -1)
+        return nn.functional.linear(x, torch.cat(maps))
 
     def _couplings(self, graph: Graph, y: Tensor, bias: Tensor, gate: Tensor, edge: Tensor | None = None) -> Tensor:
         refuse_negative_weights(self, graph)

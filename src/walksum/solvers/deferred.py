@@ -7,11 +7,12 @@ its loss.
 
 from __future__ import annotations
 
+import atexit
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -52,12 +53,7 @@ class DeferredOutcome:
 
     def read(self) -> Ending:
         """Wait for the launch, on its own stream."""
-        device = self.report.device
-        if not self.report.is_cuda or self.stream == raw_stream(device.index):
-            return self.ending(self.report.cpu().numpy())
-        own = torch.cuda.ExternalStream(self.stream, device) if self.stream else torch.cuda.default_stream(device)
-        with torch.cuda.stream(own):
-            return self.ending(self.report.cpu().numpy())
+        return self.ending(_fetch([self.report], self.stream))
 
     def ending(self, report: np.ndarray) -> Ending:
         """What the numbers of a report mean."""
@@ -67,6 +63,16 @@ class DeferredOutcome:
         stalled = state == cuda.STALLED  # and no column ran out of steps, which is a larger state
         otherwise = Status.stalled if stalled else Status.max_steps_reached
         return Ending(status_of(residual, self.tol, otherwise), int(steps), residual)
+
+
+def _fetch(reports: list[Tensor], stream: int) -> np.ndarray:
+    """The reports that launches on one stream write, one after the other: a single wait, on that stream."""
+    device = reports[0].device
+    if device.type != "cuda" or stream == raw_stream(device.index):
+        return torch.cat([report.reshape(-1) for report in reports]).cpu().numpy()
+    own = torch.cuda.ExternalStream(stream, device) if stream else torch.cuda.default_stream(device)
+    with torch.cuda.stream(own):
+        return torch.cat([report.reshape(-1) for report in reports]).cpu().numpy()
 
 
 class DeferredSolution(Solution):
@@ -111,7 +117,7 @@ class DeferredSolution(Solution):
     def residual(self) -> float:
         return self._ending().residual
 
-    def without_value(self) -> Solution:
+    def without_value(self) -> DeferredSolution:
         outcome = copy(self.outcome)
         outcome.value = NOTHING
         report = DeferredSolution(outcome, self.solver, self.direction, self.captured)
@@ -122,6 +128,9 @@ class DeferredSolution(Solution):
         return Solution, (self.value, *self._ending(), self.solver, self.direction)
 
 
+Entry: TypeAlias = tuple[DeferredSolution, Callable[[Solution], None]]
+
+
 class CaptureLog:
     """The solves on one CUDA stream while the log is open, and those that a CUDA graph could not record.
 
@@ -130,9 +139,9 @@ class CaptureLog:
         obstacles: why a solve cannot be captured.
     """
 
-    def __init__(self, stream: torch.cuda.Stream):
+    def __init__(self, stream: torch.cuda.Stream | None):
         self.stream = stream
-        self.entries: list[tuple[DeferredSolution, Callable[[Solution], None]]] = []
+        self.entries: list[Entry] = []
         self.obstacles: list[str] = []
 
     @contextmanager
@@ -155,6 +164,31 @@ class CaptureLog:
             solution.set_ending(solution.outcome.ending(known[first : first + size]))
             first += size
             tell(solution)
+
+
+_unread: list[Entry] = []
+UNREAD = 64  # solves at most
+
+
+def read_later(solution: DeferredSolution, tell: Callable[[Solution], None]) -> None:
+    """Keep the report of a solve in a training pass until the pass is over: waiting for it would leave the device idle.
+
+    They are read when the first solve after a backward pass begins, by :func:`read_unread`, or when Python ends.
+    """
+    over = any(each.direction == "backward" for each, _ in _unread) and solution.direction == "forward"
+    if over or len(_unread) >= UNREAD:
+        read_unread()
+    _unread.append((solution.without_value(), tell))
+
+
+@atexit.register
+def read_unread() -> None:
+    """Read all reports that were kept, those of each stream at once, and tell how their solves ended."""
+    entries = [_unread.pop(0) for _ in range(len(_unread))]
+    for key in dict.fromkeys((each.outcome.report.device, each.outcome.stream) for each, _ in entries):
+        log = CaptureLog(None)
+        log.entries = [e for e in entries if (e[0].outcome.report.device, e[0].outcome.stream) == key]
+        log.read(_fetch(log.reports, key[1]))
 
 
 _open: list[CaptureLog] = []  # backward passes run on other threads, so the stream tells which log a solve belongs to

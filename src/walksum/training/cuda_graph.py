@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from walksum.solvers.deferred import CaptureLog
+from walksum.solvers.deferred import CaptureLog, read_unread
 from walksum.training.optimiser import descend
 
 EAGER = 3  # steps taken as they are before one is captured: kernels compile, the optimiser makes its state
@@ -53,10 +53,15 @@ class TrainingStep:
         self.calls += 1
         if self.graph is None and self.reason is None:
             return self._warm_up() if self.calls <= EAGER else self._first_replay()
-        return self._replay() if self.graph is not None else self._step().item()
+        return self._replay() if self.graph is not None else self._eager()
 
     def _step(self) -> Tensor:
         return descend(self.loss, self.optimiser)
+
+    def _eager(self) -> float:
+        loss = self._step().item()
+        read_unread()  # the device is done
+        return loss
 
     def _warm_up(self) -> float:
         """A step on the stream that will be captured; solves that stand in the way make themselves known."""
@@ -65,7 +70,7 @@ class TrainingStep:
         log = CaptureLog(self.stream)
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
         with torch.cuda.stream(self.stream), log.opened():
-            loss = self._step().item()
+            loss = self._eager()
         torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
         if log.obstacles:
             self.reason = f"{log.obstacles[0]} cannot be captured"
@@ -78,7 +83,7 @@ class TrainingStep:
             self.graph, self.reason = None, str(error).splitlines()[0]
             _free_random_numbers(_device(self.optimiser))
             warnings.warn(f"the training step is not captured: {self.reason}", RuntimeWarning, stacklevel=3)
-            return self._step().item()
+            return self._eager()
         return self._replay()
 
     def _capture(self) -> None:
