@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -167,6 +168,7 @@ class CaptureLog:
 
 
 _unread: list[Entry] = []
+_reading = threading.Lock()
 UNREAD = 64  # solves at most
 
 
@@ -184,7 +186,9 @@ def read_later(solution: DeferredSolution, tell: Callable[[Solution], None]) -> 
 @atexit.register
 def read_unread() -> None:
     """Read all reports that were kept, those of each stream at once, and tell how their solves ended."""
-    entries = [_unread.pop(0) for _ in range(len(_unread))]
+    with _reading:  # threads may end passes of their own at one time
+        entries = _unread[:]
+        del _unread[: len(entries)]
     for key in dict.fromkeys((each.outcome.report.device, each.outcome.stream) for each, _ in entries):
         log = CaptureLog(None)
         log.entries = [e for e in entries if (e[0].outcome.report.device, e[0].outcome.stream) == key]
