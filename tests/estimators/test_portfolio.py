@@ -197,6 +197,21 @@ def test_a_process_explains_columns_and_graph_together():
     assert np.allclose(fit_process(problem, "neighbours", np.inf)[0, :, 0], out, atol=0.05)
 
 
+def test_a_process_follows_a_coefficient_that_varies_over_the_graph():
+    import torch
+
+    from walksum.portfolio.process import fit_process
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N, 2))
+    ring = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
+    y = X[:, 0] * np.sin(np.arange(N) / 20)  # on average over the ring, the column says nothing
+    y = (y - y.mean()) / y.std()
+    train, left = np.split(random.permutation(N), [2 * N // 3])
+    out = fit_process(Problem(X, Graph.from_edge_index(ring, N), y, 0, [(train, left)]), "neighbours", np.inf)[0, :, 0]
+    assert 1 - ((out[left] - y[left]) ** 2).mean() > 0.6
+
+
 def test_consistent_networks_are_tried_where_few_nodes_have_labels(table):
     import torch
 
