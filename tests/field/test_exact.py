@@ -172,6 +172,24 @@ def test_what_is_no_precision_matrix_is_named(method):
         logdet(bad, method)
 
 
+@pytest.mark.parametrize("method", EXACT)
+def test_a_laplacian_that_only_rounding_makes_definite_is_refused(method):
+    """Weighted Laplacians are singular; rounding turns the last pivot into 1e-15 of either sign."""
+    graph = random_graph(300, 900)
+    for seed in range(12):
+        weight = torch.rand(graph.num_edges, dtype=torch.double, generator=torch.Generator().manual_seed(seed)) + 0.1
+        degree = torch.zeros(300, dtype=torch.double).index_add(0, graph.edges.flatten(), weight.repeat(2))
+        with pytest.raises(ValueError, match=r"not positive definite.*validate_args=False"):
+            logdet(ws.Precision(graph, degree, -weight), method)
+        logdet(ws.Precision(graph, degree + 1e-12, -weight), method)  # nearly singular is fine
+
+
+@pytest.mark.parametrize("call", [logdet, marginals, selected_inverse, sample])
+def test_a_matrix_of_another_kind_is_named(call):
+    with pytest.raises(ValueError, match=r"J is a Tensor; expected a walksum.Precision \(Precision.from_scipy"):
+        call(torch.eye(3))
+
+
 def test_unknown_methods_and_settings():
     J = ws.FixedDiagonallyDominant()(path(4))
     for call in (logdet, marginals, selected_inverse, sample):
