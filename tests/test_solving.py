@@ -383,3 +383,9 @@ def test_heads_that_lie_node_after_node(heads, columns):
         found.append([mu, *torch.autograd.grad((mu * lies(weight)).sum(), leaves)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_a_fixed_J_holds_no_output(system):
+    J, h = system
+    mu = ws.solve(J, h.clone().requires_grad_())
+    assert sum(each is not None for each in mu.grad_fn.saved_tensors) == 2  # the values of J

@@ -343,7 +343,8 @@ class _Solve(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         diag, off, _, ctx.call = inputs
-        ctx.save_for_backward(diag, off, output)
+        # the gradient of h alone needs no mu: a fixed J holds no output, which may then be changed in place
+        ctx.save_for_backward(diag, off, output if any(ctx.needs_input_grad[:2]) else None)
         ctx.save_for_forward(diag, off, output)
 
     @staticmethod
