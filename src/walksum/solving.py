@@ -12,7 +12,7 @@ from torch import Tensor
 
 from walksum import backends
 from walksum._checks import check_choice
-from walksum._torch import Function, in_forward_mode, no_compile, transforms_active
+from walksum._torch import Function, in_forward_mode, is_functorch_wrapped, no_compile, transforms_active
 from walksum.graph import Graph
 from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
@@ -322,6 +322,8 @@ def _same(kept: Tensor, version: int, t: Tensor) -> bool:
         return False
     if kept is t:
         return True
+    if is_functorch_wrapped(kept):  # by a transform of torch.func that has ended: nothing tells what it held
+        return False
     alike = kept.data_ptr() == t.data_ptr() and kept.shape == t.shape and kept.stride() == t.stride()
     return alike and kept.dtype is t.dtype
 

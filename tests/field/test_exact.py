@@ -190,6 +190,30 @@ def test_a_matrix_of_another_kind_is_named(call):
         call(torch.eye(3))
 
 
+@pytest.mark.parametrize("method", EXACT)
+def test_transforms_of_torch_func(method):
+    J, _ = problem(grid(3, 4), "learned laplacian", heads=2)
+    J, y = J.detach(), torch.arange(3.0, dtype=torch.double)
+
+    def evidence(t):
+        field = ws.GaussianField(ws.Precision(J.graph, t.exp() * J.diag + t, t * J.off), method=method)
+        return field.log_evidence([0, 4, 7], y, noise=0.1).sum() + logdet(field.J, method).sum() + field.entropy().sum()
+
+    t = torch.tensor(0.8, dtype=torch.double)
+    step = 1e-5
+    slope = (evidence(t + step) - evidence(t - step)) / (2 * step)
+    curvature = (torch.func.grad(evidence)(t + step) - torch.func.grad(evidence)(t - step)) / (2 * step)
+    for first in (torch.func.grad, torch.func.jacrev, torch.func.jacfwd):
+        torch.testing.assert_close(first(evidence)(t), slope, rtol=1e-6, atol=1e-6)
+    for second in (torch.func.hessian, lambda f: torch.func.jacrev(torch.func.jacrev(f))):
+        torch.testing.assert_close(second(evidence)(t), curvature, rtol=1e-6, atol=1e-6)
+
+    shifts = torch.tensor([0.0, 1.0], dtype=torch.double)
+    for call in (logdet, marginals):
+        batched = torch.vmap(lambda s, f=call: f(ws.Precision(J.graph, J.diag + s, J.off), method))(shifts)
+        torch.testing.assert_close(batched[1], call(ws.Precision(J.graph, J.diag + 1, J.off), method))
+
+
 def test_unknown_methods_and_settings():
     J = ws.FixedDiagonallyDominant()(path(4))
     for call in (logdet, marginals, selected_inverse, sample):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
+from walksum._torch import is_functorch_wrapped
 from walksum.field import conditioning
 from walksum.field.conditioning import to_columns, to_rows
 from walksum.field.estimate import check_values
@@ -125,6 +126,8 @@ class GaussianField(Distribution):
         return value
 
     def _check_definite(self) -> None:
+        if is_functorch_wrapped(self.J.diag) or is_functorch_wrapped(self.J.off):
+            return  # a transform of torch.func hides the values; the first use checks them
         check_values(system_of(self.J))
         if self.method != "estimated" and self.J.num_nodes:
             J = working_copy(self.J, self.method)
