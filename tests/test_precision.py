@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 import walksum as ws
@@ -123,3 +124,43 @@ def test_moves_and_casts():
 def test_bad_input_says_what_to_do(make, message):
     with pytest.raises(ValueError, match=message):
         make(path(3))
+
+
+def sparse_example(dtype=np.float64):
+    rows, columns, values = [0, 1, 0, 1, 1, 2, 2, 3], [0, 1, 1, 0, 2, 1, 2, 3], [3, 4, -1, -1, 2, 2, 5, 1]
+    return sp.coo_matrix((np.array(values, dtype), (rows, columns)), (4, 4))
+
+
+@pytest.mark.parametrize("kind", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil", "dense", "csr_array"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int8])
+def test_from_scipy_takes_every_format(kind, dtype):
+    matrix = sparse_example(dtype)
+    special = {"dense": matrix.toarray(), "csr_array": sp.csr_array(matrix)}
+    J = ws.Precision.from_scipy(special[kind] if kind in special else matrix.asformat(kind))
+    assert J.dtype == (torch.float32 if dtype == np.float32 else torch.float64)
+    assert J.graph.num_edges == 2
+    np.testing.assert_array_equal(J.to_scipy(0).toarray(), matrix.toarray())
+
+
+def test_from_scipy_takes_the_rounding_of_a_product():
+    factor = sp.random(60, 60, 0.05, random_state=0) + sp.identity(60)
+    product = (factor.T @ factor).tocsc()
+    product.data *= 1 + 1e-15 * np.arange(product.nnz) / product.nnz
+    np.testing.assert_allclose(ws.Precision.from_scipy(product).to_scipy(0).toarray(), product.toarray(), atol=1e-12)
+    assert ws.Precision.from_scipy(sp.csr_matrix((0, 0))).num_nodes == 0
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (sp.triu(sparse_example()), r"not symmetric: \[0, 1\] is -1 and \[1, 0\] is 0; of one triangle"),
+        (sparse_example().astype(complex), r"dtype complex128; expected real"),
+        (np.ones((2, 3)), r"shape \(2, 3\).*expected real numbers \[N, N\]"),
+        (sp.diags([1.0, np.nan]), r"NaN"),
+        ([[1.0]], r"matrix is a list; expected a scipy sparse matrix"),
+        (torch.eye(2), r"matrix is a Tensor; expected a scipy sparse matrix"),
+    ],
+)
+def test_from_scipy_refuses_what_is_no_precision(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        ws.Precision.from_scipy(matrix)

@@ -164,6 +164,18 @@ def test_arguments_of_another_kind_are_named(system, make, message):
         make(*system)
 
 
+def test_one_column_may_be_a_vector(system):
+    J, h = system
+    J, column = ws.Precision(J.graph, J.diag[0], J.off[0]), h[0, :, 0].clone().requires_grad_()
+    mu = ws.solve(J, column)
+    torch.testing.assert_close(mu, ws.solve(J, column[:, None])[:, 0])
+    mu.square().sum().backward()
+    torch.testing.assert_close(column.grad, 2 * ws.solve(J, mu.detach()))
+    assert str(ws.explain_solver(J, column)) == str(ws.explain_solver(J, column[:, None]))
+    with pytest.raises(ValueError, match=r"h has shape \(2,\)"):
+        ws.solve(J, column[:2])
+
+
 def test_values_overwritten_in_inference_mode_are_seen(system):
     J, h = system
     with torch.inference_mode():
@@ -371,3 +383,9 @@ def test_heads_that_lie_node_after_node(heads, columns):
         found.append([mu, *torch.autograd.grad((mu * lies(weight)).sum(), leaves)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_a_fixed_J_holds_no_output(system):
+    J, h = system
+    mu = ws.solve(J, h.clone().requires_grad_())
+    assert sum(each is not None for each in mu.grad_fn.saved_tensors) == 2  # the values of J

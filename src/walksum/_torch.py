@@ -186,6 +186,8 @@ class Function(torch.autograd.Function):
                 return cls.apply(*args)
             info = VmapInfo(interpreter.batch_size(), interpreter.randomness())
             out, dim = cls.vmap(info, in_dims, *(value for value, _ in pairs))
+        if isinstance(out, tuple):
+            return tuple(_add_batch_dim(each, at, level) for each, at in zip(out, dim, strict=True))
         return _add_batch_dim(out, dim, level)
 
 

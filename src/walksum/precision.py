@@ -62,6 +62,22 @@ class Precision:
         J.graph, J.diag, J.off, J.prepared = graph, diag, off, {}
         return J
 
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> Precision:
+        """J of one head from a symmetric scipy sparse matrix of any format, or a dense array; zeros are no edges.
+
+        Whole numbers become float64, float32 stays. The inverse of :meth:`to_scipy`.
+
+        Example:
+            >>> import scipy.sparse as sp, walksum as ws
+            >>> ws.Precision.from_scipy(sp.diags([[-1, -1], [2, 2, 2], [-1, -1]], [-1, 0, 1], dtype=float))
+            Precision(heads=1, num_nodes=3, num_edges=2)
+        """
+        matrix = _read_matrix(matrix)
+        half = sp.triu(0.5 * (matrix + matrix.T), 1, format="csr").sorted_indices().tocoo()
+        graph = Graph(torch.from_numpy(np.stack([half.row, half.col]).astype(np.int64)), matrix.shape[0])
+        return cls(graph, *(torch.from_numpy(v.astype(matrix.dtype)) for v in (matrix.diagonal(), half.data)))
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what was prepared, which holds addresses of this process: copies and other processes prepare anew."""
         return {**vars(self), "prepared": {}}
@@ -138,6 +154,27 @@ class Precision:
 
     def __repr__(self) -> str:
         return f"Precision(heads={self.heads}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges})"
+
+
+def _read_matrix(matrix: Any) -> sp.csr_matrix:
+    """A symmetric real matrix in float32 or float64, which a Precision can hold."""
+    if not (sp.issparse(matrix) or isinstance(matrix, np.ndarray)):
+        raise ValueError(f"matrix is a {type(matrix).__name__}; expected a scipy sparse matrix or a numpy array")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "biuf":
+        raise ValueError(f"matrix has shape {matrix.shape}, dtype {matrix.dtype}; expected real numbers [N, N]")
+    matrix = sp.csr_matrix(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("matrix contains NaN or infinity")
+    scale = np.sqrt(np.abs(matrix.diagonal()).astype(np.float64))
+    skew = sp.triu(matrix - matrix.T, 1).tocoo()
+    far = np.abs(skew.data) > np.sqrt(np.finfo(matrix.dtype).eps) * scale[skew.row] * scale[skew.col]
+    if far.any():
+        i, j = int(skew.row[far][0]), int(skew.col[far][0])
+        raise ValueError(
+            f"matrix is not symmetric: [{i}, {j}] is {matrix[i, j]:g} and [{j}, {i}] is {matrix[j, i]:g}; of one "
+            "triangle T make T + T.T - diags(T.diagonal())"
+        )
+    return matrix
 
 
 def _check(graph: Graph, diag: Tensor, off: Tensor) -> None:

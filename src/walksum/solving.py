@@ -12,7 +12,7 @@ from torch import Tensor
 
 from walksum import backends
 from walksum._checks import check_choice
-from walksum._torch import Function, in_forward_mode, no_compile, transforms_active
+from walksum._torch import Function, in_forward_mode, is_functorch_wrapped, no_compile, transforms_active
 from walksum.graph import Graph
 from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
@@ -38,7 +38,7 @@ def solve(
 
     Args:
         J: the precision matrix, H heads.
-        h: ``[H, N, F]``; ``[N, F]`` for one head. A J of one head serves every head of h.
+        h: ``[H, N, F]``; ``[N, F]`` or ``[N]`` for one head. A J of one head serves every head of h.
         solver: a solver object or a name; "auto" chooses by size and device.
         observe: called with the :class:`Solution` of the forward pass, and later with that of each backward
             pass (``solution.direction`` tells). Backward may run on another thread.
@@ -63,6 +63,8 @@ def solve(
     if on_nonconverged not in ON_NONCONVERGED:
         check_choice("on_nonconverged", on_nonconverged, ON_NONCONVERGED)
     _check_kinds(J, h)
+    if h.dim() == 1 and J.heads == 1 and h.size(0) == J.num_nodes:
+        return solve(J, h.unsqueeze(1), solver, observe, on_nonconverged).squeeze(1)
     if not _plain(J.diag, h):
         J, h = _working_precision(J, h)
     if J.graph.solve_across is not None:
@@ -123,7 +125,7 @@ def explain_solver(J: Precision, h: Tensor) -> Choice:
     """
     _check_kinds(J, h)
     J, h = _working_precision(J, h)
-    columns = h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
+    columns = 1 if h.dim() == 1 else h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
     return choose(J, columns)
 
 
@@ -136,7 +138,10 @@ def _differentiated(J: Precision, h: Tensor) -> bool:
 
 def _check_kinds(J: Precision, h: Tensor) -> None:
     if not isinstance(J, Precision):
-        raise ValueError(f"J is a {type(J).__name__}; expected a walksum.Precision, made by a design or of its values")
+        raise ValueError(
+            f"J is a {type(J).__name__}; expected a walksum.Precision, made by a design, of its values, or of a matrix "
+            "(Precision.from_scipy)"
+        )
     if not isinstance(h, Tensor):
         raise ValueError(f"h is a {type(h).__name__}; expected a tensor, use torch.as_tensor(h, dtype=J.dtype)")
 
@@ -328,6 +333,8 @@ def _same(kept: Tensor, version: int, t: Tensor) -> bool:
         return False
     if kept is t:
         return True
+    if is_functorch_wrapped(kept):  # by a transform of torch.func that has ended: nothing tells what it held
+        return False
     alike = kept.data_ptr() == t.data_ptr() and kept.shape == t.shape and kept.stride() == t.stride()
     return alike and kept.dtype is t.dtype
 
@@ -349,7 +356,8 @@ class _Solve(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         diag, off, _, ctx.call = inputs
-        ctx.save_for_backward(diag, off, output)
+        # the gradient of h alone needs no mu: a fixed J holds no output, which may then be changed in place
+        ctx.save_for_backward(diag, off, output if any(ctx.needs_input_grad[:2]) else None)
         ctx.save_for_forward(diag, off, output)
 
     @staticmethod

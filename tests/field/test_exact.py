@@ -172,6 +172,48 @@ def test_what_is_no_precision_matrix_is_named(method):
         logdet(bad, method)
 
 
+@pytest.mark.parametrize("method", EXACT)
+def test_a_laplacian_that_only_rounding_makes_definite_is_refused(method):
+    """Weighted Laplacians are singular; rounding turns the last pivot into 1e-15 of either sign."""
+    graph = random_graph(300, 900)
+    for seed in range(12):
+        weight = torch.rand(graph.num_edges, dtype=torch.double, generator=torch.Generator().manual_seed(seed)) + 0.1
+        degree = torch.zeros(300, dtype=torch.double).index_add(0, graph.edges.flatten(), weight.repeat(2))
+        with pytest.raises(ValueError, match=r"not positive definite.*validate_args=False"):
+            logdet(ws.Precision(graph, degree, -weight), method)
+        logdet(ws.Precision(graph, degree + 1e-12, -weight), method)  # nearly singular is fine
+
+
+@pytest.mark.parametrize("call", [logdet, marginals, selected_inverse, sample])
+def test_a_matrix_of_another_kind_is_named(call):
+    with pytest.raises(ValueError, match=r"J is a Tensor; expected a walksum.Precision \(Precision.from_scipy"):
+        call(torch.eye(3))
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_transforms_of_torch_func(method):
+    J, _ = problem(grid(3, 4), "learned laplacian", heads=2)
+    J, y = J.detach(), torch.arange(3.0, dtype=torch.double)
+
+    def evidence(t):
+        field = ws.GaussianField(ws.Precision(J.graph, t.exp() * J.diag + t, t * J.off), method=method)
+        return field.log_evidence([0, 4, 7], y, noise=0.1).sum() + logdet(field.J, method).sum() + field.entropy().sum()
+
+    t = torch.tensor(0.8, dtype=torch.double)
+    step = 1e-5
+    slope = (evidence(t + step) - evidence(t - step)) / (2 * step)
+    curvature = (torch.func.grad(evidence)(t + step) - torch.func.grad(evidence)(t - step)) / (2 * step)
+    for first in (torch.func.grad, torch.func.jacrev, torch.func.jacfwd):
+        torch.testing.assert_close(first(evidence)(t), slope, rtol=1e-6, atol=1e-6)
+    for second in (torch.func.hessian, lambda f: torch.func.jacrev(torch.func.jacrev(f))):
+        torch.testing.assert_close(second(evidence)(t), curvature, rtol=1e-6, atol=1e-6)
+
+    shifts = torch.tensor([0.0, 1.0], dtype=torch.double)
+    for call in (logdet, marginals):
+        batched = torch.vmap(lambda s, f=call: f(ws.Precision(J.graph, J.diag + s, J.off), method))(shifts)
+        torch.testing.assert_close(batched[1], call(ws.Precision(J.graph, J.diag + 1, J.off), method))
+
+
 def test_unknown_methods_and_settings():
     J = ws.FixedDiagonallyDominant()(path(4))
     for call in (logdet, marginals, selected_inverse, sample):

@@ -439,3 +439,20 @@ def test_blocks_computed_again_have_the_same_gradients_and_hold_less(design, lea
         gradients.append(torch.autograd.grad(loss, list(model.parameters())))
     assert held[1] < 0.5 * held[0]
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [ws.GLTConv(3, 4), ws.GLTConv(3, 4, learned=False), ws.Propagate(design=ws.LearnedLaplacian(3, 1))],
+    ids=["learned", "fixed", "design"],
+)
+def test_what_a_layer_returns_may_be_changed_in_place(layer):
+    """As of GCNConv: ReLU(inplace=True) and += follow convolutions in many models."""
+    torch.manual_seed(0)
+    x, ring = torch.randn(6, 3), torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]])
+    gradients = []
+    for change in (torch.relu, torch.relu_):
+        x.requires_grad_().grad = None
+        change(layer(x, ring)).square().sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients)

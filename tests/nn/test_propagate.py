@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from walksum import FixedDiagonallyDominant, FixedLaplacian, Graph
-from walksum.nn import PredictThenPropagate, Propagate, PropagateBank
+from walksum.nn import GLTConv, PredictThenPropagate, Propagate, PropagateBank
 from walksum.nn.propagate import scale_for_reach
 
 EDGES = torch.tensor([[0, 0, 1, 2, 3, 5], [1, 2, 2, 3, 4, 6]])  # a triangle with a tail, a pair, and node 7 alone
@@ -204,3 +204,27 @@ def test_one_layer_carries_a_label_along_a_chain_of_a_thousand():
     x[heads, label] = 1.0
     out = Propagate(reach=100)(x, torch.stack([start, start + 1]))
     assert torch.equal(out.argmax(1), label.repeat_interleave(length))
+
+
+@pytest.mark.parametrize("scale", [0.99995, 0.999999, 1 - 5e-9])
+@pytest.mark.parametrize("make", [Propagate, lambda s: GLTConv(3, 3, learned=False, scale=s)])
+def test_float32_reaches_as_far_as_float64(scale, make):
+    """I - s A rounded to float32 is another matrix once 1 - s is near float32's rounding."""
+    torch.manual_seed(0)
+    layer, x = make(scale), torch.randn(200, 3)
+    chain = torch.stack([torch.arange(199), torch.arange(1, 200)])
+    found, wanted = layer(x, chain), layer.double()(x.double(), chain)
+    assert found.dtype == torch.float32
+    assert (found - wanted).abs().max() <= 1e-3 * wanted.abs().max()
+
+
+def test_a_learned_scale_that_cannot_be_held_is_refused():
+    with pytest.raises(ValueError, match=r"learned=True; a learned scale stays at or below 0.999999"):
+        Propagate(reach=1e4, learned=True)
+    assert float(Propagate(0.999, learned=True).scale.detach()) == pytest.approx(0.999, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [None, "far"])
+def test_a_scale_of_another_kind_is_named(scale):
+    with pytest.raises(ValueError, match=r"scale=.*expected a number strictly between 0 and 1"):
+        Propagate(scale)

@@ -112,6 +112,7 @@ def test_edge_features_of_a_model(tmp_path):
         (lambda: ws.GLTConv(6, 4, design=ws.LearnedLaplacian(16)), r"in_channels=16 for a layer that gives it 6"),
         (lambda: ws.GLTConv(6, 4, design=ws.LearnedPairwiseNormal(8)), r"channels=8 for a layer that gives it 4"),
         (lambda: ws.Graph.disjoint_union([]), r"graphs holds nothing"),
+        (lambda: ws.GLTConv(6, 4)(X, [[0, 1], [1, 2]]), r"holds list;.*torch.tensor\(edge_index\)"),
         (lambda: ws.Graph.disjoint_union([GRAPH, GRAPH.with_weight(torch.ones(GRAPH.num_edges))]), "weighted and un"),
     ],
 )

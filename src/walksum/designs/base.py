@@ -106,7 +106,11 @@ def linear(in_channels: int, out_channels: int, bias: bool = True) -> nn.Linear:
 
 
 def check_fraction(name: str, value: float) -> float:
-    if not 0 < value < 1:
+    try:
+        inside = 0 < value < 1
+    except TypeError:
+        inside = False
+    if not inside:
         raise ValueError(f"{name}={value!r}; expected a number strictly between 0 and 1, or J is not walk-summable")
     return float(value)
 

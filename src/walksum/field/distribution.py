@@ -10,10 +10,19 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
+from walksum._torch import is_functorch_wrapped
 from walksum.field import conditioning
 from walksum.field.conditioning import to_columns, to_rows
 from walksum.field.estimate import check_values
-from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, in_working_precision, working_copy
+from walksum.field.factors import (
+    SOLVERS,
+    check_kind,
+    choose_method,
+    factorise,
+    in_range,
+    in_working_precision,
+    working_copy,
+)
 from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, check_nodes
 from walksum.field.part import Part, on_shared_pattern
@@ -64,8 +73,7 @@ class GaussianField(Distribution):
         method: str = "auto",
         validate_args: bool = True,
     ):
-        if not isinstance(J, Precision):
-            raise ValueError(f"J is a {type(J).__name__}; expected a walksum.Precision")
+        check_kind(J)
         if J.graph.system_across is not None:
             raise ValueError(f"J is on {J.graph}; a field has all nodes, across processes use logdet, marginals, ...")
         if h is not None and loc is not None:
@@ -118,6 +126,8 @@ class GaussianField(Distribution):
         return value
 
     def _check_definite(self) -> None:
+        if is_functorch_wrapped(self.J.diag) or is_functorch_wrapped(self.J.off):
+            return  # a transform of torch.func hides the values; the first use checks them
         check_values(system_of(self.J))
         if self.method != "estimated" and self.J.num_nodes:
             J = working_copy(self.J, self.method)

@@ -22,6 +22,7 @@ METHODS = ("auto", "elimination", "dense", "estimated")
 OPERATIONS = 1e10  # multiply-adds of a factorisation up to which "auto" eliminates: a few seconds
 DENSE_ON_CPU, DENSE_ON_GPU = 5000, 16_000  # nodes up to which "auto" takes a dense matrix
 NEARLY_DENSE = 0.1  # share of a dense factorisation's work from which LAPACK is quicker than sparse elimination
+ROUNDING = 4 * torch.finfo(torch.float64).eps  # of a pivot beside its J_ii, for each root of a node
 SOLVERS: dict[str, Solver] = {"elimination": Direct(max_operations=1e15), "dense": Dense(), "estimated": CG()}
 
 
@@ -59,9 +60,17 @@ class DenseFactor:
         return torch.linalg.solve_triangular(self.L.mT, z, upper=True)
 
 
+def check_kind(J: Any) -> None:
+    if not isinstance(J, Precision):
+        raise ValueError(
+            f"J is a {type(J).__name__}; expected a walksum.Precision (Precision.from_scipy makes one of a matrix)"
+        )
+
+
 def choose_method(J: Precision, method: str = "auto") -> str:
     """ "elimination", "dense" or "estimated" for this J."""
     check_choice("method", method, METHODS)
+    check_kind(J)
     if J.graph.system_across is not None:
         if method in ("elimination", "dense"):
             raise ValueError(f"method={method!r} works in one process; across processes use method='estimated'")
@@ -97,7 +106,18 @@ def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], met
     factor: GaussianFactor = prepared.supernodal if method == "elimination" else DenseFactor(prepared)
     if factor.failure is not None:
         refuse(factor.failure)
+    if _singular(factor, diag):
+        refuse(Status.not_positive_definite)
     return factor
+
+
+def _singular(factor: Any, diag: Tensor) -> bool:
+    """Whether a pivot is no more than the rounding of a singular J, which grows with the root of the nodes."""
+    if isinstance(factor, DenseFactor):
+        pivots = factor.L.diagonal(dim1=1, dim2=2).square()
+    else:
+        pivots, diag = factor.pivots, diag[:, torch.from_numpy(factor.symbolic.order).long()]
+    return bool((pivots <= ROUNDING * diag.size(1) ** 0.5 * diag).any())
 
 
 def in_range(values: Tensor, like: Tensor) -> Tensor:
@@ -118,5 +138,6 @@ def refuse(status: Status) -> None:
         raise ValueError("J contains NaN or infinity; check the parameters of the design that made it")
     raise ValueError(
         "J is not positive definite, so it is no precision matrix of a Gaussian; "
-        "enlarge its diagonal or scale the couplings down"
+        "enlarge its diagonal or scale the couplings down. An intrinsic field, whose J is semi-definite, can be "
+        "conditioned on noisy observations: GaussianField(J, validate_args=False).condition(nodes, values, noise)"
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from walksum.field.factors import SOLVERS, factorise
 from walksum.graph import Graph
-from walksum.ops import Function, spmm
+from walksum.ops import Function, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solving import solve
 
@@ -36,6 +36,14 @@ class _PatternInverse(Function):
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         diag, off, ctx.graph, ctx.memo, ctx.way = inputs
         ctx.save_for_backward(diag, off)
+        ctx.save_for_forward(diag, off)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, Tensor]:
+        diag, off = ctx.saved_tensors
+        d_diag, d_off = (zeros_if_none(t, like) for t, like in zip(tangents, (diag, off), strict=False))
+        S_diag, S_off = _minus_SGS(diag, off, d_diag, 2 * d_off, ctx.graph, ctx.memo, ctx.way)
+        return S_diag, S_off / 2
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:
@@ -48,6 +56,11 @@ class _PatternInverse(Function):
             )
         d_diag, d_off = _minus_SGS(diag, off, grads[0], grads[1], ctx.graph, ctx.memo, ctx.way)
         return d_diag, d_off, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, *others: Any) -> tuple:
+        S = _PatternInverse.apply(fold_heads(info, diag, in_dims[0]), fold_heads(info, off, in_dims[1]), *others)
+        return tuple(unfold_heads(info, each) for each in S), (0, 0)
 
 
 def _minus_SGS(diag: Tensor, off: Tensor, g_diag: Tensor, g_off: Tensor, graph: Graph, memo: dict, way: str) -> Any:

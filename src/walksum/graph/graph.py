@@ -124,7 +124,10 @@ class Graph:
         """The graphs side by side, their nodes numbered one graph after the other, as a PyG batch numbers them."""
         if not len(graphs) or not all(isinstance(graph, Graph) for graph in graphs):
             kinds = ", ".join(sorted({type(graph).__name__ for graph in graphs})) or "nothing"
-            raise ValueError(f"graphs holds {kinds}; expected one or more walksum.Graph objects")
+            raise ValueError(
+                f"graphs holds {kinds}; expected one or more walksum.Graph objects (of lists of numbers make a tensor: "
+                "torch.tensor(edge_index))"
+            )
         if len({graph.edge_weight is None for graph in graphs}) > 1:
             raise ValueError("graphs holds weighted and unweighted graphs; give all of them weights or none")
         first = np.cumsum([0, *(graph.num_nodes for graph in graphs)]).tolist()

@@ -13,6 +13,8 @@ from walksum.designs.base import degree_sum, ends
 from walksum.graph import Graph
 from walksum.precision import Precision
 
+LARGEST_LEARNED = 1 - 1e-6  # scale that a learned one can reach: J is singular at 1
+
 
 class Adjacency(Design):
     """The matrix as a design, for an operator that is told its design by a text.
@@ -40,7 +42,7 @@ def logit_of(scale: float) -> float:
 
 def scale_of(start: float, logit: Tensor | None) -> float | Tensor:
     """s: a number, or the learned tensor; it stays a little below 1, where J would be singular."""
-    return start if logit is None else logit.sigmoid().clamp(1e-6, 1 - 1e-6)
+    return start if logit is None else logit.sigmoid().clamp(1 - LARGEST_LEARNED, LARGEST_LEARNED)
 
 
 def adjacency_precision(graph: Graph, scale: float | Tensor, sign: float, loops: bool, dtype: torch.dtype) -> Precision:

@@ -11,7 +11,7 @@ from torch_geometric.nn import MessagePassing
 
 from walksum._checks import check_choice, check_count
 from walksum._torch import assume_constant
-from walksum.designs import Design, Setting, make_design
+from walksum.designs import Design, FixedLaplacian, Setting, make_design
 from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn import compiled
@@ -25,6 +25,7 @@ from walksum.nn.inputs import (
     make_activation,
     mean_per_edge,
     without_autocast,
+    working_precision,
 )
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
@@ -232,7 +233,7 @@ class GLTConv(MessagePassing):
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
         with without_autocast(observed.device):
-            h = _at_least_float32(h)
+            h = working_precision(h, self.design.scale if isinstance(self.design, FixedLaplacian) else 0.0)
             source = source.to(h.dtype)
             if torch.compiler.is_compiling() and not asked:
                 mu = self._mix_compiled(source, h.contiguous(), edge_index, edge_weight, edge_attr)
@@ -243,6 +244,8 @@ class GLTConv(MessagePassing):
                 mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
         out = mu.transpose(0, 1).to(self._dtype)
         out = out.flatten(1) if self.concat else out.mean(1)
+        if J is not None and mu.requires_grad and out._is_view():
+            out = out.clone()  # the backward pass reads mu; what is returned may be changed in place
         out = out[-targets:] if targets else out
         if J is None or not asked:
             return out
@@ -395,7 +398,3 @@ def _partial_correlation(J: Precision, edge_index: EdgeInput) -> Tensor:
     edge = edge_of_entry(edge_index, J.graph)
     values = torch.cat([-J.normalised().off, J.off.new_zeros(J.heads, 1)], 1)  # edge -1 is the last column
     return values.index_select(1, edge % values.size(1)).t()
-
-
-def _at_least_float32(t: Tensor) -> Tensor:
-    return t.float() if t.dtype in HALF else t

@@ -16,7 +16,9 @@ from walksum._torch import no_compile, outside_transforms
 from walksum.graph import EdgeInput, Graph
 from walksum.graph.cache import Snapshot
 from walksum.graph.edges import read_pairs
+from walksum.solving import HALF
 
+FLOAT32_SCALE = 1 - 1e-5  # beyond it float32 rounds J = I - s A away from what was asked: the error is eps / (1 - s)
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -25,6 +27,13 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
+
+
+def working_precision(h: Tensor, scale: float = 0.0) -> Tensor:
+    """h in the precision that a solve with I - scale A needs: at least float32, float64 next to a singular J."""
+    if scale > FLOAT32_SCALE:
+        return h.double()
+    return h.float() if h.dtype in HALF else h
 
 
 def make_activation(act: str | Activation | None) -> Activation | None:

@@ -14,11 +14,11 @@ from walksum.designs import Design, scale_for_reach
 from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
 from walksum.nn import compiled
-from walksum.nn.adjacency import Adjacency, adjacency_precision, logit_of, scale_of
-from walksum.nn.inputs import without_autocast
+from walksum.nn.adjacency import LARGEST_LEARNED, Adjacency, adjacency_precision, logit_of, scale_of
+from walksum.nn.inputs import without_autocast, working_precision
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
-from walksum.solving import HALF, ON_NONCONVERGED, solve
+from walksum.solving import ON_NONCONVERGED, solve
 
 
 class Propagate(MessagePassing):
@@ -78,6 +78,11 @@ class Propagate(MessagePassing):
                 raise ValueError("reach, loops, learned or coupling was given beside a design; give them to the design")
         self.coupling, self.loops, self.design = coupling, loops, design
         self.start = check_fraction("scale", scale) if reach is None else scale_for_reach(reach)
+        if learned and self.start > LARGEST_LEARNED:
+            raise ValueError(
+                f"scale={self.start!r} with learned=True; a learned scale stays at or below {LARGEST_LEARNED}, a reach "
+                f"of about {reach_of_scale(LARGEST_LEARNED):.0f}"
+            )
         self.logit = nn.Parameter(torch.empty(())) if learned else None
         self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
         self.last_solve: Solution | None = None
@@ -110,7 +115,7 @@ class Propagate(MessagePassing):
         if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
             edge_weight = edge_weight.squeeze(1)
         with without_autocast(x.device):  # J must be positive definite to the last bits
-            h = x.float() if x.dtype in HALF else x
+            h = working_precision(x, self.start if self.design is None and self.logit is None else 0.0)
             h = h.unsqueeze(-1) if x.dim() == 1 else h
             if torch.compiler.is_compiling():
                 mu = self._mix_compiled(h, edge_index, edge_weight)
@@ -119,6 +124,8 @@ class Propagate(MessagePassing):
                 mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
             if self.design is None:
                 mu = (1 - self.scale) * mu
+            elif mu.requires_grad:
+                mu = mu.clone()  # the backward pass reads mu; what is returned may be changed in place
         return mu.view(x.shape).to(x.dtype)
 
     def _each_sample(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:

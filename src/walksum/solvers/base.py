@@ -23,11 +23,13 @@ class Status(enum.Enum):
         >>> ws.Status.converged
         <Status.converged: 'reached its tolerance'>
         >>> print(ws.Status.max_steps_reached.value)
-        did not reach its tolerance in the allowed steps; raise max_steps or use solver='auto'
+        did not reach its tolerance in the allowed steps; raise max_steps, or use solver='auto' or 'direct'
     """
 
     converged = "reached its tolerance"
-    max_steps_reached = "did not reach its tolerance in the allowed steps; raise max_steps or use solver='auto'"
+    max_steps_reached = (
+        "did not reach its tolerance in the allowed steps; raise max_steps, or use solver='auto' or 'direct'"
+    )
     stalled = (
         "stopped improving above its tolerance, at the accuracy this dtype or stop rule allows; "
         "use float64, raise tol, or use stop='residual'"
