@@ -150,7 +150,7 @@ def test_a_folder_that_was_made_is_told(system):
 def test_doctor_lists_every_extra(tmp_path, monkeypatch):
     monkeypatch.setenv("WALKSUM_CACHE", str(tmp_path))
     record = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
-    assert {"pyamg", "optuna", "dash", "ray", "torchdiffeq"} <= set(record["extras"])
+    assert {"pyamg", "optuna", "dash", "ray"} <= set(record["extras"])
 
 
 def test_doctor_finds_every_solver_right(tmp_path, monkeypatch):

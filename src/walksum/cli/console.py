@@ -30,7 +30,7 @@ _options: set[str] = set()  # of the command that runs
 
 # packages that an extra brings, by the name they are imported by
 EXTRAS = {"pyamg": "multigrid", "pyarrow": "parquet", "optuna": "search", "tensorboard": "tensorboard"}
-EXTRAS |= {"dash": "explore", "dash_cytoscape": "explore", "ray": "ray", "torchdiffeq": "paper"}
+EXTRAS |= {"dash": "explore", "dash_cytoscape": "explore", "ray": "ray"}
 EXTRAS |= {"openpyxl": "excel", "pymetis": "dist"}
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]

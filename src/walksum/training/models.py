@@ -32,10 +32,7 @@ class NamedModel:
     def model(self) -> Callable[..., nn.Module]:
         """The class."""
         module, name = self.where.split(":")
-        try:
-            return getattr(import_module(module), name)
-        except ModuleNotFoundError as error:
-            raise ValueError(f"model {name} needs the package {error.name}: pip install 'walksum[paper]'") from error
+        return getattr(import_module(module), name)
 
     def make(self, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any) -> nn.Module:
         """The model with random weights.

@@ -12,35 +12,22 @@ from walksum.paper.models.structure import ComparedModel, Edges, gcn_edges, inco
 
 Field = Callable[[Tensor, Tensor], Tensor]
 
-# torchdiffeq's defaults (1e-7, 1e-9) ask for far more digits than a classifier can use.
-RTOL, ATOL = 1e-3, 1e-4
 SELF_WEIGHT = 0.555  # s, the published weight of a node's link to itself
 
 
-def integrate(field: Field, state: Tensor, time: float, method: str = "rk4", step: float = 1.0) -> Tensor:
+def integrate(field: Field, state: Tensor, time: float, step: float = 1.0) -> Tensor:
     """The solution of dH/dt = f(t, H) at `time`, started at 0.
 
-    Any method of torchdiffeq works. rk4, the fourth-order 3/8 rule with equal steps of at most `step`, is
-    written out: torchdiffeq's own copies states into a preallocated tensor, which torch.func.vmap forbids.
+    By the fourth-order 3/8 rule with equal steps of at most `step`. It is written out because torchdiffeq's own copies
+    states into a preallocated tensor, which torch.func.vmap forbids.
     """
     if time <= 0:
         raise ValueError(f"time={time} must be positive")
-    if method != "rk4":
-        times = torch.tensor([0.0, time], dtype=state.dtype, device=state.device)
-        return _odeint()(field, state, times, rtol=RTOL, atol=ATOL, method=method)[-1]
     steps = math.ceil(time / step)
     clock = torch.arange(steps, dtype=state.dtype, device=state.device) * (time / steps)
     for now in clock:
         state = state + _three_eighths(field, now, time / steps, state)
     return state
-
-
-def _odeint() -> Callable[..., Tensor]:
-    try:
-        from torchdiffeq import odeint
-    except ImportError as error:
-        raise ImportError("methods other than rk4 need torchdiffeq: pip install 'walksum[paper]'") from error
-    return odeint
 
 
 def _three_eighths(f: Field, t: Tensor, dt: float, y: Tensor) -> Tensor:
@@ -55,34 +42,31 @@ class GDE(ComparedModel):
     """H(0) = ReLU(GCN(X)); dH/dt = GCN(softplus(GCN(H))) for t in [0, 1]; Y = GCN(H(1)).
 
     One rk4 step is four evaluations of the field. Dropout inside the field uses one mask per forward: with a
-    new one in every evaluation the field would be noise, and an adaptive solver would chase it. Self-loops are added
-    where missing.
+    new one in every evaluation the field would be noise. Self-loops are added where missing.
 
     Args:
-        method, step: of `integrate`. After a forward, `evaluations` says how often the field was called.
+        step: of `integrate`.
     """
 
     derive = staticmethod(gcn_edges)
 
-    def build(self, inputs: int, hidden: int, classes: int, method: str = "rk4", step: float = 1.0) -> None:
+    def build(self, inputs: int, hidden: int, classes: int, step: float = 1.0) -> None:
         self.encode = GCNConv(inputs, hidden, normalize=False)
         self.inner = GCNConv(hidden, hidden, normalize=False)
         self.outer = GCNConv(hidden, hidden, normalize=False)
         self.decode = GCNConv(hidden, classes, normalize=False)
-        self.method, self.step, self.evaluations = method, step, 0
+        self.step = step
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges = self.structure(edge_index, x)
-        self.evaluations = 0
         h = self.encode(self.drop(x), *edges).relu()
         inner_mask, outer_mask = self.drop(torch.ones_like(h)), self.drop(torch.ones_like(h))
 
         def field(t: Tensor, state: Tensor) -> Tensor:
-            self.evaluations += 1
             hidden = F.softplus(self.inner(inner_mask * state, *edges))
             return self.outer(outer_mask * hidden, *edges)
 
-        h = integrate(field, h, 1.0, self.method, self.step)
+        h = integrate(field, h, 1.0, self.step)
         return self.decode(self.drop(h), *edges)
 
 
@@ -114,7 +98,7 @@ class CGNN(ComparedModel):
     Args:
         num_nodes: of the graph, as each node has a rate of its own.
         weights: the second variant.
-        time, method, step: T, and see `integrate`. `evaluations` counts the field's calls in a forward.
+        time, step: T, and see `integrate`.
     """
 
     derive = staticmethod(weighted_loop_edges)
@@ -127,7 +111,6 @@ class CGNN(ComparedModel):
         num_nodes: int,
         weights: bool = False,
         time: float = 12.0,
-        method: str = "rk4",
         step: float = 1.0,
     ) -> None:
         self.encode, self.decode = nn.Linear(inputs, hidden), nn.Linear(hidden, classes)
@@ -135,7 +118,7 @@ class CGNN(ComparedModel):
         self.rate = nn.Parameter(torch.empty(num_nodes, 1))
         self.basis = nn.Parameter(torch.empty(2 * hidden, 2 * hidden)) if weights else None
         self.spectrum = nn.Parameter(torch.empty(2 * hidden)) if weights else None
-        self.time, self.method, self.step, self.evaluations = time, method, step, 0
+        self.time, self.step = time, step
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -152,7 +135,6 @@ class CGNN(ComparedModel):
 
     def drift(self, h: Tensor, edges: Edges) -> Tensor:
         """The linear part of the field."""
-        self.evaluations += 1
         out = self.rate.sigmoid() / 2 * (self.propagate(h, *edges) - h)
         if self.basis is None or self.spectrum is None:
             return out
@@ -162,9 +144,8 @@ class CGNN(ComparedModel):
         if x.size(0) != self.rate.size(0):
             raise ValueError(f"x has {x.size(0)} nodes, the model num_nodes={self.rate.size(0)}; they must agree")
         edges = self.structure(edge_index, x)
-        self.evaluations = 0
         e = self.encode(self.drop(x))
         start = torch.cat([e, torch.zeros_like(e)], dim=-1)
         source = start.detach()
-        h = integrate(lambda t, state: self.drift(state, edges) + source, start, self.time, self.method, self.step)
+        h = integrate(lambda t, state: self.drift(state, edges) + source, start, self.time, self.step)
         return self.decode(self.drop(h[..., : e.size(-1)].relu()))
