@@ -7,8 +7,7 @@ from statistics import fmean
 
 from walksum.paper import rows
 from walksum.paper.rows import DATASETS, ROWS
-from walksum.paper.sweep.cells import cells_of
-from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec
 from walksum.paper.sweep.store import read_records
 from walksum.paper.variants import OPTION, VARIANTS

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from walksum.paper.longrange.bench import read_records
-from walksum.paper.longrange.table import markdown
+from walksum.paper.longrange.bench import markdown, read_records
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- {} -->\n", "<!-- end of {} -->"

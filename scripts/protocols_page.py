@@ -9,8 +9,7 @@ from statistics import median
 from walksum.data.splits import COUNTS
 from walksum.paper import rows
 from walksum.paper.rows import ROWS
-from walksum.paper.sweep.cells import Cell, cells_of
-from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.record import Cell, RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec
 from walksum.paper.sweep.store import read_records
 

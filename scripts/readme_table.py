@@ -6,7 +6,7 @@ from pathlib import Path
 
 from walksum.paper import rows
 from walksum.paper.rows import DATASETS, ROWS
-from walksum.paper.sweep.cells import cells_of
+from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import paper_spec
 from walksum.paper.sweep.store import read_records
 

@@ -13,7 +13,7 @@ import torch
 
 import walksum as ws
 from walksum.backends.cpu import compile as compiling
-from walksum.backends.cpu.ldl import at_once, symbolic
+from walksum.backends.cpu.ldl import sweeps, symbolic
 from walksum.backends.cpu.ldl.partial_order import low_degree_first
 
 KERNEL = """
@@ -142,7 +142,7 @@ def test_only_kernels_that_return_arrays_pay_for_it():
     J = ws.Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges))
     ws.solve(J, torch.ones(9, 1), "direct")
     assert type(low_degree_first) is compiling._Interruptible
-    assert type(at_once.factorise_and_solve) is compiling.CPUDispatcher
+    assert type(sweeps.factorise_and_solve) is compiling.CPUDispatcher
 
 
 WITHOUT = """

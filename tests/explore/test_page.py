@@ -10,8 +10,8 @@ import torch
 from village import ODD
 
 import walksum as ws
+from walksum.explore.answer import COLUMNS
 from walksum.explore.answer_panel import percent
-from walksum.explore.export import COLUMNS
 from walksum.workflow.fit import predict
 
 pytest.importorskip("dash_cytoscape")

@@ -8,8 +8,7 @@ import torch
 from village import ODD, trained_on, village
 
 import walksum as ws
-from walksum.explore.answer import Session
-from walksum.explore.export import as_csv, as_json, file_name
+from walksum.explore.answer import Session, as_csv, as_json, file_name
 from walksum.explore.matrices import Recent, precision_of
 from walksum.explore.view import View, changed, first_view, from_query, refused_solvers, to_query
 
@@ -139,7 +138,7 @@ def test_numbers_as_targets_are_explored_too():
     from walksum.explore.answer_panel import answer_panel, nothing_yet, spoken
     from walksum.explore.drawing import draw
     from walksum.explore.whatif import ALL, Changes, WhatIf
-    from walksum.explore.whatif_panel import before_and_after
+    from walksum.explore.whatif_page import before_and_after
 
     problem = village()
     y = problem.features.sum(1)

@@ -7,9 +7,8 @@ import torch
 from typer.testing import CliRunner
 
 from walksum.cli import app
-from walksum.paper.longrange.bench import influence, measure, measure_time, read_records, run_bench
+from walksum.paper.longrange.bench import influence, markdown, measure, measure_time, read_records, rows_of, run_bench
 from walksum.paper.longrange.contestants import CAP, IGNN, MESSAGE_PASSING, make_model
-from walksum.paper.longrange.table import markdown, rows_of
 from walksum.paper.longrange.tasks import SIZES, TASKS, make_task
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import stubs
 
-from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.local import LocalEngine
-from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.store import RUN_LOCKS, Store, StoreError, read_records
 from walksum.paper.sweep.sweep import Ended, Sweep, groups_of, plan
 from walksum.paper.sweep.work import WorkerSettings

@@ -8,8 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import walksum as ws
-from walksum.training.optimiser import make_optimiser
-from walksum.training.recipe import Recipe
+from walksum.training.recipe import Recipe, make_optimiser
 
 
 def task(device, learned=True, dropout=0.5, **knobs):

@@ -16,7 +16,7 @@ from walksum.training import Data, Epoch, Recipe, fit
 from walksum.training.data import TASKS, Subset
 from walksum.training.devices import choose_device, pays_on_gpu
 from walksum.training.history import History, rank
-from walksum.training.optimiser import make_optimiser
+from walksum.training.recipe import make_optimiser
 
 NODES = 48
 
@@ -196,7 +196,7 @@ def test_one_function_descends_a_loss():
         for function, call in calls(path):
             found.setdefault((path.relative_to(source).as_posix(), function), set()).add(call.rpartition(".")[2])
     steppers = [place for place, methods in found.items() if {"backward", "step"} <= methods]
-    assert steppers == [("training/optimiser.py", "descend")]
+    assert steppers == [("training/recipe.py", "descend")]
 
 
 def test_the_example_of_fit():

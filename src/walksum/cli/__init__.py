@@ -1,4 +1,4 @@
-"""The command, one file for each: train, predict, info, figures, explore, datasets, bench, report, solve, doctor."""
+"""The command: train, predict, info, figures, explore, datasets, bench, report, solve, doctor."""
 
 from __future__ import annotations
 
@@ -7,21 +7,7 @@ from typing import Any
 
 import typer
 
-from walksum.cli import (
-    bench,
-    bench_auto,
-    bench_longrange,
-    bench_table2,
-    datasets,
-    doctor,
-    explore,
-    figures,
-    info,
-    predict,
-    report,
-    solve,
-    train,
-)
+from walksum.cli import bench, bench_table1, explore, figures, info, predict, report, solve, train
 from walksum.cli.console import as_command
 
 app = typer.Typer(
@@ -32,16 +18,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+tables = typer.Typer(
+    help="Make the paper's tables again.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 COMMANDS: tuple[Callable[..., Any], ...] = (
     *(train.train, predict.predict, info.info, figures.figures, explore.explore),
-    *(datasets.datasets, report.report, solve.solve, doctor.doctor),
+    *(info.datasets, report.report, solve.solve, info.doctor),
 )
-TABLES: tuple[Callable[..., Any], ...] = (bench.table1, bench_table2.table2, bench_auto.auto, bench_longrange.longrange)
+TABLES: tuple[Callable[..., Any], ...] = (bench_table1.table1, bench.table2, bench.auto, bench.longrange)
 for command in COMMANDS:
     app.command()(as_command(command))
 for command in TABLES:
-    bench.bench.command()(as_command(command))
-app.add_typer(bench.bench, name="bench")
+    tables.command()(as_command(command))
+app.add_typer(tables, name="bench")
+
+
+@tables.callback()
+def of_tables() -> None:
+    """Make the paper's tables again."""
 
 
 @app.callback()

@@ -1,202 +1,173 @@
-"""walksum bench table1."""
+"""walksum bench table2, auto and longrange; table1 has a file of its own."""
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import UNEXPECTED, Console, Interrupted
+from walksum.cli.console import Console, Interrupted
 
 if TYPE_CHECKING:
-    from walksum.paper.sweep.spec import RunSpec
-    from walksum.paper.sweep.store import Store
-    from walksum.paper.sweep.sweep import Engine, Sweep
-    from walksum.paper.sweep.work import WorkerSettings
+    from rich.table import Table
 
-ENGINES = ("local", "ray")
-
-bench = typer.Typer(
-    help="Make the paper's tables again.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+    from walksum.paper.report.portfolio import Line
 
 
-@bench.callback()
-def main() -> None:
-    """Make the paper's tables again."""
-
-
-def table1(
+def table2(
     console: Console,
     datasets: Annotated[
         list[str] | None,
-        typer.Option(help="Columns, a,b,c; default: the paper's six.", autocompletion=completion.of_datasets),
+        typer.Option(help="Datasets, a,b,c; default: the paper's six.", autocompletion=completion.of_datasets),
     ] = None,
     models: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Rows, a,b,c, or groups of them: paper (default), glt, baselines, sign, extra, all.",
-            autocompletion=completion.of_rows,
-        ),
+        typer.Option(help="Rows, a,b,c; default: glt, the paper's six.", autocompletion=completion.of_rows),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Runs per cell.", min=1)] = 30,
-    first_seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
-    protocol: Annotated[str, typer.Option(help="How nodes are split: random is the paper's.")] = "random",
-    store: Annotated[Path, typer.Option(help="Folder of the records; a sweep goes on where it stopped.")] = Path(
+    epochs: Annotated[int, typer.Option(min=1, help="Train for so many epochs, measuring at 1, 2, 5, 10, ...")] = 100,
+    probes: Annotated[str, typer.Option(help="Measure at these epochs instead, a,b,c.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of the split and the initial weights.")] = 0,
+    store: Annotated[Path, typer.Option(help="Folder of the records; what it holds is not measured again.")] = Path(
+        "results/table2"
+    ),
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
+) -> None:
+    """Measure GaBP iterations, forward and backward, under the paper's stop rule and under the true residual.
+
+    Example: walksum bench table2 --datasets texas,cora --epochs 20, then: walksum report results/table2
+    """
+    from walksum.cli.bench_options import chosen_datasets, chosen_models, whole_numbers
+    from walksum.paper.table2 import measure, up_to
+    from walksum.training.devices import available_device
+
+    columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
+    at = tuple(sorted(set(whole_numbers("probes", probes, 1, "epoch numbers")))) or up_to(epochs)
+    try:
+        new = measure(store, tuple(columns), tuple(rows), at, seed, available_device(device), console.progress)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; what was measured is in {store}, and the same command goes on there") from None
+    console.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
+    console.result({"store": str(store), "new_records": new})
+
+
+def longrange(
+    console: Console,
+    tasks: Annotated[str, typer.Option(help="Tasks, a,b,c: chain, ring, tree.")] = "chain,ring,tree",
+    models: Annotated[str, typer.Option(help="Contestants, a,b,c; default: all.")] = "",
+    sizes: Annotated[str, typer.Option(help="Lengths, ring sizes or depths, a,b,c; default: those of the page.")] = "",
+    seeds: Annotated[int, typer.Option(help="Runs per cell.", min=1)] = 3,
+    epochs: Annotated[int | None, typer.Option(help="Epochs at most of each training; default: 100.", min=1)] = None,
+    store: Annotated[Path, typer.Option(help="Folder of the records; what it holds is not measured again.")] = Path(
+        "results/longrange"
+    ),
+) -> None:
+    """Ask nodes for what other nodes know, many edges away: chains, rings and trees.
+
+    Example: walksum bench longrange --tasks chain --sizes 10,100 --models "Propagate(reach),GCN"
+    """
+    from rich.table import Table
+
+    from walksum.cli.bench_options import whole_numbers, words
+    from walksum.paper.longrange.bench import EPOCHS, TITLES, rows_of, run_bench, timing
+    from walksum.paper.longrange.contestants import MODELS
+    from walksum.paper.longrange.tasks import TASKS
+
+    try:
+        records = run_bench(
+            store,
+            words(tasks) or [*TASKS],
+            words(models) or [*MODELS],
+            whole_numbers("sizes", sizes, 2, "whole numbers") or None,
+            range(seeds),
+            epochs or EPOCHS,
+            console.progress,
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; the records are in {store}, and the same command goes on there") from None
+    for task in TASKS:
+        found, rows = rows_of(records, task)
+        table = Table("", *map(str, found), title=TITLES[task], title_justify="left")
+        for model, cells in rows:
+            table.add_row(model, *cells)
+        if found:
+            console.table(table, always=True)
+    grown = timing(records)
+    if grown is not None:
+        console.say(f"time of one layer grows with length ** {grown['exponent']:.2f}", always=True)
+    console.result({"store": str(store), "records": [*records.values()]})
+
+
+def auto(
+    console: Console,
+    datasets: Annotated[
+        list[str] | None, typer.Argument(help="Names, or counties for its four targets; default: all.")
+    ] = None,
+    splits: Annotated[
+        int, typer.Option(help="Splits per dataset; published ones have ten; 0: show the records.", min=0)
+    ] = 10,
+    first: Annotated[int, typer.Option(help="Number of the first split.", min=0)] = 0,
+    jobs: Annotated[int, typer.Option(help="Fits at a time; processes of their own, also on one GPU.", min=1)] = 1,
+    budget: Annotated[float, typer.Option(help="Seconds of each portfolio, and of the networks beside it.")] = 600.0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="File of the records; the command goes on where they end.")] = Path(
+        "results/auto/bench.jsonl"
+    ),
+    table1: Annotated[Path, typer.Option(help="Records of Table 1: more rows on the same splits.")] = Path(
         "results/table1"
     ),
-    engine: Annotated[str, typer.Option(help="local (processes of this machine) or ray.")] = "local",
-    workers: Annotated[
-        int | None, typer.Option(help="Cells trained at a time; default: one per core, four on a GPU.", min=1)
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
-    root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="Epochs at most; default: the paper's.", min=1)] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Another setting, lr=0.01; options.NAME=VALUE for the model's own."),
-    ] = None,
-    no_batch: Annotated[bool, typer.Option("--no-batch", help="Train runs one after another.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Do runs again that failed or ran out of memory.")] = False,
-    time_limit: Annotated[float | None, typer.Option(help="Begin no new cell after so many seconds.", min=0)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained; train nothing.")] = False,
-) -> int:
-    """Train every cell of Table 1 that is not in the store yet.
+    dump: Annotated[Path | None, typer.Option(help="Folder for what every member says of the judged rows.")] = None,
+) -> None:
+    """Fit the portfolio on published data and compare it with every model that has records on the same splits.
 
-    Several of these commands may share one store: none does what another has done or is doing.
+    One configuration for all datasets. Beside the portfolio: equally many networks without edges, its members by
+    kind, and the same after the weighted members learned again from all known labels.
 
-    Examples:
-
-    walksum bench table1 --datasets texas --models glt-laplacian-fixed
-
-    walksum bench table1 --models glt,sign --datasets cora,citeseer,pubmed --device cuda --workers 4
+    Example: walksum bench auto texas cora --splits 30 --jobs 4
     """
-    from walksum._checks import check_choice
-    from walksum.cli.bench_options import changes_of, check_taken, chosen_datasets, chosen_models
-    from walksum.data import PROTOCOLS
-    from walksum.paper.sweep.store import Store
-    from walksum.paper.sweep.sweep import plan
-    from walksum.paper.sweep.work import WorkerSettings
-    from walksum.training.devices import DEVICES, available_device
-    from walksum.workflow.ray_tasks import find_ray
+    from walksum.estimators.auto.bench import chosen, measure, read
+    from walksum.paper.report.portfolio import lines_of, mean_ranks, scores_of
+    from walksum.paper.sweep.store import read_records
+    from walksum.training.devices import available_device
 
-    # the words alone: a plan, or a table that is there, needs neither Ray nor a GPU
-    check_choice("protocol", protocol, tuple(PROTOCOLS))
-    check_choice("engine", engine, ENGINES)
-    check_choice("device", device, DEVICES)
-    rows, changes = chosen_models(models or ["paper"]), changes_of(settings or [], max_epochs)
-    check_taken(rows, changes)
-    seeds = range(first_seed, first_seed + runs)
-    specs = plan(rows, chosen_datasets(datasets or []), seeds, protocol=protocol, **changes)
-    found = Store(store)
-    found.refresh()
-    since = found.size if retry else 0
-    if dry_run:
-        _say_plan(console, specs, found, since)
-        return 0
-    trained = 0
-    if found.missing(specs, since):
-        home, batched = None if root is None else str(root.absolute()), False if no_batch else None
-        job = WorkerSettings(str(found.folder.absolute()), available_device(device), home, batched, since)
-        if engine == "ray":
-            find_ray()
-        _check_data(specs, root)
-        found.make()
-        trained = _sweep(console, specs, found, since, time_limit, _engine(engine, job, workers, found))
-    return UNEXPECTED if _say_end(console, specs, found, since, trained) else 0
-
-
-def _engine(name: str, job: WorkerSettings, workers: int | None, store: Store) -> Engine:
-    from walksum.paper.sweep.local import LocalEngine, cores
-
-    number = workers or (cores() if job.device == "cpu" else min(4, cores()))
-    if name == "local":
-        return LocalEngine(job, number)
-    from walksum.paper.sweep.ray_engine import RayEngine
-
-    return RayEngine(job, number, store)
-
-
-def _check_data(specs: list[RunSpec], root: Path | None) -> None:
-    """Read every dataset and make a split before anything is trained: what is not there is said at once."""
-    from walksum.data.datasets import load
-    from walksum.data.splits import make_split
-
-    for name in dict.fromkeys(spec.dataset for spec in specs):
-        make_split(load(name, root), specs[0].protocol, specs[0].seed, name=name)
-
-
-def _sweep(
-    console: Console, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
-) -> int:
-    """Returns how many runs were trained here."""
-    from walksum.cli.bench_progress import Screen
-    from walksum.paper.sweep.sweep import Sweep
-
-    screen = Screen(console)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends batch jobs is to end like Ctrl-C
-    sweep = Sweep(
-        specs,
-        store,
-        engine,
-        since=since,
-        time_limit=time_limit,
-        on_tick=lambda: screen.show(sweep),
-        on_note=screen.note,
-    )
+    names = chosen(datasets or [])
     try:
-        with screen:
-            sweep.run()
+        seeds = range(first, first + splits)
+        for line in measure(names, seeds, out, jobs, budget, available_device(device), dump=dump):
+            console.say(line)
     except KeyboardInterrupt:
-        _say_interrupted(console, sweep)
-        raise Interrupted from None
-    return sweep.trained
+        raise Interrupted(f"interrupted; finished splits are in {out}, and the same command goes on there") from None
+    found = scores_of(read(out), read_records(table1) if table1.exists() else ())
+    lines = [line for name in names if name in found for line in lines_of(name, found[name])]
+    ranks = mean_ranks(lines)
+    console.table(_table(lines), always=True)
+    for place, (row, (rank, count)) in enumerate(ranks.items(), 1):
+        console.say(f"{place:3d}. mean rank {rank:5.2f} over {count} datasets: {row}", always=True)
+    console.say(f"records: {out}", always=True)
+    console.result({"out": str(out), "rows": [_json(line) for line in lines], "mean_ranks": ranks})
 
 
-def _say_interrupted(console: Console, sweep: Sweep) -> None:
-    from walksum.cli.bench_progress import filled
-    from walksum.paper.sweep.cells import cells_of
+def _table(lines: list[Line]) -> Table:
+    from rich.table import Table
 
-    sweep.store.refresh()
-    left = len(sweep.left())
-    console.table(filled(sweep.specs, cells_of(sweep.specs, sweep.store.latest())), always=True)
-    console.err.print(
-        f"interrupted: {len(sweep.specs) - left} of {len(sweep.specs)} runs are in {sweep.store.path}; "
-        "the same command goes on from there",
-        markup=False,
-    )
-    console.result({"interrupted": True, "store": str(sweep.store.folder), "runs": len(sweep.specs), "left": left})
-
-
-def _say_plan(console: Console, specs: list[RunSpec], store: Store, since: int) -> None:
-    from walksum.paper.sweep.sweep import groups_of
-
-    missing = store.missing(specs, since)
-    groups = groups_of(missing)
-    for group in groups:
-        seeds = [spec.seed for spec in group.specs]
-        console.say(f"{group.title}: {len(seeds)} runs, seeds {min(seeds)} to {max(seeds)}", always=True)
-    console.say(f"{len(missing)} of {len(specs)} runs are not in {store.path}; nothing was trained", always=True)
-    cells = [{"model": g.specs[0].model, "dataset": g.specs[0].dataset, "runs": len(g.specs)} for g in groups]
-    console.result({"store": str(store.folder), "runs": len(specs), "left": len(missing), "cells": cells})
+    table = Table("dataset", "row", "splits", "test", "rank", "auto less it", "p, Holm")
+    for line in lines:
+        test = line.test
+        table.add_row(
+            line.dataset,
+            line.row,
+            str(line.splits),
+            f"{line.mean:.2f}" + ("" if line.std is None else f" ± {line.std:.2f}"),
+            "" if line.rank is None else f"{line.rank:g}",
+            "" if test is None or not test.pairs else f"{test.difference:+.2f}",
+            "" if test is None or test.corrected is None else f"{test.corrected:.2g}",
+        )
+    return table
 
 
-def _say_end(console: Console, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
-    """Returns whether a run failed; out of memory and divergence are results."""
-    from walksum.cli.bench_progress import cell_json, filled, trouble
-    from walksum.paper.sweep.cells import cells_of
-
-    cells = cells_of(specs, store.latest())
-    left = len(store.missing(specs, since))
-    console.table(filled(specs, cells), always=True)
-    for line in trouble(specs, store.latest()):
-        console.say(line, always=True)
-    if left:
-        console.say(f"{left} of {len(specs)} runs are left; the same command goes on from there", always=True)
-    console.say(f"records: {store.path}", always=True)
-    record: dict[str, Any] = {"store": str(store.folder), "runs": len(specs), "trained": trained, "left": left}
-    console.result({**record, "cells": [cell_json(cell) for cell in cells.values()]})
-    return any("failed" in cell.outcomes for cell in cells.values())
+def _json(line: Line) -> dict[str, Any]:
+    test = line.test
+    return {"dataset": line.dataset, "row": line.row, "splits": line.splits, "mean": line.mean, "std": line.std,
+            "rank": line.rank, "difference": None if test is None else test.difference,
+            "p": None if test is None else test.p, "corrected": None if test is None else test.corrected}  # fmt: skip

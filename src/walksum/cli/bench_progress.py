@@ -12,7 +12,7 @@ from rich.text import Text
 
 from walksum.cli.console import Console
 from walksum.paper.rows import row_of
-from walksum.paper.sweep.cells import Cell, cells_of
+from walksum.paper.sweep.record import Cell, cells_of
 
 if TYPE_CHECKING:
     from walksum.paper.sweep.record import RunRecord

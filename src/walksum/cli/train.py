@@ -153,7 +153,7 @@ def train(
     console = Console(as_json, quiet, debug)
 
     def action() -> None:
-        from walksum.cli.progress import reading
+        from walksum.cli.progress import check_tensorboard, reading
         from walksum.workflow.job import default_width
         from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
         from walksum.workflow.problem import Source, read_split
@@ -170,7 +170,7 @@ def train(
         asked["model"] = model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None)
         job = make_job(search, **{name: value for name, value in asked.items() if value is not None})
         if tensorboard:
-            _check_tensorboard()
+            check_tensorboard()
         problems = read_each(
             target_names(target or None, data),
             lambda name: read_problem(data, replace(columns, target=name), keep_rare, cut),
@@ -200,12 +200,6 @@ def _columns(options: dict[str, Any], split: str | None) -> Columns:
         **{name: options[name] for name in ("id", "task", "drop_unknown", "add_unknown", "decimal", "thousands")},
         **{name: options[f"{name}_column"] for name in ("name", "time", "group")},
     )
-
-
-def _check_tensorboard() -> None:
-    from walksum.cli.tensorboard import check_installed
-
-    check_installed()
 
 
 def _train(
@@ -252,8 +246,7 @@ def _train_one(
     console: Console, job: Job, problem: Problem, seeds: int, search: SearchPlan, folder: Path, tensorboard: bool
 ) -> Run:
     """Train for one target and fill the folder of its run."""
-    from walksum.cli.progress import Epochs, say_data
-    from walksum.cli.tensorboard import watched
+    from walksum.cli.progress import Epochs, say_data, watched
     from walksum.training.scoring import metric_for
     from walksum.workflow.neighbours import with_neighbours
     from walksum.workflow.tables import fit_problem

@@ -1,8 +1,12 @@
-"""Answer: why a node got its label, in numbers."""
+"""Answer: why a node got its label, in numbers; and the same as CSV or JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,3 +95,58 @@ def by_label(trained: TrainedRun, share: np.ndarray) -> list[tuple[str, float]]:
     return sorted(
         ((name, float(total)) for name, total in zip(names, totals, strict=True) if total > 0), key=lambda s: -s[1]
     )
+
+
+COLUMNS = ("rank", "id", "label", "prediction", "hops", "influence", "share", "adds")
+
+
+def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
+    """One row per node, the strongest first; empty where nothing is known."""
+    found = answer.influence
+    return [
+        {
+            "rank": rank,
+            "id": trained.name(node),
+            "label": None if trained.label(node) == UNKNOWN else trained.label(node),
+            "prediction": trained.predicted(node),
+            "hops": int(found.hops[node]) if found.hops[node] >= 0 else None,
+            "influence": float(found.value[node]),
+            "share": float(found.share[node]),
+            "adds": None if answer.adds is None else float(answer.adds[node]),
+        }
+        for rank, node in enumerate(found.ranked().tolist(), 1)
+    ]
+
+
+def as_csv(trained: TrainedRun, answer: Answer) -> str:
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows(trained, answer))
+    return text.getvalue()
+
+
+def as_json(trained: TrainedRun, answer: Answer) -> str:
+    node, solution = answer.node, answer.influence.solution
+    record = {
+        "view": asdict(answer.view),
+        "label": trained.label(node),
+        "prediction": trained.predicted(node),
+        "probability": trained.probability(node),
+        "variance": answer.influence.variance,
+        "solver": {"name": solution.solver, "steps": solution.steps, "residual": solution.residual},
+        "share_by_hop": answer.influence.share_by_hop().tolist(),
+        "paths": [
+            {"nodes": [trained.name(each) for each in path.nodes], "weight": path.weight} for path in answer.paths
+        ],
+        "sources": rows(trained, answer),
+    }
+    return json.dumps(record, indent=1)
+
+
+def file_name(trained: TrainedRun, answer: Answer, ending: str) -> str:
+    """Letters and digits only: ids may hold anything."""
+    plain = "".join(
+        letter if letter.isalnum() else "-" for letter in f"{trained.problem.name}-{trained.name(answer.node)}"
+    )
+    return f"influence-{plain}.{ending}"

@@ -6,8 +6,7 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
-from walksum.explore import export
-from walksum.explore.answer import Session
+from walksum.explore.answer import Session, as_csv, as_json, file_name
 from walksum.explore.answer_panel import answer_panel, nothing_yet, spoken
 from walksum.explore.colours import stylesheet, theme_of
 from walksum.explore.drawing import draw, draws_whole, recolour
@@ -123,8 +122,8 @@ def _saving(app: Dash, session: Session) -> None:
         answer = session.answer(stored_view(now))
         if answer is None:
             return no_update, [html.P("Choose a node first: the data are its sources.")]
-        ending, write = ("csv", export.as_csv) if ctx.triggered_id == "save-csv" else ("json", export.as_json)
-        name = export.file_name(session.trained, answer, ending)
+        ending, write = ("csv", as_csv) if ctx.triggered_id == "save-csv" else ("json", as_json)
+        name = file_name(session.trained, answer, ending)
         return {"content": write(session.trained, answer), "filename": name}, []
 
     @app.callback(

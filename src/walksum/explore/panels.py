@@ -13,9 +13,8 @@ from dash import dcc, html
 from walksum.analysis import convergence, correlation, spectrum
 from walksum.explore.answer import Answer, Session
 from walksum.explore.colours import diverging, theme_of
-from walksum.explore.model_panel import model_panel
 from walksum.explore.view import View
-from walksum.explore.whole_panel import whole_panel
+from walksum.explore.whole_panel import model_panel, whole_panel
 from walksum.plot.theme import Theme
 
 NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection

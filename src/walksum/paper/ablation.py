@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from walksum.paper.runs import cell_data, model_factory, train_cell
-from walksum.paper.sweep.cells import cells_of
 from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import RunSpec
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep

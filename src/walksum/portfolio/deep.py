@@ -17,7 +17,7 @@ from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.spread import neighbours, spread
-from walksum.training.optimiser import descend
+from walksum.training.recipe import descend
 
 SCALES = (0.5, -0.5, 0.9)
 

@@ -24,7 +24,7 @@ from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import Networks, StackRecipe, some_of
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.spread import Operator
-from walksum.training.optimiser import descend
+from walksum.training.recipe import descend
 
 EVERY = 2  # epochs between two looks at the validation rows
 CROWDED = 0.75  # share of a stack's members up to which the others, which have stopped, are still computed

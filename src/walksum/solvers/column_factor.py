@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from walksum.backends.cpu.ldl import at_once, blas, numeric, numeric_groups, sweeps_groups
+from walksum.backends.cpu.ldl import blas, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
 from walksum.backends.cpu.pointers import ZERO, blank, node_major, plain
@@ -123,7 +123,7 @@ class ColumnFactor(NotCopied):
         units, addresses = self.heads * -(-columns // (8 * lanes.itemsize)), (h.data_ptr(), mu.data_ptr())
         args = units, lanes, self.plan, self.where, tail, blas.addresses(), columns, *addresses
         with blas.threads_for(size - tail) if tail < size else nullcontext():
-            error = at_once.factorise_and_solve(*args)
+            error = triangular.factorise_and_solve(*args)
         self.outcome = round(-error) if error < 0 else numeric.FINE
         return error
 
@@ -141,7 +141,7 @@ class ColumnFactor(NotCopied):
         g, diag, off = blank(h), torch.empty_like(like_diag), torch.empty_like(like_off)
         solving = self.heads, lanes, self.plan, self.where, columns, h.data_ptr(), g.data_ptr()
         dotting = shape, upper, h.stride()[:2], mu.data_ptr(), diag.data_ptr(), off.data_ptr()
-        return g, at_once.solve_and_dot(*solving, *dotting), diag, off
+        return g, triangular.solve_and_dot(*solving, *dotting), diag, off
 
     def logdet(self) -> Tensor:
         """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""

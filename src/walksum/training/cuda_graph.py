@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from walksum.solvers.deferred import CaptureLog, read_unread
-from walksum.training.optimiser import descend
+from walksum.training.recipe import descend
 
 EAGER = 3  # steps taken as they are before one is captured: kernels compile, the optimiser makes its state
 

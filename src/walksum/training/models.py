@@ -68,9 +68,9 @@ MODELS: dict[str, NamedModel] = {
     "cgnn-weights": _compared("continuous", "CGNN", options={"weights": True}, per_node=True),
     # Rows it lacks: the features alone, the truncated fixed Laplacian, and the highest published.
     "mlp": NamedModel("walksum.nn.mlp:MLP"),
-    "appnp": _compared("propagation", "APPNP"),
-    "gcnii": _compared("propagation", "GCNII"),
-    "gprgnn": _compared("propagation", "GPRGNN"),
+    "appnp": _compared("message_passing", "APPNP"),
+    "gcnii": _compared("message_passing", "GCNII"),
+    "gprgnn": _compared("message_passing", "GPRGNN"),
     "h2gcn": _compared("heterophily", "H2GCN"),
     "acm-gcn": _compared("heterophily", "ACMGCN"),
 }

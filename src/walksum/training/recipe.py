@@ -1,10 +1,13 @@
-"""How to train: every number that decides a training, apart from model and data."""
+"""How to train: every number that decides a training apart from model and data; its optimiser, and one step of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from walksum._checks import check_choice, check_count
 
@@ -36,3 +39,37 @@ class Recipe:
         check_count("max_epochs", self.max_epochs)
         check_choice("select", self.select, SELECT)
         check_choice("optimiser", self.optimiser, ("adam", "adamw"))
+
+
+OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+def descend(loss: Callable[[], Tensor], optimiser: torch.optim.Optimizer) -> Tensor:
+    """One step along the gradient of the loss; of the losses of several runs, each run follows its own."""
+    optimiser.zero_grad()
+    losses = loss()
+    losses.sum().backward()
+    optimiser.step()
+    return losses.detach()
+
+
+def make_optimiser(
+    model: nn.Module, recipe: Recipe, parameters: Mapping[str, Tensor] | None = None
+) -> torch.optim.Optimizer:
+    """The recipe's optimiser; on a GPU of the kind that a CUDA graph can capture.
+
+    Args:
+        model: may have ``parameter_groups(weight_decay)``, which returns torch's parameter groups; without it,
+            all parameters have the recipe's weight decay.
+        parameters: by name, in place of the model's own: those of several seeds stacked.
+    """
+    own = dict(model.named_parameters())
+    values = own if parameters is None else parameters
+    names = {id(value): name for name, value in own.items()}
+    make_groups = getattr(model, "parameter_groups", None)
+    groups = make_groups(recipe.weight_decay) if callable(make_groups) else [{"params": list(own.values())}]
+    groups = [{**group, "params": [values[names[id(each)]] for each in group["params"]]} for group in groups]
+    options: dict[str, Any] = {"fused": True, "weight_decay": recipe.weight_decay, **recipe.optimiser_options}
+    if any(value.is_cuda for value in values.values()):
+        options.setdefault("capturable", True)
+    return OPTIMISERS[recipe.optimiser](groups, lr=recipe.lr, **options)  # type: ignore[call-arg]

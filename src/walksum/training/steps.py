@@ -15,8 +15,7 @@ from walksum.solvers import Solution
 from walksum.training.cuda_graph import TrainingStep
 from walksum.training.data import Data, Subset
 from walksum.training.history import LayerSolves, StepSolves
-from walksum.training.optimiser import descend, make_optimiser
-from walksum.training.recipe import Recipe
+from walksum.training.recipe import Recipe, descend, make_optimiser
 
 
 def make_step(models: Sequence[nn.Module], data: Data, recipe: Recipe, nodes: Subset, capture: bool) -> EagerStep:

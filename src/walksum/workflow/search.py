@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -144,9 +144,7 @@ def _trainer(
     plan: SearchPlan, prepared: PreparedData, device: str, on_epoch: OnEpoch | None
 ) -> AbstractContextManager[Train]:
     if plan.engine == "ray":
-        from walksum.workflow.ray_tasks import trainer
-
-        return trainer(prepared, device, plan.workers)
+        return _ray_trainer(prepared, device, plan.workers)
     return nullcontext(lambda jobs: (fit_model(job, prepared, on_epoch) for job in jobs))
 
 
@@ -198,3 +196,45 @@ class TPE:
 
 def _choices(start: Job) -> dict[str, tuple[Any, ...]]:
     return {name: choices for name, choices in CHOICES.items() if start.model == GLT_NAME or name not in OF_GLT}
+
+
+def find_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("engine='ray' needs the package ray: pip install 'walksum[ray]'") from error
+    return ray
+
+
+def connect() -> tuple[Any, bool]:
+    """Ray, on the cluster of $RAY_ADDRESS or on this machine alone, and whether it is ours to end."""
+    ray = find_ray()
+    ours = not ray.is_initialized()
+    if ours:
+        ray.init(log_to_driver=False, include_dashboard=False, logging_level="error", configure_logging=False)
+    return ray, ours
+
+
+@contextmanager
+def _ray_trainer(prepared: PreparedData, device: str, workers: int) -> Iterator[Train]:
+    """Trains jobs at the same time, one task each; a task whose process dies is tried once more."""
+    ray, ours = connect()
+    # several tasks may share a GPU: most of a step is the host's
+    share = 0 if device == "cpu" else min(1, ray.cluster_resources().get("GPU", 0) / workers)
+    task = ray.remote(fit_model).options(num_cpus=1, num_gpus=share, max_retries=1)
+    data = ray.put(prepared)
+
+    def train(jobs: Iterable[Job]) -> Iterator[Fitted]:
+        tasks = [task.remote(job, data) for job in jobs]
+        try:
+            for each in tasks:
+                yield ray.get(each)
+        finally:
+            for each in tasks:  # what an interrupt left; finished ones do not mind
+                ray.cancel(each, force=True)
+
+    try:
+        yield train
+    finally:
+        if ours:  # with all its processes
+            ray.shutdown()

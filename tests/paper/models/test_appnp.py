@@ -1,7 +1,7 @@
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.propagation import APPNP
+from walksum.paper.models.message_passing import APPNP
 
 
 def test_many_steps_reach_ppnps_inverse(toy):

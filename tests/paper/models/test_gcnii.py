@@ -3,7 +3,7 @@ import math
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.propagation import GCNII
+from walksum.paper.models.message_passing import GCNII
 
 
 def test_equals_the_dense_formula(toy):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.propagation import APPNP, GPRGNN
+from walksum.paper.models.message_passing import APPNP, GPRGNN
 
 
 @pytest.mark.parametrize("power", [0, 1, 3])

@@ -13,7 +13,7 @@ from walksum._checks import check_choice
 from walksum.designs.base import degree_sum, ends
 from walksum.graph import Graph
 from walksum.nn import GLT, PredictThenPropagate, Propagate
-from walksum.paper.models.propagation import APPNP, GCNII
+from walksum.paper.models.message_passing import APPNP, GCNII
 from walksum.paper.models.structure import PerGraph, gcn_edges, with_loops
 from walksum.precision import Precision
 

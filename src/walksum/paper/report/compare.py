@@ -11,7 +11,7 @@ from scipy.stats import wilcoxon
 
 from walksum.paper.report.sections import Section
 from walksum.paper.rows import PAPER_RUNS, ROWS, TABLE1
-from walksum.paper.sweep.cells import Cell
+from walksum.paper.sweep.record import Cell
 
 LEVEL = 0.05
 ROUNDING = 0.05  # the paper prints one decimal: no smaller difference can be told from none

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from walksum.paper.report.sections import Section
 from walksum.paper.rows import HOMOPHILY, ROWS, TABLE1
-from walksum.paper.sweep.cells import Cell
+from walksum.paper.sweep.record import Cell
 from walksum.plot.theme import BLUE, GREY, THEMES, YELLOW, make_figure, make_panels, themed
 
 COLOURS = (*THEMES["light"].categories, YELLOW)

@@ -10,8 +10,7 @@ from typing import Any
 
 from walksum.data.splits import PROTOCOLS
 from walksum.paper.rows import DATASETS, ROWS
-from walksum.paper.sweep.cells import Cell
-from walksum.paper.sweep.record import RunRecord
+from walksum.paper.sweep.record import Cell, RunRecord
 from walksum.paper.sweep.spec import RunSpec, paper_spec
 
 Changes = tuple[tuple[str, Any], ...]

@@ -10,7 +10,7 @@ from walksum.paper.report.document import Block, Bullets, Document, Grid, Pictur
 from walksum.paper.report.grids import claims_grid, dataset_title, matrix_grid, p_text, signed, tests_grid
 from walksum.paper.report.sections import Section
 from walksum.paper.rows import HOMOPHILY, ROWS
-from walksum.paper.sweep.cells import Cell
+from walksum.paper.sweep.record import Cell
 
 GROUPS = {
     "baseline": "The paper's baselines",

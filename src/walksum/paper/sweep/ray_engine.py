@@ -12,7 +12,7 @@ from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import RUN_LOCKS, AlreadyRecorded, Store
 from walksum.paper.sweep.sweep import Ended, Group
 from walksum.paper.sweep.work import WorkerSettings, in_words
-from walksum.workflow.ray_tasks import connect
+from walksum.workflow.search import connect
 
 
 @dataclass

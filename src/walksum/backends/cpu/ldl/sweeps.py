@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.ldl.numeric import opened
+from walksum.backends.cpu.ldl.numeric import FINE, factorise, opened
 from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import matrix
+from walksum.backends.cpu.products import dot_rows
 from walksum.backends.cpu.simd import at, fma, largest, load, prefetch, store, width
 
 AHEAD = 4  # rows and entries between asking for a row and using it
@@ -203,4 +204,21 @@ def _ratio(tops, W, norm, columns):
     for f in range(columns):
         if tops[2 * W + f] != 0:  # 0 / 0 counts as 0
             worst = worse(worst, ratio(tops[2 * W + f], norm, tops[W + f], tops[f]))
+    return worst
+
+
+@jit
+def factorise_and_solve(units, lanes, plan, where, tail, blas, columns, h, mu):
+    """The worst backward error, or less the outcome of a factorisation that failed."""
+    outcome = factorise(0, where[1], plan, where, tail, blas)
+    if outcome != FINE:
+        return -np.float64(outcome)
+    return solve(0, units, lanes, plan, where, columns, h, mu)
+
+
+@jit
+def solve_and_dot(units, lanes, plan, where, columns, h, g, shape, upper, strides, mu, diag, off):
+    """A solve, then the gradients of J's values given the mu of the forward pass; the worst backward error."""
+    worst = solve(0, units, lanes, plan, where, columns, h, g)
+    dot_rows(0, shape[1], lanes, where[0], shape, upper, strides, g, mu, diag, off, -1.0)
     return worst
