@@ -12,7 +12,7 @@ from walksum.data.problem import from_data
 from walksum.designs import NAMES
 from walksum.paper.figures import count_steps, train_design
 from walksum.workflow.figures import COMPARED, Listener, compared_hops
-from walksum.workflow.fit import Job, predict, score
+from walksum.workflow.fit import Job, predict
 
 SEEDS = (0, 1, 2)
 EPOCHS = 30  # of training by message passing
@@ -39,11 +39,9 @@ def measure(trained):
     outward = np.abs(covariance).sum(2) - diag
     found = response(J)
     gain, values = found.gain.mean(0), found.eigenvalues
-    own = score(
-        predict(trained.model, trained.x, trained.problem, trained.prepared.encoding),
-        trained.problem,
-        trained.prepared.split,
-    )
+    output = predict(trained.model, trained.x, trained.problem, trained.prepared.encoding)
+    test = trained.prepared.split.test
+    own = trained.prepared.scorer.score(output[test], trained.problem.y[test])
     return {
         "test accuracy": own.value,
         "mean |correlation|": np.abs(off).mean(),

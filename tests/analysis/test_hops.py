@@ -7,7 +7,7 @@ from torch_geometric.utils.influence import jacobian_l1
 import walksum as ws
 from gallery import path, random_graph
 from walksum.analysis.hops import hop_shares, jacobian_size, sample
-from walksum.paper.models import make_baseline
+from walksum.training.models import model_by_name
 
 
 def both_ways(graph):
@@ -18,7 +18,7 @@ def make(name, graph, x):
     torch.manual_seed(0)
     if name == "glt":
         return ws.GLT(x.size(1), 8, 1, 3, design="laplacian", learned=False).to(x.dtype)
-    return make_baseline(name, x.size(1), 3, num_nodes=graph.num_nodes, hidden_channels=8).to(x.dtype)
+    return model_by_name(name).make(x.size(1), 3, num_nodes=graph.num_nodes, hidden_channels=8).to(x.dtype)
 
 
 @pytest.mark.parametrize("name", ["glt", "gcn", "gat", "appnp"])

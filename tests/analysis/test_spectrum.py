@@ -27,13 +27,6 @@ def test_normalised_adjacency_is_the_textbook_one(name):
     np.testing.assert_allclose(normalised_adjacency(graph).toarray(), expected, atol=1e-15)
 
 
-def test_strengths_weigh_the_edges():
-    graph = path(3)
-    A = normalised_adjacency(graph, torch.tensor([1.0, 3.0])).toarray()
-    assert A[0, 1] == pytest.approx(1 / 2)
-    assert A[1, 2] == pytest.approx(3 / np.sqrt(3 * 4))
-
-
 @pytest.mark.parametrize("name", GALLERY)
 def test_spectrum_takes_the_adjacency_apart(name):
     graph = GALLERY[name]

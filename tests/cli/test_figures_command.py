@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from walksum.cli import app
 from walksum.data.datasets import digits
 from walksum.data.problem import from_data
-from walksum.workflow.fit import Job, Result, fit_model, predict, prepare_data, score
+from walksum.workflow.fit import Job, Result, fit_model, predict, prepare_data
 from walksum.workflow.run import run_of
 
 GLT = [
@@ -63,7 +63,8 @@ def mlp_run(tmp_path_factory):
     prepared = prepare_data(job, problem)
     model, outcome = fit_model(job, prepared)
     output = predict(model, prepared.x, problem, prepared.encoding)
-    scores = {job.title: score(output, problem, prepared.split)}
+    test = prepared.split.test
+    scores = {job.title: prepared.scorer.score(output[test], problem.y[test])}
     folder.mkdir()
     run_of([Result(job, prepared, model, outcome, output, scores, None, [])]).write(folder, page=False)
     return folder

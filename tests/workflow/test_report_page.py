@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from walksum.workflow import fit_tables
-from walksum.workflow.findings import calibration_error, heading, target_name, verdict
+from walksum.workflow.findings import heading, target_name, verdict
 
 NASTY = '<b>odd & "id"</b>'
 
@@ -137,7 +137,6 @@ def test_confusions_and_calibration_of_classes(classes):
     assert 'class="confusion numbered"' in classes.report()  # names too long for the columns of a phone
     assert '<span class="number">2 </span>yes &amp; more</th>' in classes.report()
     assert "The mean distance from it is" in classes.report()
-    assert calibration_error([(0.8, 0.5, 10), (0.6, 0.6, 30)]) == pytest.approx(0.075)
 
 
 def test_importance_is_drawn_where_it_was_measured(numbers):

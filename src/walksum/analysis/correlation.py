@@ -58,20 +58,19 @@ def correlation(J: Precision, nodes: Tensor | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def ordered(J: Precision, head: int | None = None, order: Tensor | None = None, most: int = DENSE_LIMIT) -> Correlation:
+def ordered(J: Precision, head: int | None = None, most: int = DENSE_LIMIT) -> Correlation:
     """The correlation matrix by Fiedler order, with the couplings beside it.
 
     Args:
         J: the precision matrix.
         head: one head; by default the mean over heads.
-        order: another order of all nodes.
         most: of a larger graph, 400 nodes evenly spaced in that order are shown.
     """
     if head is not None:
         if not 0 <= head < J.heads:
             raise ValueError(f"head={head}; {J} has heads 0 to {J.heads - 1}")
         J = Precision(J.graph, J.diag[head : head + 1], J.off[head : head + 1])
-    order = fiedler_order(J.graph) if order is None else order
+    order = fiedler_order(J.graph)
     evenly = torch.linspace(0, J.num_nodes - 1, min(J.num_nodes, SAMPLE)).round().long()
     nodes = order if J.num_nodes <= most else order[evenly]
     return Correlation(correlation(J, nodes).mean(0), coupling(J, nodes).mean(0), nodes, J.num_nodes)

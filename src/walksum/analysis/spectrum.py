@@ -58,9 +58,9 @@ class Response:
         return classify(self.eigenvalues, self.gain.mean(0))
 
 
-def normalised_adjacency(graph: Graph, strength: Tensor | None = None) -> sp.csr_matrix:
-    """D^-1/2 A D^-1/2 in float64; ``strength``: one non-negative number per edge; rows without edges are 0."""
-    A = graph.structure.to_scipy(None if strength is None else strength.double())
+def normalised_adjacency(graph: Graph) -> sp.csr_matrix:
+    """D^-1/2 A D^-1/2 in float64; rows without edges are 0."""
+    A = graph.structure.to_scipy()
     degree = np.asarray(A.sum(1)).ravel()
     scale = sp.diags(1 / np.sqrt(np.where(degree > 0, degree, 1.0)))
     return (scale @ A @ scale).tocsr()
@@ -81,17 +81,17 @@ def _spectrum(graph: Graph) -> Spectrum:
     return Spectrum(values.flip(0), vectors.flip(1).contiguous())
 
 
-def fiedler_order(graph: Graph, strength: Tensor | None = None) -> Tensor:
+def fiedler_order(graph: Graph) -> Tensor:
     """Nodes by the second eigenvector of the normalised Laplacian, ``[N]``.
 
     A graph in several pieces has no such vector of its own: pieces follow each other by size, each in the order of
-    its second eigenvector; nodes without edges come last. ``strength``: one non-negative number per edge instead of 1.
+    its second eigenvector; nodes without edges come last.
     """
-    return graph.derived(_fiedler_order) if strength is None else _fiedler_order(graph, strength)
+    return graph.derived(_fiedler_order)
 
 
-def _fiedler_order(graph: Graph, strength: Tensor | None = None) -> Tensor:
-    A = normalised_adjacency(graph, strength)
+def _fiedler_order(graph: Graph) -> Tensor:
+    A = normalised_adjacency(graph)
     count, label = connected_components(A, directed=False)
     sizes = np.bincount(label, minlength=count)
     order = []

@@ -14,7 +14,7 @@ from torch import Tensor
 from walksum._files import whole_folder
 from walksum.data.cache import cache_root
 from walksum.data.problem import Problem
-from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, predict, prepare_data, score
+from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, predict, prepare_data
 from walksum.workflow.run import FORMAT, Run, open_run, run_of
 
 
@@ -60,7 +60,8 @@ def _train(job: Job, problem: Problem, on_epoch: OnEpoch) -> Result:
     if outcome.interrupted:
         raise KeyboardInterrupt
     output = predict(model, prepared.x, problem, prepared.encoding)
-    scores = {job.title: score(output, problem, prepared.split)}
+    test = prepared.split.test
+    scores = {job.title: prepared.scorer.score(output[test], problem.y[test])}
     return Result(job, prepared, model, outcome, output, scores, None, list(prepared.notes))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from walksum.designs import NAMES
-from walksum.paper.models import BASELINES
+from walksum.training.models import MODELS
 
 DATASETS = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")  # the paper's columns, in its order
 
@@ -20,7 +20,7 @@ class Row:
         name: as in records and on the command line.
         title: as in the printed table.
         group: "baseline", "glt" (the paper's six), "sign" (the same with the other sign) or "extra".
-        baseline: name in BASELINES, or None for a GLT.
+        baseline: name in :data:`walksum.training.models.MODELS`, or None for a GLT.
         design, learned, coupling: of a GLT; coupling None is the paper's sign.
         lr, patience: of the paper's recipe for it.
     """
@@ -57,7 +57,7 @@ def _glt(design: str, learned: bool, coupling: str | None = None) -> Row:
 
 
 def _baseline(name: str, title: str, group: str = "baseline") -> Row:
-    return Row(name, title, group, baseline=name, lr=BASELINES[name].lr)
+    return Row(name, title, group, baseline=name, lr=MODELS[name].lr)
 
 
 _ROWS = [

@@ -18,7 +18,6 @@ from walksum.data.datasets import load
 from walksum.data.splits import make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
-from walksum.paper.models import make_baseline
 from walksum.paper.rows import HEADED, row_of
 from walksum.paper.sparse_input import use_sparse_input
 from walksum.paper.sweep.record import RunRecord, Solves, made_by
@@ -26,6 +25,7 @@ from walksum.paper.sweep.spec import RunSpec
 from walksum.training.batches import Factory, Failure, Finished, Progress, SeedTrainer
 from walksum.training.data import Data
 from walksum.training.history import Outcome, StepSolves
+from walksum.training.models import model_by_name
 from walksum.training.recipe import Recipe
 
 CURVE = 40  # rows of a thinned curve
@@ -145,7 +145,8 @@ def make_model(spec: RunSpec, in_channels: int, num_classes: int, num_nodes: int
     row, options = row_of(spec.model), dict(spec.options)
     if row.baseline:
         common = {"hidden_channels": spec.hidden, "dropout": spec.dropout, **_heads(row.baseline, spec.heads)}
-        return make_baseline(row.baseline, in_channels, num_classes, num_nodes=num_nodes, **{**common, **options})
+        make = model_by_name(row.baseline).make
+        return make(in_channels, num_classes, num_nodes=num_nodes, **{**common, **options})
     assert row.design is not None
     settings: dict[str, Any] = {
         "heads": spec.heads,

@@ -91,7 +91,7 @@ class SeedTrainer:
 
     def train(self, seeds: Sequence[int]) -> Iterator[Event]:
         size = self.batch_size(seeds)
-        with _few_threads(size * self.data.x.size(0) <= ROWS_ON_CPU and self.data.device.type == "cpu"):
+        with one_thread(size * self.data.x.size(0) <= ROWS_ON_CPU and self.data.device.type == "cpu"):
             for first in range(0, len(seeds), size):
                 yield from self._attempt(seeds[first : first + size], size > 1, before=first)
 
@@ -152,8 +152,8 @@ def _in_words(error: Exception) -> tuple[str, str]:
 
 
 @contextmanager
-def _few_threads(few: bool) -> Iterator[None]:
-    """One thread where operations are short: two that wait for each other on a busy machine take four times as long."""
+def one_thread(few: bool) -> Iterator[None]:
+    """One thread where operations are short: two that wait for each other take four times as long on a busy machine."""
     before = torch.get_num_threads()
     if few:
         torch.set_num_threads(1)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 Z = NormalDist().inv_cdf(0.975)
-RESAMPLES = 1000
 
 
 def accuracy(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -60,16 +59,6 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
     middle = (share + spread / 2) / (1 + spread)
     half = Z / (1 + spread) * math.sqrt(share * (1 - share) / count + spread / (4 * count))
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def score_numbers(prediction: Tensor, y: Tensor) -> Score:
-    """R^2 with a bootstrap interval over the test nodes, and the mean absolute error."""
-    guess, truth = prediction.double().cpu().unsqueeze(-1), y.double().cpu()
-    draws = torch.from_numpy(np.random.default_rng(0).integers(0, len(truth), (RESAMPLES, len(truth))))
-    samples = [float(r_squared(guess[draw], truth[draw])) for draw in draws]
-    low, high = np.quantile(samples, (0.025, 0.975))
-    error = float((guess.squeeze(-1) - truth).abs().mean())
-    return Score(float(r_squared(guess, truth)), float(low), float(high), error)
 
 
 def over_seeds(values: list[float]) -> tuple[float, float]:

@@ -96,12 +96,6 @@ def calibration_bins(result: Result) -> list[tuple[float, float, int]]:
     return [(float(said[part].mean()), float(right[part].mean()), len(part)) for part in groups]
 
 
-def calibration_error(bins: list[tuple[float, float, int]]) -> float:
-    """The mean distance between what was said and what was right."""
-    total = sum(count for _, _, count in bins)
-    return sum(count * abs(said - right) for said, right, count in bins) / total
-
-
 def numeric_columns(result: Result, most: int, metrics: dict[str, Any]) -> list[str]:
     """Columns of numbers, the most important first where that is known."""
     frame = result.problem.features

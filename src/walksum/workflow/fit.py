@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
-from walksum.data.splits import Split
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio import clock
@@ -20,7 +19,7 @@ from walksum.portfolio.fit import Portfolio
 from walksum.solvers import Solution
 from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
-from walksum.training.metrics import Score, score_classes, score_numbers
+from walksum.training.metrics import Score
 from walksum.workflow.job import Job
 from walksum.workflow.models import AUTO_NAME, new_model
 from walksum.workflow.prepare import PreparedData, prepare_data
@@ -205,9 +204,3 @@ def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -
 
 def edges_for(model: nn.Module, problem: Problem) -> Graph | Tensor:
     return problem.graph if isinstance(model, GLT) else problem.edge_index
-
-
-def score(output: Tensor, problem: Problem, split: Split) -> Score:
-    """Of the test nodes."""
-    truth, predicted = problem.y[split.test], output[split.test]
-    return score_numbers(predicted, truth) if problem.regression else score_classes(predicted.argmax(1), truth)

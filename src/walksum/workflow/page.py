@@ -26,7 +26,6 @@ from walksum.workflow import charts
 from walksum.workflow.figures import Listener, NamedFigure, member_weights, spectral_response
 from walksum.workflow.findings import (
     calibration_bins,
-    calibration_error,
     confusion,
     heading,
     most_wrong,
@@ -89,10 +88,8 @@ def charts_of_test(result: Result, metrics: dict[str, Any]) -> dict[str, Any]:
     """What the test nodes show: residuals and intervals of numbers, calibration of classes."""
     test, problem = result.prepared.split.test, result.problem
     if not problem.regression:
-        bins = calibration_bins(result)
-        given = metrics["calibration"]
-        ece = calibration_error(bins) if given is None else given["error"]["after"]
-        return {"calibration": charts.calibration(bins), "ece": ece}
+        ece = metrics["calibration"]["error"]["after"]
+        return {"calibration": charts.calibration(calibration_bins(result)), "ece": ece}
     predicted, truth = result.output[test].double().numpy(), problem.y[test].double().numpy()
     error = predicted - truth
     by_column = []

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
-
-import torch
 
 from walksum._checks import check_choice, check_count
 from walksum.data.edges import EdgeColumns
@@ -19,6 +16,7 @@ from walksum.data.problem_split import SPATIAL, check_labels
 from walksum.data.splits import PROTOCOLS
 from walksum.data.user_files import Columns
 from walksum.training import TASKS
+from walksum.training.batches import one_thread
 from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
 from walksum.workflow.job import NETWORK_SETTINGS, Job
 from walksum.workflow.models import AUTO_NAME, GLT_NAME
@@ -214,7 +212,8 @@ def fit_problem(
     """
     check_count("seeds", seeds)
     stage = on_stage or (lambda text: None)
-    with _suitable_threads(problem):
+    small = problem.num_nodes * problem.features.shape[1] < SMALL and "OMP_NUM_THREADS" not in os.environ
+    with one_thread(small):
         best = _search(with_neighbours(problem, job), job, search, on_epoch, on_trial, stage) if search.trials else None
         if best is not None:
             job = best.job
@@ -250,15 +249,3 @@ def _search(
 
     stage(f"trial 1 of {plan.trials}")
     return run_search(job, problem, plan, on_epoch, next_trial)
-
-
-@contextmanager
-def _suitable_threads(problem: Problem) -> Iterator[None]:
-    """One thread for small graphs: a step is a hundred operations of microseconds each."""
-    before = torch.get_num_threads()
-    if problem.num_nodes * problem.features.shape[1] < SMALL and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
