@@ -135,5 +135,5 @@ def test_minus_one_marks_unknown_rows_also_among_objects(grid):
 def test_a_field_of_three_values_is_refused_in_words_of_y(grid):
     y = np.full(N, np.nan)
     y[:3] = 0, 1, 2
-    with pytest.raises(ValueError, match="y is known in 3 rows; .* a field at least 4"):
+    with pytest.raises(ValueError, match=r"y is known in 3 rows; .* a field at least 4"):
         FieldRegressor(Ridge(), graph=grid, cv=2).fit(np.ones((N, 1)), y)

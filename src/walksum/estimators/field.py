@@ -67,8 +67,8 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         count = np.diff(same.indptr)
         if not count.all():
             raise ValueError(
-                f"row {int(count.argmin())} of X is no row of fit; a field knows the nodes of its graph alone: give all "
-                "rows to fit, with NaN (or -1 among class codes) as the target of those to predict"
+                f"row {int(count.argmin())} of X is no row of fit; a field knows the nodes of its graph alone: give "
+                "all rows to fit, with NaN (or -1 among class codes) as the target of those to predict"
             )
         if (row := ambiguous_row(same, values)) is not None:
             raise ValueError(

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 
 def same_rows(fitted: np.ndarray, X: np.ndarray) -> sp.csr_matrix:
-    """``[len(X), len(fitted)]``: 1 where a row of X equals a row of ``fit``; the order of the rows decides if it can."""
+    """``[len(X), len(fitted)]``: 1 where a row of X equals a row of ``fit``; where X is all of them, by place."""
     if X.shape == fitted.shape and np.array_equal(X, fitted):
         return sp.identity(len(X), format="csr")
     _, code = np.unique(np.concatenate([fitted, X]), axis=0, return_inverse=True)
@@ -28,7 +28,7 @@ def ambiguous_row(same: sp.csr_matrix, values: np.ndarray) -> int | None:
 
 
 def mean_of_same(same: sp.csr_matrix, values: np.ndarray, own_graph: bool) -> np.ndarray:
-    """The value of the row of ``fit`` that each row equals; of several their mean, with a warning on one's own graph."""
+    """The value of the row of ``fit`` that each row equals; of several their mean, with a warning on a given graph."""
     row = ambiguous_row(same, values) if own_graph else None
     if row is not None:
         warnings.warn(
