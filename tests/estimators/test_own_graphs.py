@@ -90,3 +90,12 @@ def test_some_rows_of_a_wide_table_are_found_again():
     model = ws.AutoRegressor(20, members=("label",), cv=2, random_state=0)
     model.fit(X, np.where(n % 3 == 0, np.nan, np.sin(n / 5)), graph=np.stack([n[:-1], n[1:]]))
     assert np.array_equal(model.predict(X[20:30]), model.transduction_[20:30])
+
+
+def test_a_fold_of_one_class_is_refused_in_words_of_y():
+    import networkx as nx
+
+    graph, y = nx.karate_club_graph(), np.full(34, None)
+    y[[0, 33]] = "Mr. Hi", "Officer"
+    with pytest.raises(ValueError, match="fold 1 of 2 would learn from one class alone: too few rows of y"):
+        ws.AutoClassifier(20, members=("linear",), cv=2, random_state=0).fit(np.eye(34), y, graph=graph)
