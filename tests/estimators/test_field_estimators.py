@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from walksum.estimators import FieldClassifier, FieldRegressor
@@ -137,3 +139,13 @@ def test_a_field_of_three_values_is_refused_in_words_of_y(grid):
     y[:3] = 0, 1, 2
     with pytest.raises(ValueError, match=r"y is known in 3 rows; .* a field at least 4"):
         FieldRegressor(Ridge(), graph=grid, cv=2).fit(np.ones((N, 1)), y)
+
+
+def test_what_is_missing_in_x_is_the_estimators_business(grid):
+    X, y = np.random.default_rng(0).normal(size=(N, 2)), draw(grid)
+    X[3, 1] = np.nan
+    shown = np.where(np.arange(N) % 2, y, np.nan)
+    model = FieldRegressor(make_pipeline(SimpleImputer(), Ridge()), graph=grid).fit(X, shown)
+    assert np.array_equal(model.predict(X[2:5]), model.transduction_[2:5])
+    with pytest.raises(ValueError, match="contains NaN"):
+        FieldRegressor(Ridge(), graph=grid).fit(X, shown)

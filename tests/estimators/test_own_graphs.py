@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import walksum as ws
 
@@ -99,3 +100,19 @@ def test_a_fold_of_one_class_is_refused_in_words_of_y():
     y[[0, 33]] = "Mr. Hi", "Officer"
     with pytest.raises(ValueError, match="fold 1 of 2 would learn from one class alone: too few rows of y"):
         ws.AutoClassifier(20, members=("linear",), cv=2, random_state=0).fit(np.eye(34), y, graph=graph)
+
+
+def test_networkx_nodes_in_another_order_than_the_rows_are_said():
+    import networkx as nx
+
+    graph, X = nx.Graph([(0, 3), (3, 1), (1, 2)]), np.eye(4)
+    y = np.array([0.0, 3.0, 1.0, 2.0])
+    with pytest.warns(UserWarning, match=r"k-th node of graph.nodes, but these begin \[0, 3, 1, 2\]"):
+        ws.GraphFeatures(graph).fit(X)
+    ws.GraphFeatures(nx.to_scipy_sparse_array(graph, nodelist=range(4)), X, labels=True).fit(np.arange(4), y)
+
+
+def test_whole_numbers_are_no_classes_to_a_regressor():
+    X, n = np.arange(60)[:, None], np.arange(60)
+    model = ws.FieldRegressor(Ridge(), graph=np.stack([n[:-1], n[1:]]))
+    assert ws.TransductiveKFold(3).cross_val_score(model, X, 7 * n - 1).min() > 0.9

@@ -26,7 +26,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
 
     def _prepare(self, X: Any, graph: Any) -> np.ndarray:
-        X = validate_data(self, X, dtype=np.float64)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")  # the estimator may fill them
         graph = self.graph if graph is None else graph
         if graph is None:
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
@@ -63,7 +63,8 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
         """Which rows of fit these are: a field has values at the nodes it was conditioned on a graph with."""
         check_is_fitted(self)
-        same = same_rows(self.X_, validate_data(self, X, reset=False, dtype=np.float64))
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        same = same_rows(self.X_, X)
         count = np.diff(same.indptr)
         if not count.all():
             raise ValueError(

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 
 def same_rows(fitted: np.ndarray, X: np.ndarray) -> sp.csr_matrix:
     """``[len(X), len(fitted)]``: 1 where a row of X equals a row of ``fit``; where X is all of them, by place."""
-    if X.shape == fitted.shape and np.array_equal(X, fitted):
+    if X.shape == fitted.shape and np.array_equal(X, fitted, equal_nan=True):
         return sp.identity(len(X), format="csr")
-    _, code = np.unique(np.concatenate([fitted, X]), axis=0, return_inverse=True)
+    both = np.nan_to_num(np.concatenate([fitted, X]), nan=np.finfo(np.float64).max)  # what is missing equals itself
+    _, code = np.unique(both, axis=0, return_inverse=True)
     mine, asked = np.split(code.reshape(-1), [len(fitted)])
     ones, place = np.ones(len(mine)), np.arange(len(mine))
     return sp.csr_matrix((ones, (mine, place)), (int(code.max(initial=-1)) + 1, len(mine)))[asked]

@@ -62,8 +62,8 @@ def fit_tabular(
             return None
         if problem.classes and len(np.unique(problem.y[train])) < 2:
             raise ValueError(
-                f"fold {k + 1} of {len(problem.folds)} would learn from one class alone: too few rows of y have another "
-                "label; label more of them"
+                f"fold {k + 1} of {len(problem.folds)} would learn from one class alone: too few rows of y have "
+                "another label; label more of them"
             )
         X = COLUMNS[columns](problem, train)
         model = make(problem.classes, problem.seed + k)

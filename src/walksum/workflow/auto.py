@@ -81,8 +81,8 @@ def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProble
     problem, split, notes = prepared.problem, prepared.split, []
     if problem.graph.edge_weight is not None and problem.graph.edge_weight.min() < 0:
         raise ValueError(
-            "some edge weights are negative, and model='auto' divides by sums of weights; leave out weight=, give sizes "
-            "without a sign, or take a design that knows signs: design='diagonally-dominant'"
+            "some edge weights are negative, and model='auto' divides by sums of weights; leave out weight=, give "
+            "sizes without a sign, or take a design that knows signs: design='diagonally-dominant'"
         )
     train, val = split.train.numpy(), split.val.numpy()
     both, classes = np.sort(np.concatenate([train, val])), 0 if problem.regression else len(problem.classes)
