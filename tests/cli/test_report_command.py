@@ -121,6 +121,13 @@ def test_errors_say_what_to_do(store, tmp_path, arguments, words):
     assert words in " ".join(done.stderr.split())
 
 
+def test_a_run_has_its_page_already(tmp_path):
+    (tmp_path / "report.html").touch()
+    done = walksum("report", tmp_path)
+    assert done.exit_code == 2
+    assert "is a run, whose page is there already: open " in " ".join(done.stderr.split())
+
+
 def test_an_empty_store(tmp_path):
     (tmp_path / "records.jsonl").touch()
     done = walksum("report", tmp_path, "--json")

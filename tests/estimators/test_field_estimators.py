@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from walksum.estimators import FieldClassifier, FieldRegressor
@@ -117,3 +119,33 @@ def test_bad_input(grid):
     model = FieldRegressor(Ridge(), graph=grid).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="no row of fit"):
         model.predict(X + 1)
+
+
+def test_rows_that_equal_several_nodes_are_refused(grid):
+    X, y = np.zeros((N, 1)), draw(grid)
+    model = FieldRegressor(Ridge(), graph=grid).fit(X, np.where(np.arange(N) % 2, y, np.nan))
+    assert np.array_equal(model.predict(X), model.transduction_)
+    with pytest.raises(ValueError, match="row 0 of X equals 225 rows of fit, which are different nodes"):
+        model.predict(X[100:103])
+
+
+def test_minus_one_marks_unknown_rows_also_among_objects(grid):
+    codes = np.where(np.arange(N) % 2, draw(grid) > 0, -1).astype(object)
+    assert FieldClassifier(LogisticRegression(), graph=grid).fit(np.ones((N, 1)), codes).classes_.tolist() == [0, 1]
+
+
+def test_a_field_of_three_values_is_refused_in_words_of_y(grid):
+    y = np.full(N, np.nan)
+    y[:3] = 0, 1, 2
+    with pytest.raises(ValueError, match=r"y is known in 3 rows; .* a field at least 4"):
+        FieldRegressor(Ridge(), graph=grid, cv=2).fit(np.ones((N, 1)), y)
+
+
+def test_what_is_missing_in_x_is_the_estimators_business(grid):
+    X, y = np.random.default_rng(0).normal(size=(N, 2)), draw(grid)
+    X[3, 1] = np.nan
+    shown = np.where(np.arange(N) % 2, y, np.nan)
+    model = FieldRegressor(make_pipeline(SimpleImputer(), Ridge()), graph=grid).fit(X, shown)
+    assert np.array_equal(model.predict(X[2:5]), model.transduction_[2:5])
+    with pytest.raises(ValueError, match="contains NaN"):
+        FieldRegressor(Ridge(), graph=grid).fit(X, shown)

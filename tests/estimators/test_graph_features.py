@@ -116,3 +116,13 @@ def test_bad_input(graph):
         GraphFeatures(graph).fit(X[:5])
     with pytest.raises(ValueError, match="no known target"):
         GraphFeatures(graph, labels=True).fit(X, np.full(N, -1))
+
+
+def test_texts_with_gaps_are_labels():
+    n = np.arange(6)
+    y = np.array(["a", "a", None, "b", np.nan, "b"], dtype=object)
+    found = GraphFeatures(np.stack([n[:-1], n[1:]]), n[:, None] / 6, scales=(0.5,), labels=True).fit(n, y)
+    assert [name for name in found.get_feature_names_out() if "target" in name] == [
+        "target of others, s=0.5, a",
+        "target of others, s=0.5, b",
+    ]

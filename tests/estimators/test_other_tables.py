@@ -63,6 +63,16 @@ def test_a_kept_portfolio_answers_as_the_fitted_one(classes, tmp_path, monkeypat
         load_portfolio(tmp_path)
 
 
+def test_known_targets_of_one_class_do_not_make_all_others_sure():
+    found = portfolio_of(2, ("label", "linear x"))
+    X, graph, y = world(seed=1)
+    one = np.full(N, np.nan)
+    one[int(y.argmax())] = 1.0
+    asked, alone = (found.ask(found.problem.other(X, graph, targets)) for targets in (one, None))
+    assert np.array_equal(asked.value, alone.value)
+    assert asked.notes[0].startswith("only one class is known in these tables: members that read")
+
+
 def test_the_same_table_gives_what_training_gave():
     """One fold, so that the known targets are those of training in both cases."""
     rows = np.arange(0, N, 2)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import walksum as ws
 
@@ -70,3 +71,48 @@ def test_cross_validation_of_numbers_hides_them():
     scores = ws.TransductiveKFold(2).cross_val_score(model, X, y, graph=graph)
     assert scores.shape == (2,)
     assert scores.min() > 0.5
+
+
+@pytest.mark.parametrize("kind", ["auto", "glt"])
+def test_rows_that_equal_several_nodes_get_their_mean_and_a_warning(kind):
+    n = np.arange(40)
+    path, y = np.stack([n[:-1], n[1:]]), np.where(n % 3 == 0, np.sin(n / 5), np.nan)
+    X = np.repeat([[0.0], [1.0]], 20, 0)
+    new = {"auto": ws.AutoRegressor(20, members=("label",), cv=2), "glt": ws.GLTRegressor(max_epochs=3)}[kind]
+    model = new.set_params(random_state=0).fit(X, y, graph=path)
+    assert np.array_equal(model.predict(X), model.transduction_)
+    with pytest.warns(UserWarning, match="row 0 of X equals 20 rows of fit, which are different nodes"):
+        assert np.allclose(model.predict(X[30:32]), model.transduction_[20:].mean())
+
+
+def test_some_rows_of_a_wide_table_are_found_again():
+    draw, n = np.random.default_rng(0), np.arange(60)
+    X = draw.normal(100, 3, (60, 40))  # distances of so many columns are rounded: equal rows are not at distance 0
+    model = ws.AutoRegressor(20, members=("label",), cv=2, random_state=0)
+    model.fit(X, np.where(n % 3 == 0, np.nan, np.sin(n / 5)), graph=np.stack([n[:-1], n[1:]]))
+    assert np.array_equal(model.predict(X[20:30]), model.transduction_[20:30])
+
+
+def test_a_fold_of_one_class_is_refused_in_words_of_y():
+    import networkx as nx
+
+    graph, y = nx.karate_club_graph(), np.full(34, None)
+    y[[0, 33]] = "Mr. Hi", "Officer"
+    with pytest.raises(ValueError, match="fold 1 of 2 would learn from one class alone: too few rows of y"):
+        ws.AutoClassifier(20, members=("linear",), cv=2, random_state=0).fit(np.eye(34), y, graph=graph)
+
+
+def test_networkx_nodes_in_another_order_than_the_rows_are_said():
+    import networkx as nx
+
+    graph, X = nx.Graph([(0, 3), (3, 1), (1, 2)]), np.eye(4)
+    y = np.array([0.0, 3.0, 1.0, 2.0])
+    with pytest.warns(UserWarning, match=r"k-th node of graph.nodes, but these begin \[0, 3, 1, 2\]"):
+        ws.GraphFeatures(graph).fit(X)
+    ws.GraphFeatures(nx.to_scipy_sparse_array(graph, nodelist=range(4)), X, labels=True).fit(np.arange(4), y)
+
+
+def test_whole_numbers_are_no_classes_to_a_regressor():
+    X, n = np.arange(60)[:, None], np.arange(60)
+    model = ws.FieldRegressor(Ridge(), graph=np.stack([n[:-1], n[1:]]))
+    assert ws.TransductiveKFold(3).cross_val_score(model, X, 7 * n - 1).min() > 0.9

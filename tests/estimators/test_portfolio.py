@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -406,3 +407,22 @@ def test_kin_of_hopeless_members_are_left_out(table):
     assert ran == ["a 1", "b 1", "b 3", "a 2"]
     assert complete
     assert len(members) == 4
+
+
+def test_coordinates_by_solves_span_what_those_of_the_adjacency_span(monkeypatch):
+    from walksum.portfolio import columns
+
+    side = 30
+    at = np.arange(side * (side + 1)).reshape(side, side + 1)
+    pairs = np.concatenate(
+        [np.stack([at[:, :-1].ravel(), at[:, 1:].ravel()]), np.stack([at[:-1].ravel(), at[1:].ravel()])], 1
+    )
+    graph, n = Graph.from_edge_index(torch.from_numpy(pairs), at.size), at.size
+    found = []
+    for many in (n, n - 1):
+        monkeypatch.setattr(columns, "MANY_NODES", many)
+        problem = Problem(np.zeros((n, 1)), graph, np.zeros(n), 0, [(np.arange(9), np.arange(9, n))])
+        found.append(columns.graph_coordinates(problem))
+    degree = np.bincount(pairs.ravel())[:, None] / n
+    overlap = (found[0] * degree).T @ found[1]  # orthogonal where both span the same
+    assert np.linalg.svd(overlap[:, 1:])[1].min() > 0.99

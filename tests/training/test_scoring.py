@@ -71,3 +71,14 @@ def test_a_paired_interval_is_narrower_than_those_of_the_two_scores():
     apart = [scored(METRICS["rmse"], each, y) for each in (mine, theirs)]
     assert apart[0].high > apart[1].low  # alone they would not tell
     assert len(bootstrap(lambda rows: np.nan, 5)) == 0
+
+
+@pytest.mark.parametrize("y", [np.array([3.0]), np.full(7, 0.1)])
+def test_r2_of_equal_numbers_is_zero_unless_perfect(y):
+    import torch
+
+    from walksum.training.metrics import r_squared
+
+    for guess, expected in ((y + 1, 0.0), (y, 1.0)):
+        assert METRICS["r2"].of(guess, y) == expected
+        assert r_squared(torch.from_numpy(guess)[:, None], torch.from_numpy(y)) == expected

@@ -234,3 +234,9 @@ def test_members_that_know_the_graph_by_its_eigenvectors_can_be_asked_for_import
     assert size > 0.1
     assert abs(noise) < 0.3 * size
     assert "of the weight" not in record["how"]["on"]  # all of it can be asked
+
+
+def test_negative_weights_are_refused_with_the_options_that_take_them(tables):
+    nodes, edges = tables
+    with pytest.raises(ValueError, match=r"some edge weights are negative.* leave out weight=.*design='diagonally"):
+        fit_tables(nodes, edges.assign(w=-1.0), target="rent", weight="w", budget=5)

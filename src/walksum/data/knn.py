@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     Nodes of networkx and libpysal are the rows in their own order.
     """
     if isinstance(graph, Graph | Tensor) or is_named(graph):
+        _warn_of_order(graph, num_rows)
         found = Graph.from_edge_index(graph, num_rows if isinstance(graph, Tensor) else None)
     elif sp.issparse(graph) or np.shape(graph) == (num_rows, num_rows):
         matrix = sp.coo_matrix(graph)
@@ -43,6 +45,17 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     if found.num_nodes != num_rows:
         raise ValueError(f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree")
     return found
+
+
+def _warn_of_order(graph: Any, num_rows: int) -> None:
+    """networkx keeps nodes in the order they were met: numbers 0 to N - 1 in another order are hardly meant so."""
+    nodes = list(graph.nodes) if hasattr(graph, "is_directed") and hasattr(graph, "nodes") else []
+    if nodes != list(range(num_rows)) and set(nodes) == set(range(num_rows)):
+        warnings.warn(
+            f"row k of X is taken for the k-th node of graph.nodes, but these begin {nodes[:4]}; to mean row k by node "
+            f"k, give networkx.to_scipy_sparse_array(graph, nodelist=range({num_rows}))",
+            stacklevel=4,
+        )
 
 
 def as_features(X: np.ndarray) -> Tensor:

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators.folds import unlabelled
+from walksum.estimators.folds import known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 
 
@@ -136,8 +136,9 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         y = np.asarray(y)
         if len(y) != len(nodes):
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(nodes), len(y)]}")
+        y, labelled = known_labels(y)
         numbers = y.dtype.kind == "f" and type_of_target(y[~np.isnan(y)]).startswith("continuous")
-        known = ~(np.isnan(y) if numbers else unlabelled(y))
+        known = ~np.isnan(y) if numbers else labelled
         nodes, y = nodes[known], y[known]
         if not len(nodes):
             raise ValueError("y has no known target; NaN (or -1 among class codes) marks the unknown")

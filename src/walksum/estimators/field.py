@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators.folds import unlabelled
+from walksum.estimators.folds import known_labels
+from walksum.estimators.lookup import ambiguous_row, same_rows
 from walksum.portfolio.residual import ResidualField, residual_field
 
 
@@ -25,7 +26,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
 
     def _prepare(self, X: Any, graph: Any) -> np.ndarray:
-        X = validate_data(self, X, dtype=np.float64)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")  # the estimator may fill them
         graph = self.graph if graph is None else graph
         if graph is None:
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
@@ -37,8 +38,10 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _out_of_fold(self, X: np.ndarray, rows: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
         """The estimator's answer for every known row, each from a fit that did not see it; and the last fit of all."""
-        if len(rows) < self.cv:
-            raise ValueError(f"y is known in {len(rows)} rows; cv={self.cv} folds need at least as many")
+        if len(rows) < max(self.cv, 4):
+            raise ValueError(
+                f"y is known in {len(rows)} rows; cv={self.cv} folds need at least as many, and a field at least 4"
+            )
         smallest = np.unique(y, return_counts=True)[1].min() if classes else 0
         kind: Any = StratifiedKFold if classes and smallest >= self.cv else KFold
         seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -57,20 +60,23 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         share[:, model.classes_.astype(np.int64)] = model.predict_proba(X)
         return share
 
-    def _rows(self, X: Any) -> np.ndarray:
+    def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
         """Which rows of fit these are: a field has values at the nodes it was conditioned on a graph with."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        if X.shape == self.X_.shape and np.array_equal(X, self.X_):
-            return np.arange(len(X))
-        place = {row.tobytes(): k for k, row in reversed(list(enumerate(np.ascontiguousarray(self.X_))))}
-        found = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(X)]
-        if min(found) < 0:
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        same = same_rows(self.X_, X)
+        count = np.diff(same.indptr)
+        if not count.all():
             raise ValueError(
-                f"row {found.index(-1)} of X is no row of fit; a field knows the nodes of its graph alone: give all "
-                "rows to fit, with NaN (or -1 among class codes) as the target of those to predict"
+                f"row {int(count.argmin())} of X is no row of fit; a field knows the nodes of its graph alone: give "
+                "all rows to fit, with NaN (or -1 among class codes) as the target of those to predict"
             )
-        return np.array(found)
+        if (row := ambiguous_row(same, values)) is not None:
+            raise ValueError(
+                f"row {row} of X equals {count[row]} rows of fit, which are different nodes; give all rows of fit in "
+                "their order, or read transduction_"
+            )
+        return same.indices[same.indptr[:-1]]
 
 
 class FieldRegressor(RegressorMixin, _FieldEstimator):
@@ -121,7 +127,7 @@ class FieldRegressor(RegressorMixin, _FieldEstimator):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The values of rows of ``fit``; with ``return_std`` also their standard deviations."""
-        rows = self._rows(X)
+        rows = self._rows(X, self.transduction_)
         return (self.transduction_[rows], self.std_[rows]) if return_std else self.transduction_[rows]
 
 
@@ -148,12 +154,11 @@ class FieldClassifier(ClassifierMixin, _FieldEstimator):
         if not hasattr(self.estimator, "predict_proba"):
             raise ValueError(f"estimator={self.estimator!r} has no predict_proba; calibrate it, for example with "
                              "sklearn.calibration.CalibratedClassifierCV")  # fmt: skip
-        y = np.asarray(y)
+        y, known = known_labels(np.asarray(y))
         if len(y) != len(X):
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
-        known = np.array([v is not None and v == v for v in y]) if y.dtype.kind == "O" else ~unlabelled(y)
         rows = np.nonzero(known)[0]
-        self.classes_, codes = np.unique(np.array(y[rows].tolist()), return_inverse=True)
+        self.classes_, codes = np.unique(y[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_.tolist()}")
         guess = self._out_of_fold(X, rows, codes, len(self.classes_))
@@ -167,7 +172,7 @@ class FieldClassifier(ClassifierMixin, _FieldEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for rows of ``fit``."""
-        rows = self._rows(X)
+        rows = self._rows(X, self.label_distributions_)
         return self.label_distributions_[rows]
 
     def predict(self, X: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -57,6 +57,7 @@ class TransductiveKFold:
             scoring: called with true and predicted values of the test rows; None: accuracy or R^2.
         """
         y, scores = np.asarray(y), []
+        y = y.astype(np.float64) if is_regressor(estimator) else y  # whole numbers are no classes there
         nothing = {"f": np.nan, "i": -1, "u": -1}.get(y.dtype.kind)
         score = scoring or (r2_score if y.dtype.kind == "f" else accuracy_score)
         for _, test in self.split(X, y):

@@ -19,6 +19,7 @@ from torch import Tensor
 from walksum.data.knn import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
 from walksum.estimators.folds import TransductiveKFold, known_labels
+from walksum.estimators.lookup import mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.solvers import Solver
@@ -73,6 +74,7 @@ class _GLTEstimator(BaseEstimator):
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction={self.validation_fraction!r}; expected a share in [0, 1)")
         self.X_ = X
+        self._own_graph = graph is not None
         self.graph_ = knn_graph(X, self.n_neighbors) if graph is None else as_graph_of(graph, len(X))
         random = check_random_state(self.random_state)
         gpus = [torch.cuda.current_device()] if self.device != "cpu" and torch.cuda.is_available() else []
@@ -114,18 +116,11 @@ class _GLTEstimator(BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64)
         if graph is not None:
             return self._forward(X, as_graph_of(graph, len(X)))
-        if X.shape == self.X_.shape and np.array_equal(X, self.X_):
-            return self.output_
-        place = self._places()
-        at = np.array([place.get(row.tobytes(), -1) for row in np.ascontiguousarray(X)], dtype=np.int64)
-        found = self.output_[at]
-        if (at < 0).any():
-            found = found.copy()
-            found[at < 0] = self._of_new(X[at < 0])
+        same = same_rows(self.X_, X)
+        found, new = mean_of_same(same, self.output_, self._own_graph), np.diff(same.indptr) == 0
+        if new.any():
+            found[new] = self._of_new(X[new])
         return found
-
-    def _places(self) -> dict[bytes, int]:
-        return {row.tobytes(): k for k, row in reversed(list(enumerate(np.ascontiguousarray(self.X_))))}
 
     def _of_new(self, X: np.ndarray) -> np.ndarray:
         """Every new row is joined to its nearest rows of fit; then one forward pass over all."""

@@ -37,7 +37,7 @@ def log_loss(outputs: np.ndarray, y: np.ndarray) -> float:
 
 
 def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
-    return float(1 - ((outputs[:, 0] - y) ** 2).mean() / max(1e-300, y.var()))
+    return scoring.r2(outputs[:, 0], y)
 
 
 def _by_name(metric: scoring.Metric) -> Metric:

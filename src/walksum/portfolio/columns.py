@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from walksum.graph import Graph
 from walksum.portfolio.features import (
     SCALES,
     leading_directions,
@@ -20,10 +21,13 @@ from walksum.portfolio.features import (
     reduce_columns,
 )
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.residual import affordable
+from walksum.portfolio.spread import spread
 from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
 COORDINATES = 32
+MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
 LABEL_SCALES = (0.5, 0.9, 0.99)
 LABELLED = 1000  # labelled nodes whose entries of the diagonal solves give soon enough
 
@@ -84,10 +88,25 @@ def _graph_coordinates(problem: Problem) -> np.ndarray:
     start = np.random.default_rng(0).normal(size=n)
     try:
         with few_threads(n):
-            vectors = eigsh(S, count, which="LA", v0=start, tol=1e-4, maxiter=500)[1]
+            operator = _inverse_operator(problem.graph) if n > MANY_NODES and affordable(problem.graph) else S
+            vectors = eigsh(operator, count, which="LA", v0=start, tol=1e-4, maxiter=500)[1]
     except ArpackNoConvergence as some:
         vectors = some.eigenvectors
     return vectors * np.sqrt(n) / root[:, None]
+
+
+def _inverse_operator(graph: Graph) -> Any:
+    """``(I - 0.999 S)^-1``: the eigenvectors of S, whose largest eigenvalues lie apart; of S itself they crowd at 1."""
+    import torch
+    from scipy.sparse.linalg import LinearOperator
+
+    plain, n = Graph(graph.edges.cpu(), graph.num_nodes), graph.num_nodes
+
+    @torch.no_grad()
+    def solve(x: np.ndarray) -> np.ndarray:
+        return spread((0.999, False), torch.from_numpy(np.array(x).reshape(n, 1)), plain).numpy().ravel()
+
+    return LinearOperator((n, n), matvec=solve, dtype=np.float64)
 
 
 def directed_means(problem: Problem, own: np.ndarray) -> list[np.ndarray]:

@@ -60,6 +60,11 @@ def fit_tabular(
         start = clock.now()
         if start > deadline and not needed:
             return None
+        if problem.classes and len(np.unique(problem.y[train])) < 2:
+            raise ValueError(
+                f"fold {k + 1} of {len(problem.folds)} would learn from one class alone: too few rows of y have "
+                "another label; label more of them"
+            )
         X = COLUMNS[columns](problem, train)
         model = make(problem.classes, problem.seed + k)
         if columns == "neighbours":  # few columns, whose products count: each split looks at all of them

@@ -26,15 +26,16 @@ def accuracy(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def r_squared(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """1 - (squared error) / (squared deviation from the mean): 1 is perfect, 0 as good as the mean.
+    """1 - (squared error) / (squared deviation from the mean): 1 is perfect, 0 as good as the mean, or y all the same.
 
     Shapes: output ``[..., n, 1]``, y and weight ``[..., n]`` -> ``[...]``.
     """
     guess, y = output.squeeze(-1).double(), y.double()
     weight = torch.ones_like(y) if weight is None else weight.double()
     mean = (y * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True)
-    spread = ((y - mean).square() * weight).sum(-1).clamp_min(1e-300)
-    return 1 - ((guess - y).square() * weight).sum(-1) / spread
+    spread, error = (((y - each).square() * weight).sum(-1) for each in (mean, guess))
+    same = spread <= 1e-30 * (y.square() * weight).sum(-1)  # what rounding leaves of equal numbers
+    return torch.where(same, (error <= spread).double(), 1 - error / spread.masked_fill(same, 1.0))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from walksum.training.metrics import Score
 
 Measure = Callable[[np.ndarray, np.ndarray], float]
+SAME = 1e-30  # of the mean square: a spread below is what rounding leaves of equal numbers
 RESAMPLES, WORK = 500, 2e6  # draws of a bootstrap, fewer where all of them together hold more numbers than this
 
 
@@ -93,7 +94,11 @@ def log_loss(shares: np.ndarray, y: np.ndarray) -> float:
 
 
 def r2(guess: np.ndarray, y: np.ndarray) -> float:
-    return float(1 - ((guess - y) ** 2).sum() / max(1e-300, ((y - y.mean()) ** 2).sum()))
+    """1 is perfect, 0 as good as the mean; where all of y are the same 0 unless perfect, as scikit-learn has it."""
+    error, spread = float(((guess - y) ** 2).mean()), float(((y - y.mean()) ** 2).mean())
+    if spread <= SAME * float((y**2).mean()):
+        return float(error <= spread)
+    return 1 - error / spread
 
 
 def rmse(guess: np.ndarray, y: np.ndarray) -> float:

@@ -79,6 +79,11 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
 def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProblem, Tensor, list[str]]:
     """What the members are given, the nodes they learn from, and what a reader should know about these."""
     problem, split, notes = prepared.problem, prepared.split, []
+    if problem.graph.edge_weight is not None and problem.graph.edge_weight.min() < 0:
+        raise ValueError(
+            "some edge weights are negative, and model='auto' divides by sums of weights; leave out weight=, give "
+            "sizes without a sign, or take a design that knows signs: design='diagonally-dominant'"
+        )
     train, val = split.train.numpy(), split.val.numpy()
     both, classes = np.sort(np.concatenate([train, val])), 0 if problem.regression else len(problem.classes)
     y = prepared.y.double().numpy().copy()

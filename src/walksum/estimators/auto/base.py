@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from walksum.data.knn import as_graph_of, knn_graph
 from walksum.estimators.glt import row_weights
+from walksum.estimators.lookup import mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
@@ -55,6 +56,7 @@ class Auto(BaseEstimator):
         self, X: Any, y: np.ndarray, known: np.ndarray, classes: int, graph: Any, validation: Any,
         weight: np.ndarray | None,
     ) -> Problem:  # fmt: skip
+        self._own_graph = graph is not None
         self.graph_ = (
             knn_graph(X.toarray() if sp.issparse(X) else X, self.n_neighbors)
             if graph is None
@@ -91,13 +93,12 @@ class Auto(BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         dense = X.toarray() if sp.issparse(X) else X
         mine = self.X_.toarray() if sp.issparse(self.X_) else self.X_
-        if dense.shape == mine.shape and np.array_equal(dense, mine):
-            return values
-        near = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(mine))).fit(mine)
-        distance, index = near.kneighbors(dense)
-        out = values[index].mean(1)
-        same = distance[:, 0] <= 1e-12
-        out[same] = values[index[same, 0]]
+        same = same_rows(mine, dense)
+        out = mean_of_same(same, values, self._own_graph)
+        new = np.diff(same.indptr) == 0
+        if new.any():
+            near = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(mine))).fit(mine)
+            out[new] = values[near.kneighbors(dense[new], return_distance=False)].mean(1)
         return out
 
 

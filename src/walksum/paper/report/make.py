@@ -51,6 +51,8 @@ def kind_of(store: Path) -> str:
     for name, kind in ((RECORDS, "table1"), (SOLVES, "table2")):
         if (store / name).is_file():
             return kind
+    if (store / "report.html").is_file():
+        raise ValueError(f"store {store} is a run, whose page is there already: open {store / 'report.html'}")
     raise ValueError(f"store {store} holds neither {RECORDS} nor {SOLVES}; {HINT}")
 
 
