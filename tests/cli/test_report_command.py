@@ -100,7 +100,7 @@ def test_json(store, tmp_path):
         (("{empty}/nowhere",), "does not exist; name a folder with records.jsonl or solves.jsonl"),
         (("{empty}",), "holds neither records.jsonl nor solves.jsonl; fill one with 'walksum bench table1'"),
         (("{store}/records.jsonl",), "is a file, not a folder"),
-        (("{store}", "--format", "pdf"), "--format pdf is unknown; choose among text, md, html, csv"),
+        (("{store}", "--format", "pdf"), "--format pdf is unknown; choose among text, md, latex, csv, html"),
         (("{store}", "--models", "gnc"), "--models 'gnc' is unknown; choose of"),
         (("{store}", "--datasets", "tekas"), "--datasets 'tekas' is unknown; choose of"),
         (("{store}", "--protocol", "chance"), "--protocol chance is unknown; choose among random, one-split"),

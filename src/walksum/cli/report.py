@@ -14,7 +14,7 @@ from walksum.cli.console import Console
 def report(
     console: Console,
     store: Annotated[Path, typer.Argument(help="A folder of records, from 'walksum bench'.")],
-    format: Annotated[str, typer.Option(help="text, md, csv or html; default: by the name of --out.")] = "",
+    format: Annotated[str, typer.Option(help="text, md, latex, csv or html; default: by the name of --out.")] = "",
     out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to save the plots in, as SVG.")] = None,
     models: Annotated[

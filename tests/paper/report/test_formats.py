@@ -171,6 +171,23 @@ def test_markdown_marks_and_escapes(page):
     assert r"| x\|y | 1 &lt; 2\*<br><small>p\_q</small> |" in render.markdown(Document("t", (grid,)))
 
 
+def test_latex_is_balanced(page):
+    out = render.latex(page)
+    plain = re.sub(r"\\[{}%&$#_]", "", out)
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    assert sorted(re.findall(r"\\begin\{(.*?)\}", out)) == sorted(re.findall(r"\\end\{(.*?)\}", out))
+    assert all(mark in out for mark in (r"\toprule", r"\bottomrule", r"\textbf{", r"\underline{", r"$\pm$"))
+    body = out.split(r"\toprule")[1].split(r"\bottomrule")[0]
+    cells = [line for line in body.splitlines() if line.strip().endswith(r"\\") and "multicolumn" not in line]
+    assert len({len(re.findall(r"(?<!\\)&", line)) for line in cells}) == 1
+
+
+def test_latex_escapes():
+    out = render.latex(Document("t", (Words("a_b & 5 % `x` < 1 ± 2"),)))
+    assert r"a\_b \& 5 \% \texttt{x} $<$ 1 $\pm$ 2" in out
+
+
 def test_markdown_links_pictures_only_where_they_are():
     held = Picture("t", "<svg/>"), Picture("u", "", "images/u.svg")
     assert render.markdown(Document("t", held)) == "# t\n\n![u](images/u.svg)\n"
@@ -231,7 +248,7 @@ def test_format_by_name_and_by_file(tmp_path):
         *("md", "html", "csv", "text")
     ]
     assert render.format_of("html", tmp_path / "a.md") == "html"
-    with pytest.raises(ValueError, match="format='pdf' is unknown; choose among text, md, html, csv"):
+    with pytest.raises(ValueError, match="format='pdf' is unknown; choose among text, md, latex, csv, html"):
         render.format_of("pdf", None)
 
 

@@ -1,4 +1,4 @@
-"""The formats of a report: a document as Markdown, as one HTML file, or for a terminal."""
+"""The formats of a report: a document as Markdown, as LaTeX, as one HTML file, or for a terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from walksum.paper.report.document import Block, Bullets, Document, Grid, Picture, TableCell, Title, Words
+from walksum.paper.report.latex import latex
 
-FORMATS = ("text", "md", "html", "csv")
-SUFFIXES = {".txt": "text", ".md": "md", ".csv": "csv", ".html": "html", ".htm": "html"}
+FORMATS = ("text", "md", "latex", "csv", "html")
+SUFFIXES = {".txt": "text", ".md": "md", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
 WIDE = 160  # columns where there is no terminal to ask
 
 
@@ -29,8 +30,8 @@ def format_of(name: str, out: Path | None) -> str:
 
 
 def render(document: Document, format: str) -> str:
-    """The document as "text", "md" or "html"."""
-    return {"text": text, "md": markdown, "html": html}[format](document)
+    """The document as "text", "md", "latex" or "html"."""
+    return {"text": text, "md": markdown, "latex": latex, "html": html}[format](document)
 
 
 def html(document: Document) -> str:
