@@ -107,8 +107,8 @@ def _solved(sections: list[Section]) -> list[str]:
     return [
         f"{len(exact)} GLT runs solve their systems exactly (elimination, or conjugate gradients down to float32's "
         "rounding), not by the paper's damped belief propagation, which stops at an absolute change of 1e-6 or after "
-        "1000 steps. For the fixed Laplacian that rule ends gradients long before the solution (docs/table2.md); on WebKB it "
-        "changes test accuracy by less than the splits can tell (docs/ablation.md)."
+        "1000 steps. For the fixed Laplacian that rule ends gradients long before the solution (docs/table2.md); on "
+        "WebKB it changes test accuracy by less than the splits can tell (docs/ablation.md)."
     ]
 
 
