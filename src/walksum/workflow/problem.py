@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.cells import plain
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
 from walksum.data.edges import EdgeColumns, first
@@ -22,6 +21,7 @@ from walksum.data.problem_split import SPATIAL
 from walksum.data.splits import PROTOCOLS
 from walksum.data.tables import OnRead, as_table
 from walksum.data.user_files import DEGREE, Columns, read_graph, read_tables
+from walksum.workflow.predict import plain
 
 NUMBERS = set("0123456789.,-+/% ")  # what counts and fractions of a split are written with, rightly or wrongly
 PLACE_LISTS = ("columns", "centre", "scale")  # of Places; JSON has lists alone
