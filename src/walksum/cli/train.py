@@ -242,7 +242,7 @@ def _train_one(
     """Train for one target and fill the folder of its run."""
     from walksum.cli.progress import Epochs, say_data, watched
     from walksum.training.scoring import metric_for
-    from walksum.workflow.neighbours import with_neighbours
+    from walksum.workflow.prepare import with_neighbours
     from walksum.workflow.tables import fit_problem
 
     if seeds == 1:  # several choose for themselves

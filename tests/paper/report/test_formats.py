@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from synthetic import draw, run
-from walksum.paper.report import notes, render, table, table1
+from walksum.paper.report import document as render
+from walksum.paper.report import notes, table, table1
 from walksum.paper.report.document import Bullets, Document, Grid, Picture, TableCell, Title, Words
 from walksum.paper.report.make import Order, Wanted
 from walksum.paper.report.plots import as_svg, plots_of
