@@ -175,6 +175,21 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
     return replace(problem, y=y, classes=classes, task=task, target=run.config["target"])
 
 
+def read_node_table(run: Run, source: Source, problem: Problem) -> pd.DataFrame | None:
+    """All columns of the nodes table, one row per node of the problem; None where there is no such table."""
+    id_column = run.config["columns"].get("id")
+    if source.nodes is None or id_column is None:
+        return None
+    table = as_table(source.nodes, "nodes", source.encoding)
+    names = table.columns()
+    if id_column not in names:
+        return None
+    frame = table.frame(names, text=[id_column], verbatim=id_column)
+    frame.index = pd.Index(frame[id_column].astype(str))
+    found = frame[~frame.index.duplicated()].reindex([str(name) for name in problem.ids])
+    return found.drop(columns=[id_column]).reset_index(drop=True)
+
+
 def _dataset_of(run: Run) -> str:
     if run.config["columns"]:
         raise ValueError("nodes= and edges= are missing; a run does not keep the tables it learned from")
