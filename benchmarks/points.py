@@ -140,7 +140,7 @@ def measure(name: str, seed: int, members: tuple[str, ...] | None = MEMBERS) -> 
     """One line of the record: R^2 and RMSE of each method on the test rows."""
     from walksum.data.problem_split import split_problem
     from walksum.data.user_files import Columns
-    from walksum.workflow.neighbours import with_neighbours
+    from walksum.workflow.prepare import with_neighbours
     from walksum.workflow.problem import Source
     from walksum.workflow.tables import make_job, names_in, read_problem
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from walksum.paper import rows
+from walksum.paper.ablation import OPTION, VARIANTS
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec
 from walksum.paper.sweep.store import read_records
-from walksum.paper.variants import OPTION, VARIANTS
 
 PAGE, STORE, TABLE1 = Path("docs/ablation.md"), Path("results/ablation"), Path("results/table1")
 SOLVED = Path("results/gabp"), "glt-laplacian-fixed", "solved by the paper's GaBP"

@@ -32,8 +32,11 @@ from browser import Page, start_chromium  # noqa: E402
 
 from walksum.analysis.inverse import apply_inverse, units  # noqa: E402
 from walksum.explore.server import open_server, url_of  # noqa: E402
-from walksum.workflow.node_table import read_node_table  # noqa: E402
-from walksum.workflow.problem import Source, problem_of_run  # noqa: E402
+from walksum.workflow.problem import (  # noqa: E402
+    Source,
+    problem_of_run,
+    read_node_table,
+)
 from walksum.workflow.run import open_run  # noqa: E402
 from walksum.workflow.trained_run import open_trained_run  # noqa: E402
 

@@ -158,7 +158,7 @@ def test_of_a_blend_it_is_the_gradient_of_the_members_that_have_one(numbers, cla
 
 
 def test_what_trees_make_of_a_column_is_what_they_answer_without_it(numbers, classes):
-    from walksum.explore.tree_columns import column_names
+    from walksum.explore.member_outputs import column_names
     from walksum.portfolio.columns import COLUMNS
 
     for trained, outputs in ((numbers[1], 1), (classes, 2)):

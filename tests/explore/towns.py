@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from walksum.workflow import comparisons, fit_tables, open_run
-from walksum.workflow.node_table import read_node_table
-from walksum.workflow.problem import Source, problem_of_run
+from walksum.workflow.problem import Source, problem_of_run, read_node_table
 from walksum.workflow.trained_run import open_trained_run
 
 

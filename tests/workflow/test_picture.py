@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem
-from walksum.workflow import page
+from walksum.workflow import findings, page
 from walksum.workflow.fit import Job, fit_once
 from walksum.workflow.trained_run import TrainedRun
 
@@ -34,7 +34,7 @@ def drawn(result):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
-        figure = page.overview_of(result, trained, page.explain(result, trained))
+        figure = page.overview_of(result, trained, findings.explain(result, trained))
         figure.canvas.draw()
     return figure
 
@@ -46,7 +46,7 @@ def texts(axes):
 def test_nodes_of_a_table_are_named_where_there_is_no_image():
     figure = drawn(result_of(torch.arange(COUNT) % 2, ["$5{ to $10", "more"]))
     tiles = figure.subfigs[1].axes
-    assert len(tiles) == 1 + page.SOURCES
+    assert len(tiles) == 1 + findings.SOURCES
     for tile in tiles:
         assert not tile.images
         assert texts(tile)[0].startswith("a node")

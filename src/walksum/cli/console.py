@@ -56,23 +56,18 @@ class Stdout(RichConsole):
 def as_command(function: Callable[..., Any]) -> Callable[..., None]:
     """``function(console, ...)`` as a command: with --json, --quiet and --debug, its errors as messages and exit codes.
 
-    A function without ``console`` makes its own. An int that is returned is the exit code.
+    An int that is returned is the exit code.
     """
-    given = signature(function, eval_str=True)
-    parameters = [each for each in given.parameters.values() if each.name != "console"]
-    if len(parameters) < len(given.parameters):
-        flags = {"as_json": Json, "quiet": Quiet, "debug": Debug}
-        kind = Parameter.KEYWORD_ONLY
-        parameters += [Parameter(name, kind, default=False, annotation=flag) for name, flag in flags.items()]
+    flags = {"as_json": Json, "quiet": Quiet, "debug": Debug}
+    own = signature(function, eval_str=True).parameters.values()
+    parameters = [each for each in own if each.name != "console"]
+    parameters += [Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=flags[name]) for name in flags]
 
     @wraps(function)
     def begin(**options: Any) -> None:
         _options.clear()
         _options.update(options)
-        if "console" not in given.parameters:
-            function(**options)
-            return
-        console = Console(*(options.pop(name) for name in ("as_json", "quiet", "debug")))
+        console = Console(*(options.pop(name) for name in flags))
         run_command(console, lambda: function(console, **options))
 
     begin.__signature__ = Signature(parameters)  # type: ignore[attr-defined]

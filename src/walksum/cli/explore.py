@@ -84,8 +84,7 @@ def _check_use(run: Path | None, dataset: str | None, tables: bool) -> None:
 
 
 def _of_run(folder: Path, source: Source, drop_unknown: bool) -> TrainedRun:
-    from walksum.workflow.node_table import read_node_table
-    from walksum.workflow.problem import problem_of_run
+    from walksum.workflow.problem import problem_of_run, read_node_table
     from walksum.workflow.run import open_run
     from walksum.workflow.trained_run import open_trained_run
 

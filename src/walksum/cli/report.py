@@ -35,8 +35,8 @@ def report(
     """
     from walksum._files import write_file
     from walksum.cli.bench_options import chosen_datasets, chosen_models
+    from walksum.paper.report.document import format_of, show
     from walksum.paper.report.make import Order, Wanted, make
-    from walksum.paper.report.render import format_of, show
 
     columns = tuple(chosen_datasets(datasets)) if datasets else ()
     wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())

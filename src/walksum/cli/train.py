@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Debug, Interrupted, Json, Quiet, missing_folders, run_command
+from walksum.cli.console import Console, Interrupted, missing_folders
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
@@ -25,6 +25,7 @@ SETTINGS = ("design", "learned", "coupling", "solver", "hidden", "layers", "drop
 
 
 def train(
+    console: Console,
     dataset: Annotated[
         str | None,
         typer.Option(help="A dataset by name, see 'walksum datasets'.", autocompletion=completion.of_datasets),
@@ -135,9 +136,6 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Run folder to write; default: runs/NAME.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the run that is in that folder.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Train a model on a graph and compare it with simpler ones.
 
@@ -149,37 +147,33 @@ def train(
 
     walksum train --nodes nodes.csv --edges edges.csv --target label --out my-run
     """
-    options = locals().copy()
-    console = Console(as_json, quiet, debug)
+    options = locals().copy()  # before there are other names than those of the options
 
-    def action() -> None:
-        from walksum.cli.progress import check_tensorboard, reading
-        from walksum.workflow.job import default_width
-        from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
-        from walksum.workflow.problem import Source, read_split
-        from walksum.workflow.search import SearchPlan
-        from walksum.workflow.several import read_each, target_names
-        from walksum.workflow.tables import make_job, read_problem
+    from walksum.cli.progress import check_tensorboard, reading
+    from walksum.workflow.job import default_width
+    from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
+    from walksum.workflow.problem import Source, read_split
+    from walksum.workflow.search import SearchPlan
+    from walksum.workflow.several import read_each, target_names
+    from walksum.workflow.tables import make_job, read_problem
 
-        trials = SearchPlan(search, engine, workers)
-        trials.check()
-        data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
-        cut = read_split(split, data)
-        columns = _columns(options, cut.column)
-        asked = {name: options[name] for name in SETTINGS} | {"max_epochs": epochs, "split": cut.how}
-        asked["model"] = model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None)
-        job = make_job(search, **{name: value for name, value in asked.items() if value is not None})
-        if tensorboard:
-            check_tensorboard()
-        problems = read_each(
-            target_names(target or None, data),
-            lambda name: read_problem(data, replace(columns, target=name), keep_rare, cut),
-        )
-        if job.model != AUTO_NAME:
-            job = replace(job, hidden=hidden or default_width(next(iter(problems.values()))))
-        _train(console, job, problems, seeds, trials, out, tensorboard, force)
-
-    run_command(console, action)
+    trials = SearchPlan(search, engine, workers)
+    trials.check()
+    data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
+    cut = read_split(split, data)
+    columns = _columns(options, cut.column)
+    asked = {name: options[name] for name in SETTINGS} | {"max_epochs": epochs, "split": cut.how}
+    asked["model"] = model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None)
+    job = make_job(search, **{name: value for name, value in asked.items() if value is not None})
+    if tensorboard:
+        check_tensorboard()
+    problems = read_each(
+        target_names(target or None, data),
+        lambda name: read_problem(data, replace(columns, target=name), keep_rare, cut),
+    )
+    if job.model != AUTO_NAME:
+        job = replace(job, hidden=hidden or default_width(next(iter(problems.values()))))
+    _train(console, job, problems, seeds, trials, out, tensorboard, force)
 
 
 def _columns(options: dict[str, Any], split: str | None) -> Columns:
@@ -248,7 +242,7 @@ def _train_one(
     """Train for one target and fill the folder of its run."""
     from walksum.cli.progress import Epochs, say_data, watched
     from walksum.training.scoring import metric_for
-    from walksum.workflow.neighbours import with_neighbours
+    from walksum.workflow.prepare import with_neighbours
     from walksum.workflow.tables import fit_problem
 
     if seeds == 1:  # several choose for themselves

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from walksum.explore.answer import Answer
 from walksum.explore.colours import node_colours
 from walksum.explore.view import INFLUENCE
 from walksum.plot.layout import around_layout, into_square, whole_layout
-from walksum.workflow.node_table import places
 from walksum.workflow.trained_run import TrainedRun
 
 WHOLE_NODES = 2_000  # graphs up to this size are drawn whole
@@ -22,6 +22,8 @@ DECADES = 3.0  # of influence between full colour and none
 SIDE, AROUND_SIDE = 1600.0, 900.0  # of the drawing's square, in its own units
 LABELLED = 26  # of the nodes around one, so many carry their id
 
+# names of columns that hold places, in the order they are looked for; the first is drawn to the right
+PLACES = (("longitude", "latitude"), ("lon", "lat"), ("lng", "lat"), ("easting", "northing"), ("x", "y"))
 Element = dict[str, Any]
 
 
@@ -156,3 +158,22 @@ def recolour(trained: TrainedRun, answer: Answer | None, colour: str = INFLUENCE
         "caption": trained.name(answer.node),
         "paths": [f"e{name}" for name in sorted(path_edges(answer))],
     }
+
+
+def places(table: pd.DataFrame | None) -> np.ndarray | None:
+    """Positions ``[N, 2]`` in the unit square, y downwards as screens have it, if two columns are coordinates."""
+    if table is None:
+        return None
+    called = {str(name).lower(): name for name in table.columns}
+    for right, up in PLACES:
+        if right in called and up in called:
+            spots = (
+                table[[called[right], called[up]]].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64, copy=True)
+            )
+            if np.isfinite(spots).all():
+                if up in ("latitude", "lat"):  # a degree of longitude is shorter away from the equator
+                    spots[:, 0] *= np.cos(np.radians(spots[:, 1].mean()))
+                spots[:, 1] *= -1
+                low, side = spots.min(0), np.ptp(spots, axis=0).max()
+                return None if side == 0 else (spots - low) / side
+    return None

@@ -20,74 +20,63 @@ MOST_COLUMNS = 300  # in a list one can choose from
 
 
 def whatif_form(trained: TrainedRun) -> html.Div:
-    classes = [(name, f"mean of {name}") for name in kinds(trained)]
+    words = (
+        "Change something and see the model's prediction of the chosen node move. The changes add up until they are "
+        "cleared; nothing is written."
+    )
+    result = html.Div(
+        [
+            html.Div(id="if-message", role="alert"),
+            html.Div(id="if-result", **{"aria-live": "polite"}),
+            _button("Clear all changes", "if-clear", hidden=True),
+        ],
+        className="result",
+    )
     return html.Div(
         [
-            html.P(
-                "Change something and see the model's prediction of the chosen node move. The changes add up until "
-                "they are cleared; nothing is written.",
-                className="explains",
-            ),
-            html.Div(
-                [
-                    html.Fieldset(
-                        [
-                            html.Legend("Features of a node"),
-                            field("if-node", "Node", dcc.Input(id="if-node", type="text", autoComplete="off")),
-                            field(
-                                "if-class",
-                                "become the",
-                                html.Select(options(classes), id="if-class", **{"data-store": "kind"}),
-                            ),
-                            html.Button("Change features", id="if-features", type="button"),
-                            field(
-                                "if-column",
-                                "or its",
-                                html.Select(
-                                    options([(name, name) for name in columns(trained)[:MOST_COLUMNS]]),
-                                    id="if-column",
-                                    **{"data-store": "column"},
-                                ),
-                            ),
-                            field("if-value", "becomes", dcc.Input(id="if-value", type="text", autoComplete="off")),
-                            html.Button("Change the value", id="if-set", type="button"),
-                        ]
-                    ),
-                    html.Fieldset(
-                        [
-                            html.Legend("An edge (click one in the drawing)"),
-                            field("if-from", "From node", dcc.Input(id="if-from", type="text", autoComplete="off")),
-                            field("if-to", "to node", dcc.Input(id="if-to", type="text", autoComplete="off")),
-                            html.Div(
-                                [
-                                    html.Button("Drop the edge", id="if-drop", type="button"),
-                                    html.Button(
-                                        "Flip its sign",
-                                        id="if-flip",
-                                        type="button",
-                                        hidden=not isinstance(trained.model, GLT),
-                                    ),
-                                ],
-                                className="row",
-                            ),
-                        ]
-                    ),
-                    html.Div(
-                        [
-                            html.Div(id="if-message", role="alert"),
-                            html.Div(id="if-result", **{"aria-live": "polite"}),
-                            html.Button("Clear all changes", id="if-clear", type="button", hidden=True),
-                        ],
-                        className="result",
-                    ),
-                ],
-                className="whatif-columns",
-            ),
+            html.P(words, className="explains"),
+            html.Div([_features_form(trained), _edge_form(trained), result], className="whatif-columns"),
         ],
         id="whatif",
         role="tabpanel",
         **{"aria-labelledby": "tab-whatif"},
     )
+
+
+def _features_form(trained: TrainedRun) -> html.Fieldset:
+    classes = [(name, f"mean of {name}") for name in kinds(trained)]
+    named = [(name, name) for name in columns(trained)[:MOST_COLUMNS]]
+    return html.Fieldset(
+        [
+            html.Legend("Features of a node"),
+            _text("if-node", "Node"),
+            field("if-class", "become the", html.Select(options(classes), id="if-class", **{"data-store": "kind"})),
+            _button("Change features", "if-features"),
+            field("if-column", "or its", html.Select(options(named), id="if-column", **{"data-store": "column"})),
+            _text("if-value", "becomes"),
+            _button("Change the value", "if-set"),
+        ]
+    )
+
+
+def _edge_form(trained: TrainedRun) -> html.Fieldset:
+    flip = _button("Flip its sign", "if-flip", hidden=not isinstance(trained.model, GLT))
+    return html.Fieldset(
+        [
+            html.Legend("An edge (click one in the drawing)"),
+            _text("if-from", "From node"),
+            _text("if-to", "to node"),
+            html.Div([_button("Drop the edge", "if-drop"), flip], className="row"),
+        ]
+    )
+
+
+def _text(name: str, words: str) -> html.Div:
+    return field(name, words, dcc.Input(id=name, type="text", autoComplete="off"))
+
+
+def _button(words: str, name: str, **more: Any) -> html.Button:
+    return html.Button(words, id=name, type="button", **more)
 
 
 def connect_whatif(app: Dash, session: Session) -> None:

@@ -10,8 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.explore.member_outputs import has_derivatives, member_outputs, reads_no_features
-from walksum.explore.tree_columns import ColumnEffect, column_effects
+from walksum.explore.member_outputs import (
+    ColumnEffect,
+    column_effects,
+    has_derivatives,
+    member_outputs,
+    reads_no_features,
+)
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.fit import ELSEWHERE, WITHOUT_TARGETS, Portfolio
 from walksum.portfolio.problem import Problem

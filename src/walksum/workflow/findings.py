@@ -1,4 +1,4 @@
-"""What the page of a run says: the verdict, and which test nodes were hard; from the result and its metrics."""
+"""What the page of a run says: the verdict, which test nodes were hard, and where one of them comes from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 
+from walksum.analysis.inverse import apply_inverse, units
+from walksum.nn import GLT
 from walksum.workflow.record import graph_text
 from walksum.workflow.trained_run import TrainedRun
 
@@ -18,6 +21,7 @@ MOST_CLASSES = 20  # in a table of confusions
 WORST = 10
 SHOWN_COLUMNS = 4
 BINS = 10
+SOURCES = 8  # nodes that explain one
 SIMPLEST = ("mean", "majority class")
 
 
@@ -140,3 +144,43 @@ def _beside(result: Result, node: int) -> list[str]:
 
 def _cell(value: Any) -> str:
     return "" if value != value else f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Where the mean of one node comes from: its row of J^-1 of the last layer, heads averaged."""
+
+    node: int
+    id: str
+    truth: str
+    predicted: str
+    own: float
+    sources: list[tuple[int, float]]
+    rows: list[tuple[str, str, float, bool]]  # id, true value, entry of J^-1, whether it is a training node
+
+
+def explain(result: Result, trained: TrainedRun) -> Explained | None:
+    node = node_to_explain(result) if isinstance(result.model, GLT) else None
+    if node is None:
+        return None
+    J = trained.precisions[-1]
+    try:
+        weight = apply_inverse(J, units(J.num_nodes, torch.tensor([node]))).mean(0).squeeze(-1)
+    except ValueError:  # a training that diverged has no J^-1
+        return None
+    own = float(weight[node])
+    weight[node] = 0
+    sources = [(k, float(weight[k])) for k in weight.abs().argsort(descending=True)[:SOURCES].tolist()]
+    rows = [(trained.title_of(k), trained.label(k), share, trained.is_training(k)) for k, share in sources]
+    predicted = trained.predicted(node)
+    return Explained(node, trained.title_of(node), trained.label(node), predicted, own, sources, rows)
+
+
+def node_to_explain(result: Result) -> int | None:
+    """The least sure test node that was still right; of numbers, the first test node."""
+    test, problem = result.prepared.split.test, result.problem
+    if problem.regression:
+        return int(test[0])
+    top = result.output[test].max(1)
+    right = top.indices == problem.y[test]
+    return int(test[right][top.values[right].argmin()]) if bool(right.any()) else None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from torch import Tensor
@@ -18,15 +16,17 @@ from torch import Tensor
 from walksum import plot
 from walksum.analysis.correlation import ordered
 from walksum.analysis.hops import sample
-from walksum.analysis.inverse import apply_inverse, marginal_variance, units
+from walksum.analysis.inverse import marginal_variance
 from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
 from walksum.workflow import charts
 from walksum.workflow.figures import Listener, NamedFigure, member_weights, spectral_response
 from walksum.workflow.findings import (
+    Explained,
     calibration_bins,
     confusion,
+    explain,
     heading,
     most_wrong,
     numeric_columns,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from walksum.workflow.fit import Result
 
 MOST_ROWS = 40  # of classes, trials and members
-SOURCES = 8  # nodes that explain one
 SMALLEST_IMAGE = 4  # pixels per side
 MOST_INVERTED = 1000  # nodes up to which all correlations are shown, and the whole spectrum
 MEASURED, WORK = 8, 2.4e7  # nodes whose Jacobian is taken, and numbers in the gradients of one output: a second
@@ -145,49 +144,6 @@ def score_text(metrics: dict[str, Any], name: str) -> tuple[str, str]:
 def seconds_text(metrics: dict[str, Any], name: str) -> str:
     seconds = metrics.get("method_seconds", {}).get(name)
     return "" if seconds is None else f"{seconds:.1f}"
-
-
-# ---- one node explained ----
-
-
-@dataclasses.dataclass(frozen=True)
-class Explained:
-    """Where the mean of one node comes from: its row of J^-1 of the last layer, heads averaged."""
-
-    node: int
-    id: str
-    truth: str
-    predicted: str
-    own: float
-    sources: list[tuple[int, float]]
-    rows: list[tuple[str, str, float, bool]]  # id, true value, entry of J^-1, whether it is a training node
-
-
-def explain(result: Result, trained: TrainedRun) -> Explained | None:
-    node = node_to_explain(result) if isinstance(result.model, GLT) else None
-    if node is None:
-        return None
-    J = trained.precisions[-1]
-    try:
-        weight = apply_inverse(J, units(J.num_nodes, torch.tensor([node]))).mean(0).squeeze(-1)
-    except ValueError:  # a training that diverged has no J^-1
-        return None
-    own = float(weight[node])
-    weight[node] = 0
-    sources = [(k, float(weight[k])) for k in weight.abs().argsort(descending=True)[:SOURCES].tolist()]
-    rows = [(trained.title_of(k), trained.label(k), share, trained.is_training(k)) for k, share in sources]
-    predicted = trained.predicted(node)
-    return Explained(node, trained.title_of(node), trained.label(node), predicted, own, sources, rows)
-
-
-def node_to_explain(result: Result) -> int | None:
-    """The least sure test node that was still right; of numbers, the first test node."""
-    test, problem = result.prepared.split.test, result.problem
-    if problem.regression:
-        return int(test[0])
-    top = result.output[test].max(1)
-    right = top.indices == problem.y[test]
-    return int(test[right][top.values[right].argmin()]) if bool(right.any()) else None
 
 
 def overview_of(result: Result, trained: TrainedRun, explained: Explained | None) -> Figure:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.cells import escaped, plain
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
@@ -139,3 +138,22 @@ def read_predictions(path: Path, regression: bool, nodes: int) -> pd.DataFrame:
     if len(table) != nodes or not content.endswith(b"\n"):
         raise ValueError(f"{path} is damaged: it holds {len(table)} whole rows for {nodes} nodes; train again")
     return table.assign(**{name: table[name].map(plain) for name in text if name in table})
+
+
+BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "'")  # of what a spreadsheet may execute, and of our own escape
+
+
+def escaped(cell: Any) -> Any:
+    """With an apostrophe before a text that begins like a formula; numbers stay as they are, also negative ones."""
+    if not isinstance(cell, str) or not cell.startswith(BEGINNINGS):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def plain(cell: Any) -> Any:
+    """What :func:`escaped` was given."""
+    return cell[1:] if isinstance(cell, str) and cell.startswith("'") else cell

@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.cells import plain
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
 from walksum.data.edges import EdgeColumns, first
@@ -22,6 +21,7 @@ from walksum.data.problem_split import SPATIAL
 from walksum.data.splits import PROTOCOLS
 from walksum.data.tables import OnRead, as_table
 from walksum.data.user_files import DEGREE, Columns, read_graph, read_tables
+from walksum.workflow.predict import plain
 
 NUMBERS = set("0123456789.,-+/% ")  # what counts and fractions of a split are written with, rightly or wrongly
 PLACE_LISTS = ("columns", "centre", "scale")  # of Places; JSON has lists alone
@@ -173,6 +173,21 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
     if task == REGRESSION and not y.is_floating_point():
         y = torch.full(y.shape, torch.nan)  # of a file without y
     return replace(problem, y=y, classes=classes, task=task, target=run.config["target"])
+
+
+def read_node_table(run: Run, source: Source, problem: Problem) -> pd.DataFrame | None:
+    """All columns of the nodes table, one row per node of the problem; None where there is no such table."""
+    id_column = run.config["columns"].get("id")
+    if source.nodes is None or id_column is None:
+        return None
+    table = as_table(source.nodes, "nodes", source.encoding)
+    names = table.columns()
+    if id_column not in names:
+        return None
+    frame = table.frame(names, text=[id_column], verbatim=id_column)
+    frame.index = pd.Index(frame[id_column].astype(str))
+    found = frame[~frame.index.duplicated()].reindex([str(name) for name in problem.ids])
+    return found.drop(columns=[id_column]).reset_index(drop=True)
 
 
 def _dataset_of(run: Run) -> str:

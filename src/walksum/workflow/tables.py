@@ -20,7 +20,7 @@ from walksum.training.batches import one_thread
 from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
 from walksum.workflow.job import NETWORK_SETTINGS, Job
 from walksum.workflow.models import AUTO_NAME, GLT_NAME
-from walksum.workflow.neighbours import with_neighbours
+from walksum.workflow.prepare import with_neighbours
 from walksum.workflow.problem import Source, SplitOption, check_column_names, read_split, with_split_of
 from walksum.workflow.run import Run, run_of
 from walksum.workflow.search import OnTrial, SearchPlan, SearchResult

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from synthetic import draw, run
-from walksum.paper.report import notes, render, table, table1
+from walksum.paper.report import document as render
+from walksum.paper.report import notes, table, table1
 from walksum.paper.report.document import Bullets, Document, Grid, Picture, TableCell, Title, Words
 from walksum.paper.report.make import Order, Wanted
 from walksum.paper.report.plots import as_svg, plots_of
@@ -172,7 +173,7 @@ def test_markdown_marks_and_escapes(page):
 
 
 def test_latex_is_balanced(page):
-    out = render.latex(page)
+    out = render.render(page, "latex")
     plain = re.sub(r"\\[{}%&$#_]", "", out)
     assert plain.count("{") == plain.count("}")
     assert plain.count("$") % 2 == 0
@@ -184,7 +185,7 @@ def test_latex_is_balanced(page):
 
 
 def test_latex_escapes():
-    out = render.latex(Document("t", (Words("a_b & 5 % `x` < 1 ± 2"),)))
+    out = render.render(Document("t", (Words("a_b & 5 % `x` < 1 ± 2"),)), "latex")
     assert r"a\_b \& 5 \% \texttt{x} $<$ 1 $\pm$ 2" in out
 
 

@@ -3,7 +3,8 @@ import io
 
 import pytest
 
-from walksum.paper.report import render, table, table2_page
+from walksum.paper.report import document as render
+from walksum.paper.report import table, table2_page
 from walksum.paper.report.document import Grid
 from walksum.paper.report.table2 import Table2, finding
 from walksum.paper.solve_record import SolveRecord

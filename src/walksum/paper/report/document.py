@@ -1,8 +1,19 @@
-"""A page as values: blocks that every format renders in its own way. Texts are plain, with `code` in backticks."""
+"""A page as values, and its formats: Markdown, one HTML file, or text for a terminal. `code` stands in backticks."""
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -66,3 +77,126 @@ class Document:
 
 def cells(*texts: str) -> tuple[TableCell, ...]:
     return tuple(map(TableCell, texts))
+
+
+FORMATS = ("text", "md", "latex", "csv", "html")
+SUFFIXES = {".txt": "text", ".md": "md", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
+WIDE = 160  # columns where there is no terminal to ask
+
+
+def format_of(name: str, out: Path | None) -> str:
+    """The format asked for; else what the file's name says; else text."""
+    if name and name not in FORMATS:
+        raise ValueError(f"format={name!r} is unknown; choose among {', '.join(FORMATS)}")
+    return name or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
+
+
+def render(document: Document, format: str) -> str:
+    """The document as "text", "md", "latex" or "html"."""
+    from walksum.paper.report.latex import latex  # which reads the parts of a document from here
+
+    return {"text": text, "md": markdown, "latex": latex, "html": html}[format](document)
+
+
+def html(document: Document) -> str:
+    """One file that needs nothing else: light and dark, tables that sort, plots inside."""
+    loader = Environment(loader=PackageLoader("walksum.paper.report", "."), autoescape=True, trim_blocks=True)
+    loader.filters["words"] = lambda words: Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(words))))
+    loader.tests["heading"] = lambda row: isinstance(row, str)
+    return loader.get_template("tables.html").render(document=document, kind=lambda block: type(block).__name__)
+
+
+def markdown(document: Document) -> str:
+    """Good enough to be a page of the docs."""
+    parts = [f"# {document.title}", *map(_markdown_block, document.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_block(block: Block) -> str:
+    match block:
+        case Title():
+            return f"{'#' * block.level} {block.text}"
+        case Words():
+            return _escape(block.text)
+        case Bullets():
+            return "\n".join(f"- {_escape(item)}" for item in block.items)
+        case Picture():
+            return f"![{block.title}]({block.link})" if block.link else ""
+        case Grid():
+            return "" if block.folded else _markdown_grid(block)
+
+
+def _markdown_grid(grid: Grid) -> str:
+    rest = len(grid.columns) - 1
+    lines = [_line(map(_escape, grid.columns)), _line(["---", *["---:"] * rest])]
+    for row in grid.rows:
+        heading = [f"*{_escape(row)}*", *[""] * rest] if isinstance(row, str) else None
+        lines.append(_line(heading or map(_markdown_cell, row)))  # type: ignore[arg-type]
+    return "\n".join(lines) + f"\n\n{_escape(grid.caption)}"
+
+
+def _line(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
+
+
+def _markdown_cell(cell: TableCell) -> str:
+    text, below = (_escape(part).replace(" ± ", "&nbsp;±&nbsp;") for part in (cell.text, cell.below))
+    if cell.strong:
+        text = f"**{text}**"
+    if cell.underlined:
+        text = f"<u>{text}</u>"
+    return text + (f"<br><small>{below}</small>" if below else "")
+
+
+def _escape(text: str) -> str:
+    if "`" in text:
+        return text
+    return re.sub(r"([|*_])", r"\\\1", text).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def text(document: Document) -> str:
+    """For a terminal, by rich."""
+    file = io.StringIO()
+    show(document, Console(file=file, width=WIDE, highlight=False))
+    return file.getvalue()
+
+
+def show(document: Document, console: Console) -> None:
+    """Print it; where there is no terminal, bold and underline become **this** and _this_."""
+    marked = not console.is_terminal
+    console.print(Text(document.title, style="bold"), soft_wrap=False)
+    for block in document.blocks:
+        for piece in _pieces(block, marked):
+            console.print(piece, soft_wrap=False)
+
+
+def _pieces(block: Block, marked: bool) -> Iterator[Any]:
+    match block:
+        case Title():
+            yield Text("\n" + block.text, style="bold" if block.level == 2 else "")
+        case Words():
+            yield Text(block.text)
+        case Bullets():
+            yield from (Text(f"- {item}") for item in block.items)
+        case Grid() if not block.folded:
+            yield from (_rich_table(block, marked), Text(block.caption, style="dim"))
+
+
+def _rich_table(grid: Grid, marked: bool) -> Table:
+    table = Table()
+    for k, column in enumerate(grid.columns):
+        table.add_column(column, justify="left" if k == 0 else "right")
+    for row in grid.rows:
+        if isinstance(row, str):
+            table.add_section()
+            table.add_row(Text(row, style="italic"))
+        else:
+            table.add_row(*(_rich_cell(cell, marked) for cell in row))
+    return table
+
+
+def _rich_cell(cell: TableCell, marked: bool) -> Text:
+    sign = "**" if cell.strong else "_" if cell.underlined else ""
+    style = " ".join(["bold"] * cell.strong + ["underline"] * cell.underlined)
+    text = Text(f"{sign}{cell.text}{sign}") if marked else Text(cell.text, style=style)
+    return text.append(f"\n{cell.below}", style="not bold not underline dim") if cell.below else text

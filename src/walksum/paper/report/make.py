@@ -11,8 +11,7 @@ from typing import Any
 from walksum._files import write_file
 from walksum.data.splits import PROTOCOLS
 from walksum.paper.report import table, table1, table2, table2_page
-from walksum.paper.report.document import Document, Picture
-from walksum.paper.report.render import render
+from walksum.paper.report.document import Document, Picture, render
 from walksum.paper.report.sections import Section, sections_of
 from walksum.paper.rows import row_of
 from walksum.paper.solve_record import FILE as SOLVES
