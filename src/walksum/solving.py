@@ -17,7 +17,7 @@ from walksum.graph import Graph
 from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
-from walksum.solvers.auto import OFTEN, in_one_launch, kept_solver
+from walksum.solvers.auto import OFTEN, fallback, in_one_launch, kept_solver
 from walksum.solvers.base import Outcome, check_h
 from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, capturing, open_logs, read_later, read_unread
 
@@ -89,7 +89,8 @@ def solve(
         # another solver has other bits: not where equal calls were asked to give equal bits
         may_replace = not h.is_cpu and solver == "auto" and not torch.are_deterministic_algorithms_enabled()
         may_replace = may_replace and not in_one_launch(J.graph)
-        call = _Call(_Preparations(J.graph, J.prepared, chosen, may_replace), reports)
+        may_eliminate = h.is_cpu and solver == "auto"
+        call = _Call(_Preparations(J.graph, J.prepared, chosen, may_replace, may_eliminate), reports)
         mu = _Solve.apply(J.diag, J.off, h, call) if differentiated else call.run(J.diag, J.off, h)
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
@@ -106,7 +107,8 @@ def solve_backward(
     chosen = resolve(solver, J, mu.size(-1))
     if type(chosen) is Unrolled:
         raise ValueError(f"solver={chosen} differentiates its own steps, which no compiler sees; use another solver")
-    call = _Call(_Preparations(J.graph, J.prepared, chosen, False), Reports(None, on_nonconverged))
+    preparations = _Preparations(J.graph, J.prepared, chosen, False, grad.is_cpu and solver == "auto")
+    call = _Call(preparations, Reports(None, on_nonconverged))
     g, d_diag, d_off = call.run_backward(J.diag, J.off, grad.contiguous(), mu.contiguous())
     if g.shape != shape:
         g = g.view(shape[1], shape[0], shape[2]).transpose(0, 1)
@@ -187,7 +189,7 @@ class _Call:
             return launched.value
         if h.is_cuda:
             _refuse_capture(prepared, h)
-        return self.reports.finished(prepared, prepared.outcome(h))
+        return self._finished(self.reports, prepared, diag, off, h)
 
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g, and the gradients of diag and off: the backward pass of this call."""
@@ -203,8 +205,22 @@ class _Call:
         both = prepared.run_backward(grad, mu)
         if both is not None:
             return reports.finished(prepared, both[0]), both[1], both[2]
-        g = reports.finished(prepared, prepared.outcome(grad))
+        g = self._finished(reports, prepared, diag, off, grad)
         return g, *backends.backend(g).value_gradients(self.graph, g, mu)
+
+    def _finished(self, reports: Reports, prepared: Prepared, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
+        outcome, preparations = prepared.outcome(h), self.preparations
+        if outcome.status is not Status.converged and preparations.may_eliminate:
+            second = fallback(self.graph, outcome.status)
+            if second is not None and second != preparations.solver:
+                # of this call alone, so that what an equal call finds does not depend on the calls before it
+                others = _Preparations(self.graph, preparations.kept, second, False)
+                direct = others.get(diag, off, h.size(-1))
+                found = direct.outcome(h)
+                if found.status is Status.converged:
+                    self.preparations = others
+                    return reports.finished(direct, found)
+        return reports.finished(prepared, outcome)
 
 
 class _Preparations:
@@ -215,12 +231,14 @@ class _Preparations:
         kept: ``J.prepared``, from a solver to the values it saw and what it prepared for them.
         solver: the solver of this call.
         may_replace: another solver may be taken where the same J is solved often.
+        may_eliminate: elimination may be taken where the solver runs out of steps.
     """
 
-    __slots__ = ("graph", "kept", "latest", "may_replace", "solver")
+    __slots__ = ("graph", "kept", "latest", "may_eliminate", "may_replace", "solver")
 
-    def __init__(self, graph: Graph, kept: dict, solver: Solver, may_replace: bool):
-        self.graph, self.kept, self.solver, self.may_replace = graph, kept, solver, may_replace
+    def __init__(self, graph: Graph, kept: dict, solver: Solver, may_replace: bool, may_eliminate: bool = False):
+        self.graph, self.kept, self.solver = graph, kept, solver
+        self.may_replace, self.may_eliminate = may_replace, may_eliminate
         self.latest: tuple[Tensor, Tensor, Prepared] | None = None
 
     def get(self, diag: Tensor, off: Tensor, columns: int) -> Prepared:

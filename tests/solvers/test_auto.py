@@ -84,3 +84,42 @@ def test_a_stiff_matrix_is_eliminated_where_a_mild_one_is_iterated_on(monkeypatc
         for extra in (4.0, 0.01)
     ]
     assert chosen == [ws.CG, ws.Direct]
+
+
+def squared_laplacian(rows, ridge):
+    """An SPDE precision with alpha = 2, which is not walk-summable."""
+    J = ws.designs.fields.Matern(kappa=ridge**0.5, nu=2).double()(grid(rows, rows))
+    return J.detach(), torch.randn(rows * rows, 2, dtype=torch.double)
+
+
+def test_an_iteration_that_runs_out_of_steps_is_followed_by_elimination(monkeypatch):
+    monkeypatch.setattr(cost, "of_graph", lambda *_: {"cg": cost.Cost(ws.CG(max_steps=3), 0.0, 0.05)})
+    J, h = squared_laplacian(12, 0.05)
+    seen, h = [], h.requires_grad_()
+    mu = ws.solve(J, h, observe=seen.append)
+    torch.testing.assert_close(mu, torch.linalg.solve(J.to_dense()[0], h))
+    mu.sum().backward()
+    assert [(s.solver, s.converged, s.direction) for s in seen] == [
+        ("Direct", True, "forward"),
+        ("Direct", True, "backward"),
+    ]
+    assert torch.equal(mu, ws.solve(J, h))
+    with pytest.warns(ws.SolveWarning, match="CG did not reach"):  # a solver that is named is never replaced
+        ws.solve(J, h.detach(), solver=ws.CG(max_steps=3))
+    monkeypatch.setattr(cost.Direct.__init__, "__defaults__", (0, None, 1.0))
+    with pytest.warns(ws.SolveWarning, match="CG did not reach"):  # where elimination is too much
+        ws.solve(J, h.detach())
+
+
+def test_elimination_is_considered_for_a_stiff_matrix_of_many_edges(monkeypatch):
+    monkeypatch.setattr(cost, "TRY_DIRECT", 100)
+    J, h = squared_laplacian(25, 0.05)
+    mild = ws.Precision(J.graph, 100 + J.diag, J.off)
+    assert [type(ws.explain_solver(K, h).solver) for K in (J, mild)] == [ws.Direct, ws.CG]
+
+
+def test_a_solve_takes_the_factor_of_a_field(monkeypatch):
+    J, h = squared_laplacian(12, 0.05)
+    ws.GaussianField(J, method="elimination")
+    monkeypatch.setattr(ws.Direct, "prepare", lambda *_: pytest.fail("factorised again"))
+    ws.solve(J, h, solver="direct")

@@ -17,9 +17,10 @@ from walksum.backends.cpu.ldl import symbolic
 from walksum.graph import Graph
 from walksum.precision import Precision
 from walksum.solvers import cost
-from walksum.solvers.base import Solver
+from walksum.solvers.base import Solver, Status
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.dense import Dense
+from walksum.solvers.direct import Direct
 from walksum.solvers.hybrid import Hybrid
 from walksum.solvers.inverse import Inverse
 
@@ -57,9 +58,12 @@ def choose(J: Precision, columns: int) -> Choice:
         return Choice(CG(), f"the fast CPU kernels take float32 and float64, not {J.dtype}")
     what = diag.size(0), max(1, columns), diag.requires_grad or J.off.requires_grad
     usual, depends = J.graph.derived(_on_cpu, *what)
-    if not depends or transforms_active():
+    large = J.graph.num_edges > cost.TRY_DIRECT
+    if not (depends or large) or transforms_active():
         return usual
-    return _quickest(J.graph, J.graph.derived(cost.of_graph, *what), cost.estimated_steps(J))
+    steps = cost.estimated_steps(J)
+    stiff = large and steps >= cost.MOST
+    return _quickest(J.graph, J.graph.derived(cost.of_graph, *what, stiff), steps) if stiff or depends else usual
 
 
 def _on_gpu(graph: Graph, triton: bool) -> Choice:
@@ -102,8 +106,16 @@ def _free_memory(device: torch.device) -> int:
 
 def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> tuple[Choice, bool]:
     """The choice for the usual number of steps, and whether it depends on that number."""
-    costs = graph.derived(cost.of_graph, heads, columns, learned)
+    costs = graph.derived(cost.of_graph, heads, columns, learned, False)
     return _quickest(graph, costs, cost.STEPS), cost.depends_on_steps(costs)
+
+
+def fallback(graph: Graph, failed: Status) -> Solver | None:
+    """What solves on a CPU where an iteration that "auto" chose ran out of steps: elimination, if it is affordable."""
+    if failed not in (Status.max_steps_reached, Status.stalled) or not backends.has_numba():
+        return None
+    direct = Direct()
+    return None if symbolic.symbolic(graph, direct.max_operations) is None else direct
 
 
 def _quickest(graph: Graph, costs: dict[str, cost.Cost], steps: float) -> Choice:

@@ -39,7 +39,7 @@ START = 4  # steps' worth of time before the first and after the last
 STEPS_PER_ROOT = 3.4  # steps for each unit of the root of the condition number, to an error of float32's rounding
 CORE = 0.75  # steps that the core takes for each of the whole graph's
 
-TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried at all
+TRY_DIRECT = 300_000  # edges up to which a complete elimination is tried for a J that takes few steps
 TRY_LONGER = 2  # times the cost of iterating up to which it is considered, for a J that takes many steps
 EASY = 200  # multiply-adds per node and edge that are tried before anything is compared
 TRY_HYBRID = 0.3  # share of nodes of low degree from which a partial elimination is tried
@@ -54,8 +54,8 @@ class Cost(NamedTuple):
         return self.once + self.step * steps
 
 
-def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str, Cost]:
-    """The costs of every solver worth considering, by name."""
+def of_graph(graph: Graph, heads: int, columns: int, learned: bool, stiff: bool = False) -> dict[str, Cost]:
+    """The costs of every solver worth considering, by name; ``stiff``: for a J that takes MOST steps or more."""
     share, blocks, filled = 1.0 if learned else KEPT, heads * -(-columns // 32), heads * max(columns, NARROW)
     nodes, edges = graph.num_nodes, graph.num_edges
     costs = {"cg": _iterating(CG(), nodes, edges, filled, blocks, 0.0, 1.0)}
@@ -72,9 +72,10 @@ def of_graph(graph: Graph, heads: int, columns: int, learned: bool) -> dict[str,
         multiply_adds = 2.0 * (2 * part.fill + 2 * edges + nodes) * filled
         once = share * _by_columns(part.operations + part.fill, heads) + multiply_adds / HALFWAY
         costs["hybrid"] = _iterating(Hybrid(), part.core_nodes, part.core_edges, filled, blocks, once, CORE)
-    if easy is None and edges <= TRY_DIRECT:
-        budget = TRY_LONGER * min(cost.seconds(STEPS) for cost in costs.values()) * TRYING / share / heads
-        whole = symbolic.symbolic(graph, budget)
+    if easy is None and (stiff or edges <= TRY_DIRECT):
+        iterating = min(cost.seconds(MOST if stiff else STEPS) for cost in costs.values())
+        budget = TRY_LONGER * iterating * TRYING / share / heads
+        whole = symbolic.symbolic(graph, min(budget, Direct().max_operations))
         if whole is not None:
             costs["direct"] = Cost(Direct(), _eliminating(whole, graph, heads, columns, share), 0.0)
     return costs

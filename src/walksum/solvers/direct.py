@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -41,7 +41,7 @@ class Direct(Solver):
 
     refine: int = 0
     tol: float | None = None
-    max_operations: float = 1e10
+    max_operations: float = field(default=1e10, compare=False)  # one factor serves every limit that allows it
 
     def __post_init__(self) -> None:
         check_positive(max_operations=self.max_operations, **({} if self.tol is None else {"tol": self.tol}))
