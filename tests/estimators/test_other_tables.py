@@ -119,3 +119,31 @@ def test_trees_and_lines_as_arrays_predict_as_scikit_learn(classes):
         expected = model.predict_proba(new) if classes else model.predict(new)[:, None]
         assert np.allclose(found(new), expected, atol=1e-6)
         assert np.allclose(Additive.of_state(*found.state())(new), expected, atol=1e-6)
+
+
+def test_a_graph_of_other_degrees_does_not_carry_numbers_away(tmp_path):
+    """Columns that hardly vary over a grid, as means of many neighbours, do on a path."""
+    side, random = 10, np.random.default_rng(0)
+    k = np.arange(side**2).reshape(side, side)
+    pairs = np.c_[[k[:, :-1].ravel(), k[:, 1:].ravel()], [k[:-1].ravel(), k[1:].ravel()]]
+    X, n = random.normal(size=(side**2, 3)), side**2
+    y = X[:, 0] + np.sin(np.arange(n) // side / 3)
+    y = (y - y.mean()) / y.std()
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), n)
+    problem = Problem(X, graph, y, 0, cross_validation(y, np.arange(n), 0, 2, 0))
+    found = fit_portfolio(problem, r_squared, 60, ("linear",))
+    save_portfolio(found, tmp_path)
+    path, new = np.stack([np.arange(29), np.arange(1, 30)]), random.normal(size=(30, 3))
+    other = Graph.from_edge_index(torch.from_numpy(path), 30)
+    for each in (found, load_portfolio(tmp_path)):
+        answer = each.ask(each.problem.other(new, other))
+        room = 0.1 * (y.max() - y.min())
+        assert y.min() - room <= answer.value.min()
+        assert answer.value.max() <= y.max() + room
+        assert answer.std.max() > 1.2 * each.widths["without targets"]
+        assert any("of 30 nodes have columns" in note for note in answer.notes)
+    same = found.ask(problem.other(X, graph))
+    found.limits = {}
+    assert np.array_equal(same.value, found.ask(problem.other(X, graph)).value)
+    assert not any("have columns" in note for note in same.notes)
+    assert np.allclose(same.std, found.widths["without targets"])
