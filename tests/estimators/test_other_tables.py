@@ -73,6 +73,29 @@ def test_known_targets_of_one_class_do_not_make_all_others_sure():
     assert asked.notes[0].startswith("only one class is known in these tables: members that read")
 
 
+def test_a_class_that_is_known_nowhere_keeps_its_share():
+    """Two known nodes of two classes say nothing of the third."""
+    X, graph, y = world()
+    target = np.digitize(y, np.quantile(y, [1 / 3, 2 / 3])).astype(float)
+    found = fit_portfolio(Problem(X, graph, target, 3, cross_validation(target, np.arange(N), 3, 2, 0)),
+                          accuracy, 60, ("label",))  # fmt: skip
+    known = np.full(N, np.nan)
+    known[[0, N // 2]] = 0, 1
+    share = found.ask(found.problem.other(X, graph, known)).value[:, 2]
+    assert share[N // 4] > 0.1
+    assert share[1] < share[N // 4]
+
+
+def test_a_single_known_number_is_not_all_that_others_are_told():
+    found = portfolio_of(0, ("label", "linear x"))
+    X, graph, _ = world(seed=1)
+    one = np.full(N, np.nan)
+    one[3] = 9.0
+    asked, alone = (found.ask(found.problem.other(X, graph, targets)) for targets in (one, None))
+    assert np.array_equal(asked.value, alone.value)
+    assert asked.notes[0].startswith("only one number is known in these tables: members that read")
+
+
 def test_the_same_table_gives_what_training_gave():
     """One fold, so that the known targets are those of training in both cases."""
     rows = np.arange(0, N, 2)

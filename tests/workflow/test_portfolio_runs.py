@@ -240,3 +240,12 @@ def test_negative_weights_are_refused_with_the_options_that_take_them(tables):
     nodes, edges = tables
     with pytest.raises(ValueError, match=r"some edge weights are negative.* leave out weight=.*design='diagonally"):
         fit_tables(nodes, edges.assign(w=-1.0), target="rent", weight="w", budget=5)
+
+
+def test_a_class_that_training_did_not_know_is_named(tmp_path):
+    nodes, edges = towns(40, 1)
+    nodes["kind"] = np.where(nodes.pop("rent").fillna(0) > 100, "dear", "cheap")
+    run = fit_tables(nodes, edges, "kind", budget=2)
+    asked = nodes.assign(kind=["dear", "cheap", "odd"] + [None] * 37)
+    with pytest.warns(UserWarning, match=r"1 cells of 'kind' hold classes .*'odd' of 't2'.*read as empty"):
+        run.predict(asked, edges)

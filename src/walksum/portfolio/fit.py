@@ -97,16 +97,14 @@ class Portfolio:
             residuals: out-of-fold residuals of nodes that training knew ``[N]``, NaN elsewhere: what it would find
                 for them now would be too small, since it learned from them.
         """
-        # known targets of a single class would make every node that they reach surely of that class
-        told = len(np.unique(problem.y[problem.known])) > (
-            1 if problem.classes and WITHOUT_TARGETS in self.blends else 0
-        )
+        # a single class or number would be all that the nodes it reaches are told
+        told = len(np.unique(problem.y[problem.known])) > (1 if WITHOUT_TARGETS in self.blends else 0)
         which = ELSEWHERE if told and ELSEWHERE in self.blends else WITHOUT_TARGETS
         notes = []
         if which not in self.blends:
             raise ValueError("no member of this portfolio can be asked about other tables without known targets")
         if which == WITHOUT_TARGETS and ELSEWHERE in self.blends and self._targets_count:
-            known = "only one class" if len(problem.known) else "no target"
+            known = f"only one {'class' if problem.classes else 'number'}" if len(problem.known) else "no target"
             notes.append(
                 f"{known} is known in these tables: members that read the targets of other nodes were left out, and "
                 "the others weighted anew, by the validation nodes of training"
