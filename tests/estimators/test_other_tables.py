@@ -73,6 +73,29 @@ def test_known_targets_of_one_class_do_not_make_all_others_sure():
     assert asked.notes[0].startswith("only one class is known in these tables: members that read")
 
 
+def test_a_class_that_is_known_nowhere_keeps_its_share():
+    """Two known nodes of two classes say nothing of the third."""
+    X, graph, y = world()
+    target = np.digitize(y, np.quantile(y, [1 / 3, 2 / 3])).astype(float)
+    found = fit_portfolio(Problem(X, graph, target, 3, cross_validation(target, np.arange(N), 3, 2, 0)),
+                          accuracy, 60, ("label",))  # fmt: skip
+    known = np.full(N, np.nan)
+    known[[0, N // 2]] = 0, 1
+    share = found.ask(found.problem.other(X, graph, known)).value[:, 2]
+    assert share[N // 4] > 0.1
+    assert share[1] < share[N // 4]
+
+
+def test_a_single_known_number_is_not_all_that_others_are_told():
+    found = portfolio_of(0, ("label", "linear x"))
+    X, graph, _ = world(seed=1)
+    one = np.full(N, np.nan)
+    one[3] = 9.0
+    asked, alone = (found.ask(found.problem.other(X, graph, targets)) for targets in (one, None))
+    assert np.array_equal(asked.value, alone.value)
+    assert asked.notes[0].startswith("only one number is known in these tables: members that read")
+
+
 def test_the_same_table_gives_what_training_gave():
     """One fold, so that the known targets are those of training in both cases."""
     rows = np.arange(0, N, 2)
@@ -119,3 +142,31 @@ def test_trees_and_lines_as_arrays_predict_as_scikit_learn(classes):
         expected = model.predict_proba(new) if classes else model.predict(new)[:, None]
         assert np.allclose(found(new), expected, atol=1e-6)
         assert np.allclose(Additive.of_state(*found.state())(new), expected, atol=1e-6)
+
+
+def test_a_graph_of_other_degrees_does_not_carry_numbers_away(tmp_path):
+    """Columns that hardly vary over a grid, as means of many neighbours, do on a path."""
+    side, random = 10, np.random.default_rng(0)
+    k = np.arange(side**2).reshape(side, side)
+    pairs = np.c_[[k[:, :-1].ravel(), k[:, 1:].ravel()], [k[:-1].ravel(), k[1:].ravel()]]
+    X, n = random.normal(size=(side**2, 3)), side**2
+    y = X[:, 0] + np.sin(np.arange(n) // side / 3)
+    y = (y - y.mean()) / y.std()
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), n)
+    problem = Problem(X, graph, y, 0, cross_validation(y, np.arange(n), 0, 2, 0))
+    found = fit_portfolio(problem, r_squared, 60, ("linear",))
+    save_portfolio(found, tmp_path)
+    path, new = np.stack([np.arange(29), np.arange(1, 30)]), random.normal(size=(30, 3))
+    other = Graph.from_edge_index(torch.from_numpy(path), 30)
+    for each in (found, load_portfolio(tmp_path)):
+        answer = each.ask(each.problem.other(new, other))
+        room = 0.1 * (y.max() - y.min())
+        assert y.min() - room <= answer.value.min()
+        assert answer.value.max() <= y.max() + room
+        assert answer.std.max() > 1.2 * each.widths["without targets"]
+        assert any("of 30 nodes have columns" in note for note in answer.notes)
+    same = found.ask(problem.other(X, graph))
+    found.limits = {}
+    assert np.array_equal(same.value, found.ask(problem.other(X, graph)).value)
+    assert not any("have columns" in note for note in same.notes)
+    assert np.allclose(same.std, found.widths["without targets"])

@@ -18,7 +18,7 @@ from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Stack
-from walksum.portfolio.tabular import _fit_in_time, linear
+from walksum.portfolio.tabular import boosting, fit_in_time, linear
 
 N = 160
 ALONE: tuple[Operator, ...] = ((0.0, False),)
@@ -120,11 +120,11 @@ def test_trees_are_grown_as_time_allows(rare):
     def new():
         return HistGradientBoostingRegressor(max_iter=50, max_features=0.5, early_stopping=False, random_state=0)
 
-    whole = _fit_in_time(new(), X, y, None, clock.now() + 60)
+    whole = fit_in_time(new(), X, y, None, clock.now() + 60)
     assert np.array_equal(whole.predict(X), new().fit(X, y).predict(X))  # two steps grow the same trees as one
-    assert _fit_in_time(new(), X, y, None, clock.now()) is None
+    assert fit_in_time(new(), X, y, None, clock.now()) is None
     forest = ExtraTreesRegressor(50, random_state=0)
-    assert len(_fit_in_time(forest, X, y, None, clock.now()).estimators_) == 10  # those that tell how long others take
+    assert len(fit_in_time(forest, X, y, None, clock.now()).estimators_) == 10  # those that tell how long others take
 
 
 def test_boosting_takes_larger_steps_where_time_is_short(rare, monkeypatch):
@@ -132,7 +132,7 @@ def test_boosting_takes_larger_steps_where_time_is_short(rare, monkeypatch):
     times = iter([0.0, 10.0, 10.0])  # a fifth of the trees took ten seconds
     monkeypatch.setattr(clock, "now", lambda: next(times))
     model = HistGradientBoostingRegressor(max_iter=250, learning_rate=0.05, early_stopping=False, random_state=0)
-    short = _fit_in_time(model, X, y, None, 22.5)
+    short = fit_in_time(model, X, y, None, 22.5)
     assert short.n_iter_ == 62
     assert short.learning_rate == pytest.approx(0.05 * 250 / 62, abs=1e-2)
 
@@ -157,3 +157,10 @@ def test_members_that_cancel_each_other_get_no_weight():
     good = y + 0.3 * random.normal(size=80)
     outputs = np.stack([y + wild, y - wild, good])
     assert least_squares_weights(outputs, y).tolist() == [0, 0, 1]
+
+
+def test_boosting_of_many_classes_looks_at_the_clock_before_it_grew_hundreds_of_trees():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(120, 2)), np.arange(120) % 30
+    model = fit_in_time(boosting(30, 0), X, y, None, clock.now() - 1, needed=True)
+    assert sum(len(each) for each in model._predictors) <= 60

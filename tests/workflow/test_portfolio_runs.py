@@ -11,6 +11,7 @@ from walksum.data.cache import data_root
 from walksum.data.edges import EdgeColumns
 from walksum.data.user_files import Columns, read_tables
 from walksum.graph import Graph
+from walksum.portfolio import clock
 from walksum.portfolio.blend import r_squared
 from walksum.portfolio.features import neighbour_mean
 from walksum.portfolio.fit import HERE, WITHOUT_EDGES, fit_portfolio
@@ -20,7 +21,7 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
 from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import output_of, portfolio_problem
-from walksum.workflow.comparisons import Comparison
+from walksum.workflow.comparisons import Comparison, Race
 from walksum.workflow.fit import Job, prepare_data
 from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.rows import boosting, label_propagation, linear
@@ -240,3 +241,20 @@ def test_negative_weights_are_refused_with_the_options_that_take_them(tables):
     nodes, edges = tables
     with pytest.raises(ValueError, match=r"some edge weights are negative.* leave out weight=.*design='diagonally"):
         fit_tables(nodes, edges.assign(w=-1.0), target="rent", weight="w", budget=5)
+
+
+def test_a_class_that_training_did_not_know_is_named(tmp_path):
+    nodes, edges = towns(40, 1)
+    nodes["kind"] = np.where(nodes.pop("rent").fillna(0) > 100, "dear", "cheap")
+    run = fit_tables(nodes, edges, "kind", budget=2)
+    asked = nodes.assign(kind=["dear", "cheap", "odd"] + [None] * 37)
+    with pytest.warns(UserWarning, match=r"1 cells of 'kind' hold classes .*'odd' of 't2'.*read as empty"):
+        run.predict(asked, edges)
+
+
+def test_a_network_that_the_clock_stopped_before_it_learned_is_no_row():
+    prepared = prepare_data(Job(), read_tables(*towns(200, 0), Columns("rent")))
+    far = replace(prepared, x=-8 * prepared.x)  # the first epoch says less than the mean
+    race = Race(far, prepared.split.train, clock.now() - 1, 8)
+    with pytest.raises(ValueError, match=r"stopped after .* s, before it did better than the same answer for all"):
+        race.trained([Job(model="glt", dropout=0.0)], None)

@@ -150,6 +150,12 @@ class Blend:
         values = sharpened(softmax(outputs), self.powers[used]) if classes else outputs
         return np.tensordot(self.weights[used], values, 1)
 
+    def disagreement(self, outputs: np.ndarray) -> np.ndarray:
+        """Mean square ``[N]`` of the distance of members' numbers ``[M, folds, N, 1]`` from the blended ones."""
+        used = self.weights > 0
+        off = outputs[used] - self(outputs, 0).mean(0)
+        return np.tensordot(self.weights[used], (off**2).mean(1), 1)[:, 0]
+
 
 def fit_blend(
     outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray, count: int | None = None

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from walksum.graph import Graph
+from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.features import (
     SCALES,
     leading_directions,
@@ -163,6 +164,40 @@ COLUMNS: dict[str, Columns] = {
         [graph_coordinates(problem), surroundings(problem), with_targets(problem, train)], 1
     ),
 }
+
+
+TABLES: dict[str, Callable[[Problem], np.ndarray]] = {
+    "own": own_columns,
+    "neighbours": neighbours,
+    "surroundings": surroundings,
+}
+MARGIN = 1.0  # standard deviations beyond the range of the training nodes that columns of other tables are read to
+
+
+def column_limits(problem: Problem) -> Arrays:
+    """Least and largest values ``[2, F]`` that members read, a margin around those of all nodes, by table."""
+    found = {}
+    for name in TABLES:
+        if name in problem.kept and problem.num_nodes:
+            columns = problem.kept[name]
+            margin = MARGIN * columns.std(0)
+            found[name] = np.stack([columns.min(0) - margin, columns.max(0) + margin])
+    return found
+
+
+def cut_columns(problem: Problem, limits: Arrays) -> np.ndarray:
+    """Cut the columns of another table at these limits; which nodes have one beyond them ``[N]``.
+
+    On a graph of other degrees a column that hardly varied in training would carry linear models and networks anywhere.
+    """
+    before = {
+        name: make(problem) for name, make in TABLES.items() if name in limits
+    }  # all before the first is cut: one is made of another
+    outside = np.zeros(problem.num_nodes, dtype=bool)
+    for name, columns in before.items():
+        problem.kept[name] = columns.clip(*limits[name])
+        outside |= (problem.kept[name] != columns).any(1)
+    return outside
 
 
 def needs_targets(columns: str) -> bool:

@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from walksum.portfolio import clock
+from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
+from walksum.portfolio.columns import column_limits, cut_columns
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import LEVEL_95, ResidualField, affordable, residual_field
 from walksum.portfolio.schedule import Member, run_tasks
 
 TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
+BEYOND = 0.1  # of the range of the targets: how far a prediction for other tables may leave it
 FEWEST = 20  # known residuals that a field is fitted to
 HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without targets", "without edges"
 
@@ -45,6 +48,8 @@ class Portfolio:
         residuals: of a regression, truth minus blend of the judged rows, each out of fold ``[N]``, NaN elsewhere.
         fields: of a regression and by blend, the field of the residuals where it helps.
         complete: whether the clock cut nothing short.
+        limits: least and largest values ``[2, F]`` that columns of other tables are read to, and numbers predicted.
+        disagreement: of a regression and by blend, the mean square of its members' distance from it at judged rows.
     """
 
     problem: Problem
@@ -55,6 +60,8 @@ class Portfolio:
     fields: dict[str, ResidualField]
     complete: bool = True
     interrupted: bool = False
+    limits: Arrays = field(default_factory=dict)
+    disagreement: dict[str, float] = field(default_factory=dict)
 
     def here(self, which: str = HERE) -> Answer:
         """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
@@ -90,16 +97,14 @@ class Portfolio:
             residuals: out-of-fold residuals of nodes that training knew ``[N]``, NaN elsewhere: what it would find
                 for them now would be too small, since it learned from them.
         """
-        # known targets of a single class would make every node that they reach surely of that class
-        told = len(np.unique(problem.y[problem.known])) > (
-            1 if problem.classes and WITHOUT_TARGETS in self.blends else 0
-        )
+        # a single class or number would be all that the nodes it reaches are told
+        told = len(np.unique(problem.y[problem.known])) > (1 if WITHOUT_TARGETS in self.blends else 0)
         which = ELSEWHERE if told and ELSEWHERE in self.blends else WITHOUT_TARGETS
         notes = []
         if which not in self.blends:
             raise ValueError("no member of this portfolio can be asked about other tables without known targets")
         if which == WITHOUT_TARGETS and ELSEWHERE in self.blends and self._targets_count:
-            known = "only one class" if len(problem.known) else "no target"
+            known = f"only one {'class' if problem.classes else 'number'}" if len(problem.known) else "no target"
             notes.append(
                 f"{known} is known in these tables: members that read the targets of other nodes were left out, and "
                 "the others weighted anew, by the validation nodes of training"
@@ -107,6 +112,7 @@ class Portfolio:
         blend = self.blends[which]
         folds = max(len(member.outputs) for member in self.members)
         outputs = np.full((len(self.members), folds, problem.num_nodes, problem.outputs), np.nan)
+        outside = cut_columns(problem, self.limits)
         found: dict[int, np.ndarray] = {}
         for k in np.nonzero(blend.weights)[0]:
             member = self.members[k]
@@ -114,7 +120,22 @@ class Portfolio:
             if id(member.model) not in found:
                 found[id(member.model)] = member.model.outputs(problem)
             outputs[k] = found[id(member.model)][member.index]
-        return self._answer(problem, which, outputs, residuals, notes)
+        uncut = outputs
+        if "targets" in self.limits and outside.any():
+            known = problem.y[problem.known]
+            low, high = (np.append(end, known) for end in self.limits["targets"])
+            outputs = np.where(outside[:, None], outputs.clip(low.min(), high.max()), outputs)
+        answer = self._answer(problem, which, outputs, residuals, notes)
+        if outside.any():
+            answer.notes.append(
+                f"{outside.sum()} of {len(outside)} nodes have columns, their own or of their surroundings, beyond "
+                "what training saw: these were cut at its range"
+                + ("" if problem.classes else ", as numbers at that of its targets; intervals are wider there")
+            )
+        if answer.std is not None and which in self.disagreement:
+            more = blend.disagreement(uncut) - self.disagreement[which]
+            answer.std = np.sqrt(answer.std**2 + np.where(outside, np.maximum(more, 0), 0))
+        return answer
 
     @property
     def _targets_count(self) -> bool:
@@ -230,9 +251,13 @@ def _blended(
         name: fit_blend(outputs[:, rows], y[rows], problem.classes, metric, who, len(np.unique(rows)))
         for name, who in sets.items() if who.any()
     }  # fmt: skip
-    portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted)
+    portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted, column_limits(problem))
     if not problem.classes:
+        low, high = problem.y[problem.labelled].min(), problem.y[problem.labelled].max()
+        portfolio.limits["targets"] = np.array([[low], [high]]) + BEYOND * (high - low) * np.array([[-1], [1]])
+        everywhere = np.stack([member.outputs for member in found])
         for name, blend in blends.items():
+            portfolio.disagreement[name] = float(blend.disagreement(everywhere)[problem.judged].mean())
             _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0])
     return portfolio
 

@@ -35,6 +35,7 @@ def save_portfolio(portfolio: Portfolio, folder: Path) -> None:
     problem = portfolio.problem
     if problem.basis is not None:
         arrays["basis"] = problem.basis
+    arrays |= {f"limits.{name}": values for name, values in portfolio.limits.items()}
     for name, values in portfolio.residuals.items():
         if name in blends:
             arrays[f"residuals.{name}"] = values
@@ -54,6 +55,7 @@ def save_portfolio(portfolio: Portfolio, folder: Path) -> None:
             for name, blend in blends.items()
         },
         "widths": {name: value for name, value in portfolio.widths.items() if name in blends},
+        "disagreement": {name: value for name, value in portfolio.disagreement.items() if name in blends},
         "fields": {name: asdict(value) for name, value in portfolio.fields.items() if name in blends},
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
@@ -121,4 +123,6 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
     )  # fmt: skip
     residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}
-    return Portfolio(problem, members, blends, config["widths"], residuals, fields)
+    limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}  # older runs have none
+    more = {"limits": limits, "disagreement": config.get("disagreement", {})}
+    return Portfolio(problem, members, blends, config["widths"], residuals, fields, **more)

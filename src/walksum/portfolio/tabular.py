@@ -71,7 +71,7 @@ def fit_tabular(
             model.set_params(max_features=1.0)
         until = start + (deadline - start) / (len(problem.folds) - k)
         weight = None if problem.weight is None else problem.weight[train]
-        fitted = _fit_in_time(model, X[train], problem.y[train], weight, until, needed)
+        fitted = fit_in_time(model, X[train], problem.y[train], weight, until, needed)
         if fitted is None:
             return None
         model = additive(fitted, problem.classes)
@@ -80,14 +80,16 @@ def fit_tabular(
     return out, Tabular(columns, models)
 
 
-def _fit_in_time(
+def fit_in_time(
     model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float, needed: bool = False
 ) -> Any:
     """The fitted model; None where there is no time for ``FEWEST_TREES`` and it is not ``needed``.
 
-    A fifth of the trees is grown first, which tells how long the others take; they are the same as if grown at once.
-    Where time is short, boosting takes fewer and larger steps, and a forest has fewer trees.
+    A fifth of the trees is grown first, of many classes less, which tells how long the others take; they are the same
+    as if grown at once. Where time is short, boosting takes fewer and larger steps, and a forest has fewer trees.
     """
+    from sklearn.base import is_classifier
+
     grows = next((name for name in ("max_iter", "n_estimators") if hasattr(model, name)), None)
     name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
     fit = partial(model.fit, X, y, **{} if weight is None else {name: weight})
@@ -95,7 +97,8 @@ def _fit_in_time(
         if grows is None or until == float("inf"):
             return fit()
         whole, start = getattr(model, grows), clock.now()
-        first = whole // 5
+        each_round = len(np.unique(y)) if grows == "max_iter" and is_classifier(model) else 1  # trees
+        first = max(1, whole // 5 // (each_round if each_round > 2 else 1))
         model.set_params(warm_start=True, **{grows: first})
         fitted = fit()
         each = max((clock.now() - start) / first, 1e-9)
@@ -108,7 +111,7 @@ def _fit_in_time(
         if more < FEWEST_TREES and not needed:
             return None
         if more < FEWEST_TREES:  # the first trees are kept, a few larger steps follow
-            model.set_params(max_iter=first + max(first // 2, more), learning_rate=LARGEST_RATE)
+            model.set_params(max_iter=first + max(1, first // 2, more), learning_rate=LARGEST_RATE)
             return fit()
         rate = min(LARGEST_RATE, model.learning_rate * whole / more)
         model.set_params(warm_start=False, max_iter=more, learning_rate=rate)

@@ -17,6 +17,7 @@ from walksum.workflow.prepare import PreparedData
 from walksum.workflow.rows import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 
 SHARE = 12  # a row's seconds are the budget over this: about what one kind of members of a portfolio gets
+NEARLY = 0.9  # of its share, from which a row counts as stopped by the clock
 TRIALS = 8  # settings of a row at most, unless the model itself was searched for longer
 NARROW_DROPOUT, NARROW_LR = 0.2, 5e-3  # of networks; dropping most of a few columns leaves nothing to learn from
 NARROW = 200  # columns
@@ -111,8 +112,12 @@ class Race:
         return scorer.metric.sign * scorer.every(output[val], self.data.problem.y[val])[scorer.metric.name]
 
     def trained(self, jobs: list[Job], on_epoch: OnEpoch | None) -> Tensor:
-        """The same of networks, which keep the validation nodes for their epochs."""
+        """The same of networks, which keep the validation nodes for their epochs.
+
+        What the clock stopped before it had learned anything is refused: its score would look like a verdict.
+        """
         best: tuple[float, Tensor] | None = None
+        began, whole = clock.now(), False
         for k, job in enumerate(jobs[: self.trials]):
             now = clock.now()
             if k and now > self.until:
@@ -120,10 +125,16 @@ class Race:
             model, outcome = fit_model(job, self.data, on_epoch, now + max(0.0, self.until - now) / min(2, len(jobs)))
             if outcome.interrupted:
                 raise KeyboardInterrupt
+            whole |= outcome.ended != "deadline"
             output = predict(model, self.data.x, self.data.problem, self.data.encoding)
             if best is None or self._judge(output) > best[0]:
                 best = self._judge(output), output
         assert best is not None
+        if not whole and best[0] <= self._judge(constant(self.data, self.data.split.train)):
+            raise ValueError(
+                f"stopped after {clock.now() - began:.3g} s, before it did better than the same answer for all on the "
+                "validation nodes; a larger budget lets it train"
+            )
         return best[1]
 
 
@@ -161,7 +172,7 @@ def compare(
             continue
         found.seconds[name] = clock.now() - began
         found.add(name, output, ignores_graph)
-        stopped += [name] * (found.seconds[name] >= share)
+        stopped += [name] * (found.seconds[name] >= NEARLY * share)
     if stopped:
         found.notes.append(
             f"compared rows that a larger budget might improve, since they were stopped after {share:.3g} s each: "
@@ -178,13 +189,17 @@ def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list
     found: list[tuple[str, bool, Method]] = [
         ("mean" if regression else "majority class", True, lambda race: constant(race.data, race.learn)),
         ("ridge regression" if regression else "logistic regression", True, lambda r: r.tuned(penalties, linear)),
-        ("gradient boosting", True, lambda race: race.tuned(_boosting("own"), boosting)),
+        ("gradient boosting", True, lambda race: race.tuned(_boosting("own", race), boosting)),
     ]
     if edges:
         found += [
             ("label propagation", False, lambda race: race.tuned(SCALES, label_propagation)),
-            ("boosting on neighbour means", False, lambda race: race.tuned(_boosting("means"), boosting)),
-            ("boosting on neighbour means and targets", False, lambda race: race.tuned(_boosting("targets"), boosting)),
+            ("boosting on neighbour means", False, lambda race: race.tuned(_boosting("means", race), boosting)),
+            (
+                "boosting on neighbour means and targets",
+                False,
+                lambda race: race.tuned(_boosting("targets", race), boosting),
+            ),
         ]
     if job.model != "mlp":
         found.append(("MLP", True, lambda race: race.trained(_jobs(job, "mlp", race.data), on_epoch)))
@@ -193,8 +208,9 @@ def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list
     return found
 
 
-def _boosting(columns: str) -> list[dict[str, Any]]:
-    return [{"columns": columns, **setting} for setting in BOOSTING]
+def _boosting(columns: str, race: Race) -> list[dict[str, Any]]:
+    seconds = (race.until - clock.now()) / 2  # one half to choose, one to learn again from all nodes it may
+    return [{"columns": columns, "seconds": seconds, **setting} for setting in BOOSTING]
 
 
 def _jobs(job: Job, model: str, data: PreparedData) -> list[Job]:

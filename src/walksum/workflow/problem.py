@@ -169,10 +169,19 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
             f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"
         )
     task, classes = run.config["task"], run.config["classes"]
-    y = _by_name(problem, classes) if labels and not problem.regression else problem.y
+    y, notes = problem.y, list(problem.notes)
+    if labels and not problem.regression:
+        y = _by_name(problem, classes)
+        strange = np.nonzero(((y < 0) & (problem.y >= 0)).numpy())[0]
+        if len(strange):
+            cells = [f"{problem.classes[int(problem.y[k])]!r} of {problem.ids[k]!r}" for k in strange[:5]]
+            notes.append(
+                f"{len(strange)} cells of {run.config['target']!r} hold classes that training did not know "
+                f"({', '.join(cells)}): read as empty; the classes are {first(classes)}"
+            )
     if task == REGRESSION and not y.is_floating_point():
         y = torch.full(y.shape, torch.nan)  # of a file without y
-    return replace(problem, y=y, classes=classes, task=task, target=run.config["target"])
+    return replace(problem, y=y, classes=classes, task=task, target=run.config["target"], notes=notes)
 
 
 def read_node_table(run: Run, source: Source, problem: Problem) -> pd.DataFrame | None:

@@ -6,6 +6,7 @@ transformed target as the model they stand beside.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from walksum.portfolio import clock
 from walksum.portfolio.features import neighbour_mean, propagated, reduce_columns
 from walksum.portfolio.problem import SPARSE, WIDE
-from walksum.portfolio.threads import few_threads
+from walksum.portfolio.tabular import fit_in_time
 from walksum.workflow.prepare import COMPONENTS, PreparedData
 
 SCALES: list[dict[str, Any]] = [{"scale": s} for s in (0.9, 0.5, 0.99, 0.8, 0.95, 0.2)]
@@ -62,12 +64,13 @@ def linear(data: PreparedData, learn: Tensor, strength: float = 1.0) -> Tensor:
     return _answer(LogisticRegression(C=strength, max_iter=300), X, data, learn)
 
 
-def boosting(data: PreparedData, learn: Tensor, columns: str = "own", **setting: Any) -> Tensor:
+def boosting(data: PreparedData, learn: Tensor, columns: str = "own", seconds: float = inf, **setting: Any) -> Tensor:
     """scikit-learn's gradient boosting.
 
     Args:
         columns: "own": a node's columns; "means": also the means of its neighbours' columns and their number;
             "targets": also the mean of their known targets, or the share of each class.
+        seconds: with fewer than it takes, there are fewer and larger steps.
         **setting: of scikit-learn's estimator.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -81,7 +84,7 @@ def boosting(data: PreparedData, learn: Tensor, columns: str = "own", **setting:
         X = np.concatenate(parts + [_neighbours_targets(data, learn, mean)] * (columns == "targets"), 1)
         X = X[:, ~np.isnan(X[learn.numpy()]).all(0)]  # few known targets may have no neighbour among themselves
     kind = HistGradientBoostingRegressor if data.problem.regression else HistGradientBoostingClassifier
-    return _answer(kind(random_state=0, **setting), X, data, learn)
+    return _answer(kind(random_state=0, **setting), X, data, learn, clock.now() + seconds)
 
 
 def _neighbours_targets(data: PreparedData, learn: Tensor, mean: Any) -> np.ndarray:
@@ -114,10 +117,9 @@ def label_propagation(data: PreparedData, learn: Tensor, scale: float = 0.9) -> 
     return torch.from_numpy(mass / mass.sum(1, keepdims=True)).float()
 
 
-def _answer(model: Any, X: Any, data: PreparedData, learn: Tensor) -> Tensor:
+def _answer(model: Any, X: Any, data: PreparedData, learn: Tensor, until: float = inf) -> Tensor:
     nodes, problem = learn.numpy(), data.problem
-    with few_threads(len(nodes)):
-        model.fit(X[nodes], data.y.numpy()[nodes])
+    model = fit_in_time(model, X[nodes], data.y.numpy()[nodes], None, until, needed=True)
     if problem.regression:
         return torch.from_numpy(data.encoding.in_units(model.predict(X))).float()
     shares = np.zeros((problem.num_nodes, len(problem.classes)))
