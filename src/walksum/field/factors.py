@@ -139,5 +139,6 @@ def refuse(status: Status) -> None:
     raise ValueError(
         "J is not positive definite, so it is no precision matrix of a Gaussian; "
         "enlarge its diagonal or scale the couplings down. An intrinsic field, whose J is semi-definite, can be "
-        "conditioned on noisy observations: GaussianField(J, validate_args=False).condition(nodes, values, noise)"
+        "conditioned on noisy observations, or constrained by the A whose rows span its null space: "
+        "GaussianField(J, validate_args=False).condition(nodes, values, noise) or .constrain(A)"
     )
