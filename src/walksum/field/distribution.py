@@ -22,6 +22,7 @@ from walksum.field.factors import (
     factorise,
     in_range,
     in_working_precision,
+    refuse_indefinite,
     working_copy,
 )
 from walksum.field.log_determinant import logdet
@@ -149,7 +150,7 @@ class GaussianField(Distribution):
             return h
         way = choose_method(J, self._asked)
         J = working_copy(J, way)
-        mu = solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise")
+        mu = solve(J, to_columns(J, h), SOLVERS[way], refuse_indefinite, "raise")
         return self._back(in_range(mu, self._like), h.shape)
 
     def _quadratic(self, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from walksum._torch import unwrapped
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Solver, Status
+from walksum.solvers.base import Solution, Solver, Status
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.dense import Dense, PreparedDense
 from walksum.solvers.direct import Direct
@@ -130,6 +130,12 @@ def in_range(values: Tensor, like: Tensor) -> Tensor:
             "use J.to(torch.float64), or scale J up"
         )
     return found
+
+
+def refuse_indefinite(solution: Solution) -> None:
+    """For ``observe=``: an iteration that finds J indefinite says so in the words of a factorisation."""
+    if solution.status is Status.not_positive_definite:
+        refuse(solution.status)
 
 
 def refuse(status: Status) -> None:
