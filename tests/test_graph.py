@@ -280,3 +280,15 @@ def test_components_and_hops():
     with pytest.raises(ValueError, match=r"nodes=\[8\]; expected nodes of"):
         graph.hop_distances([8])
     assert ws.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long)).components().tolist() == []
+
+
+@pytest.mark.parametrize(
+    "make", [lambda s, g: ws.FixedLaplacian(s)(g), lambda s, g: ws.Propagate(s).precision(g, torch.float32)]
+)
+def test_a_graph_keeps_the_matrices_of_a_few_scales(make):
+    graph = path(5)
+    scales = torch.linspace(0.1, 0.9, 40).tolist()
+    made = [weakref.ref(make(scale, graph)) for scale in scales]
+    gc.collect()
+    assert [ref() is not None for ref in made] == [False] * 24 + [True] * 16
+    assert make(scales[-1], graph) is made[-1]()

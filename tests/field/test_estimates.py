@@ -6,7 +6,8 @@ import torch
 import walksum as ws
 from gallery import grid, path, random_graph
 from walksum.designs.fields import Matern
-from walksum.field import Estimate, logdet, marginals
+from walksum.field import Estimate, EstimateWarning, logdet, marginals
+from walksum.field import factors as ways
 
 double = torch.double
 TRIALS = 200
@@ -102,3 +103,28 @@ def test_indefinite_matrices_are_found_on_the_way():
     J = ws.Precision(grid(12, 12), torch.ones(144, dtype=double), torch.full((264,), -0.4, dtype=double))
     with pytest.raises(ValueError, match="not positive definite"):
         logdet(J, "estimated")
+
+
+def test_an_indefinite_matrix_is_refused_in_the_same_words_everywhere():
+    graph = grid(12, 12)
+    off = -torch.ones(graph.num_edges, dtype=torch.double)
+    J = ws.Precision(graph, torch.full((144,), 3.0, dtype=torch.double), off)
+    field = ws.GaussianField(J, method="estimated")
+    x = torch.zeros(144, dtype=torch.double)
+    asked = (
+        lambda: field.log_prob(x),
+        lambda: field.variance,
+        lambda: field.condition([0], [1.0], 0.1),
+        lambda: field.covariance([3]),
+    )
+    for ask in asked:
+        with pytest.raises(ValueError, match="J is not positive definite, so it is no precision matrix"):
+            ask()
+
+
+def test_the_warning_of_an_estimate_advises_what_exists(monkeypatch):
+    monkeypatch.setattr(ways, "OPERATIONS", 1.0)
+    monkeypatch.setattr(ways, "DENSE_ON_CPU", 0)
+    field = ws.GaussianField(ws.FixedLaplacian(0.5)(grid(6, 6)))
+    with pytest.warns(EstimateWarning, match=r"logdet and marginals tell its standard error to their observe="):
+        assert field.variance.shape == (1, 36)

@@ -60,7 +60,7 @@ class FixedLaplacian(Design):
         dtype = next((t.dtype for t in (h, x) if t is not None), torch.get_default_dtype())
         if needs_grad(graph.edge_weight):
             return self._build(graph, dtype)
-        return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype)
+        return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype, few=True)
 
     def _build(self, graph: Graph, dtype: torch.dtype) -> Precision:
         refuse_negative_weights(self, graph)

@@ -73,7 +73,7 @@ class FixedPairwiseNormal(Design):
         if needs_grad(x) or needs_grad(graph.edge_weight) or x.is_inference():
             return self._build(graph, x)
         # the features are the same tensor every epoch: J lives as long as they do
-        known = graph.derived(_by_features, self.epsilon, self.coupling, self.similarity)
+        known = graph.derived(_by_features, self.epsilon, self.coupling, self.similarity, few=True)
         if x not in known or known[x][0] != x._version:
             known[x] = (x._version, outside_transforms(self._build, graph, x))
         return known[x][1]

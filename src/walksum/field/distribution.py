@@ -13,6 +13,7 @@ from torch.distributions import Distribution, constraints, register_kl
 from walksum._torch import is_functorch_wrapped
 from walksum.field import conditioning
 from walksum.field.conditioning import to_columns, to_rows
+from walksum.field.constraint import ConstrainedField
 from walksum.field.estimate import check_values
 from walksum.field.factors import (
     SOLVERS,
@@ -21,6 +22,7 @@ from walksum.field.factors import (
     factorise,
     in_range,
     in_working_precision,
+    refuse_indefinite,
     working_copy,
 )
 from walksum.field.log_determinant import logdet
@@ -148,7 +150,7 @@ class GaussianField(Distribution):
             return h
         way = choose_method(J, self._asked)
         J = working_copy(J, way)
-        mu = solve(J, to_columns(J, h), SOLVERS[way], on_nonconverged="raise")
+        mu = solve(J, to_columns(J, h), SOLVERS[way], refuse_indefinite, "raise")
         return self._back(in_range(mu, self._like), h.shape)
 
     def _quadratic(self, x: Tensor) -> Tensor:
@@ -260,6 +262,24 @@ class GaussianField(Distribution):
                 then have variance zero.
         """
         return conditioning.condition(self, nodes, values, noise)
+
+    def constrain(self, A: Any, e: Any = 0.0) -> ConstrainedField:
+        r"""The field given the linear constraints :math:`A x = e`: its mean, variance, samples, density and entropy.
+
+        An intrinsic field (made with ``validate_args=False``) takes the rows that span the null space of its J.
+
+        Args:
+            A: ``[k, N]`` or ``[N]``, a tensor, an array or a scipy sparse matrix of few rows, linearly independent.
+            e: one number, ``[k]`` or ``[..., H, k]``.
+
+        Example:
+            >>> import torch, walksum as ws
+            >>> path = ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]))
+            >>> walk = ws.Precision(path, torch.tensor([1.0, 2.0, 1.0]), torch.full((2,), -1.0))  # intrinsic
+            >>> ws.GaussianField(walk, validate_args=False).constrain(torch.ones(3)).variance  # the sum is zero
+            tensor([[0.5556, 0.2222, 0.5556]])
+        """
+        return ConstrainedField(self, A, e)
 
     def log_evidence(self, nodes: Any, values: Any, noise: Any = None) -> Tensor:
         r"""The log-probability density of observations of some nodes, ``[..., H]``.

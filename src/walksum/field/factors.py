@@ -12,7 +12,7 @@ from walksum._torch import unwrapped
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.graph import Graph
 from walksum.precision import Precision
-from walksum.solvers.base import Solver, Status
+from walksum.solvers.base import Solution, Solver, Status
 from walksum.solvers.cg.solver import CG
 from walksum.solvers.dense import Dense, PreparedDense
 from walksum.solvers.direct import Direct
@@ -132,6 +132,12 @@ def in_range(values: Tensor, like: Tensor) -> Tensor:
     return found
 
 
+def refuse_indefinite(solution: Solution) -> None:
+    """For ``observe=``: an iteration that finds J indefinite says so in the words of a factorisation."""
+    if solution.status is Status.not_positive_definite:
+        refuse(solution.status)
+
+
 def refuse(status: Status) -> None:
     """Say that no Gaussian has this J."""
     if status is Status.nonfinite:
@@ -139,5 +145,6 @@ def refuse(status: Status) -> None:
     raise ValueError(
         "J is not positive definite, so it is no precision matrix of a Gaussian; "
         "enlarge its diagonal or scale the couplings down. An intrinsic field, whose J is semi-definite, can be "
-        "conditioned on noisy observations: GaussianField(J, validate_args=False).condition(nodes, values, noise)"
+        "conditioned on noisy observations, or constrained by the A whose rows span its null space: "
+        "GaussianField(J, validate_args=False).condition(nodes, values, noise) or .constrain(A)"
     )

@@ -61,7 +61,8 @@ def warn_of_estimate(J: Precision) -> None:
     why = "nodes lie in several processes" if across else f"eliminating {J.graph} would fill in too much"
     insist = "" if across else ", method='elimination' insists on the exact value"
     warnings.warn(
-        f"{why}, so this is an estimate; observe=... receives its standard error. method='estimated' accepts it"
+        f"{why}, so this is an estimate; logdet and marginals tell its standard error to their observe=... . "
+        "method='estimated' accepts it"
         f"{insist}",
         EstimateWarning,
         stacklevel=3,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from walksum.field.factors import refuse_indefinite
 from walksum.precision import Precision
 from walksum.solvers.base import Solver
 from walksum.solving import solve
@@ -38,7 +39,8 @@ class System:
         return self.J @ x
 
     def solve(self, h: Tensor, solver: Solver, on_nonconverged: str = "raise") -> Tensor:
-        return solve(self.J, h, solver, on_nonconverged=on_nonconverged)
+        observe = refuse_indefinite if on_nonconverged == "raise" else None
+        return solve(self.J, h, solver, observe, on_nonconverged)
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes of what each has summed over its nodes."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MISSING: Any = object()
+KEPT = 16  # matrices of one kind that a graph keeps: more than a bank of scales asks for in every epoch
 CHECKED = 2**25  # edges that are checked at once
 
 
@@ -218,14 +219,19 @@ class Graph:
         found = torch.from_numpy(dijkstra(pattern, indices=chosen.numpy(), unweighted=True, limit=far))
         return torch.where(found.isfinite(), found, -1).long()
 
-    def derived(self, build: Callable[..., T], *key: Hashable) -> T:
-        """``build(self, *key)``, computed once and kept as long as the graph."""
+    def derived(self, build: Callable[..., T], *key: Hashable, few: bool = False) -> T:
+        """``build(self, *key)``, computed once and kept as long as the graph; ``few``: the latest KEPT of this build.
+
+        A J is kept with its factor, so one for every scale ever asked would fill the memory.
+        """
         slot = (build, *key)
         found = self._derived.get(slot, _MISSING)
         if found is _MISSING:
             with self._lock:
                 if slot not in self._derived:
                     self._derived[slot] = outside_transforms(build, self, *key)
+                    for old in [known for known in self._derived if known[0] is build][:-KEPT] if few else ():
+                        del self._derived[old]
                 found = self._derived[slot]
         return found
 

@@ -46,10 +46,10 @@ def scale_of(start: float, logit: Tensor | None) -> float | Tensor:
 
 
 def adjacency_precision(graph: Graph, scale: float | Tensor, sign: float, loops: bool, dtype: torch.dtype) -> Precision:
-    """J on this graph; one object per graph as long as nothing of it is learned, so that its factor is kept."""
+    """J on this graph; one object for each of the latest scales unless something is learned: its factor is kept."""
     if isinstance(scale, Tensor) or needs_grad(graph.edge_weight):
         return _build(graph, scale, sign, loops, dtype)
-    return graph.derived(_build, scale, sign, loops, dtype)
+    return graph.derived(_build, scale, sign, loops, dtype, few=True)
 
 
 def _build(graph: Graph, scale: float | Tensor, sign: float, loops: bool, dtype: torch.dtype) -> Precision:

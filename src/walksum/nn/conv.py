@@ -218,7 +218,7 @@ class GLTConv(MessagePassing):
                 x, edge_index, edge_weight, features, return_precision or return_attention_weights, edge_attr
             )
         else:
-            check_features(x, self.in_channels)
+            check_features(x, self.in_channels, first=self.observe)
             observed = self.observe(x)
             source = x if self.observe_source is None else observed
             if self.in_channels == -1:
@@ -269,7 +269,8 @@ class GLTConv(MessagePassing):
     def _observe_pair(self, x: Any, edge_index: Any) -> tuple[Tensor, Tensor, Any, int]:
         """Both sides of a relation as one set of nodes; two times the same tensor are one side."""
         one_side = len(x) == 2 and x[0] is x[1]
-        check_pair(x, (_width(self.observe_source or self.observe, self.in_channels), self.in_channels))
+        first = (self.observe_source or self.observe, self.observe)
+        check_pair(x, (_width(first[0], self.in_channels), self.in_channels), first)
         if self.observe_source is None:
             if self.in_channels != -1 and x[0].size(-1) != x[1].size(-1):
                 raise ValueError(
@@ -298,7 +299,7 @@ class GLTConv(MessagePassing):
         self, x: Tensor, edge_index: Any, weight: Any, features: Any, asked: Any, edge_attr: Any
     ) -> Tensor:
         """Several samples ``[B, N, F]`` on one graph, solved together."""
-        check_features(x, self.in_channels)
+        check_features(x, self.in_channels, first=self.observe)
         if asked:
             raise ValueError(f"x has shape {tuple(x.shape)}; J and attention weights are given for one sample [N, F]")
         if self.in_channels == -1:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.nn.resolver import activation_resolver
 
@@ -46,8 +46,8 @@ def make_activation(act: str | Activation | None) -> Activation | None:
         raise ValueError(f"act={act!r}; expected the name of an activation in torch.nn, a function or None") from error
 
 
-def check_features(x: Any, in_channels: int, name: str = "x") -> None:
-    """Floating-point rows of the width a layer was made for; ``in_channels=-1`` takes any."""
+def check_features(x: Any, in_channels: int, name: str = "x", first: nn.Module | None = None) -> None:
+    """Rows of the width and dtype of ``first``, the map that reads them; ``in_channels=-1`` takes any width."""
     width = "F" if in_channels == -1 else in_channels
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} has type {type(x).__name__}; expected a floating-point tensor [N, {width}]")
@@ -55,18 +55,27 @@ def check_features(x: Any, in_channels: int, name: str = "x") -> None:
         raise ValueError(
             f"{name} has type {x.dtype}; expected a floating-point tensor [N, {width}], use {name}.float()"
         )
+    check_layout(x, name)
+    dtype = getattr(getattr(first, "weight", None), "dtype", x.dtype)
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"{name} is {x.dtype} but the layer is {dtype}; use {name}.to({dtype}) or layer.to({x.dtype})")
     if x.dim() < 2 or (in_channels != -1 and x.size(-1) != in_channels):
         raise ValueError(f"{name} has shape {tuple(x.shape)}; expected [N, {width}] (or [B, N, {width}] for B samples)")
 
 
-def check_pair(x: Any, in_channels: tuple[int, int]) -> None:
+def check_layout(x: Tensor, name: str = "x") -> None:
+    if x.layout != torch.strided:
+        raise ValueError(f"{name} has layout {x.layout}; a layer takes dense features, use {name}.to_dense()")
+
+
+def check_pair(x: Any, in_channels: tuple[int, int], first: tuple[nn.Module, nn.Module]) -> None:
     """The two sides of a bipartite relation."""
     if len(x) != 2:
         raise ValueError(f"x has {len(x)} parts; a relation between two kinds of nodes takes (x_source, x_target)")
     if x[1] is None:
         raise ValueError("x[1] is None; both sides of a relation are mixed: give the target nodes features, zeros do")
     for k, name in enumerate(("x[0]", "x[1]")):
-        check_features(x[k], in_channels[k], name)
+        check_features(x[k], in_channels[k], name, first[k])
         if x[k].dim() != 2:
             raise ValueError(f"{name} has shape {tuple(x[k].shape)}; expected [N, F]")
 

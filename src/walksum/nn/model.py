@@ -152,7 +152,7 @@ class GLT(nn.Module):
         edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Logits or predictions ``[N, out_channels]``; ``edge_index`` may be a Graph."""
-        check_features(x, self.config["in_channels"])
+        check_features(x, self.config["in_channels"], first=self.embed)
         where, weight, attr = self._one_graph(x, edge_index, edge_weight, edge_attr)
         z = self.embed(self.dropout(x))
         if self.config["in_channels"] == -1:

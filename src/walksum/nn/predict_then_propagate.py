@@ -71,7 +71,7 @@ class PredictThenPropagate(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """``[N, out_channels]`` for node features ``[N, in_channels]``."""
-        check_features(x, self.first.in_features)
+        check_features(x, self.first.in_features, first=self.first)
         z = nnf.relu(self.first(nnf.dropout(x, self.dropout, self.training)))
         z = nnf.dropout(z, self.dropout, self.training)
         if self.where == "hidden":

@@ -15,7 +15,7 @@ from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
 from walksum.nn import compiled
 from walksum.nn.adjacency import LARGEST_LEARNED, Adjacency, adjacency_precision, logit_of, scale_of
-from walksum.nn.inputs import without_autocast, working_precision
+from walksum.nn.inputs import check_layout, without_autocast, working_precision
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import ON_NONCONVERGED, solve
@@ -167,5 +167,6 @@ def check_nodes(x: Any) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         kind, remedy = (x.dtype, ", use x.float()") if isinstance(x, Tensor) else (type(x).__name__, "")
         raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, F] or [N]{remedy}")
+    check_layout(x)
     if x.dim() == 0:
         raise ValueError(f"x has shape {tuple(x.shape)}; expected [N, F], [N] or [B, N, F]")

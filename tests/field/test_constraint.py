@@ -1,0 +1,106 @@
+"""Linear constraints on a field, against the dense Gaussian on the subspace."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import walksum as ws
+from gallery import grid, random_graph
+from walksum.field import GaussianField
+
+double = torch.double
+close = torch.testing.assert_close
+
+
+def dense_twin(J, loc, A, e):
+    """Mean and covariance given A x = e, for one head: within a basis of what A leaves free."""
+    start = torch.linalg.pinv(A) @ e
+    basis = torch.linalg.svd(A)[2][len(A) :].T
+    inner = basis.T @ J @ basis
+    mean = start + basis @ torch.linalg.solve(inner, basis.T @ J @ (loc - start))
+    return mean, basis @ torch.linalg.inv(inner) @ basis.T, basis, inner
+
+
+def check(field, A, e):
+    given = field.constrain(A, e)
+    A = torch.as_tensor(A.toarray() if sp.issparse(A) else A)
+    x = given.sample((20000,))
+    close(x @ A.T, e.expand(20000, field.J.heads, -1), rtol=1e-8, atol=1e-8)
+    for head, J in enumerate(field.J.to_dense()):
+        mean, covariance, basis, inner = dense_twin(J, field.loc[head], A, e)
+        close(given.mean[head], mean, rtol=1e-8, atol=1e-8)
+        close(given.variance[head], covariance.diagonal(), rtol=1e-8, atol=1e-10)
+        close(torch.cov(x[:, head].T), covariance, rtol=0, atol=0.06 * float(covariance.abs().max()))
+        free = torch.distributions.MultivariateNormal(basis.T @ mean, precision_matrix=inner)
+        close(given.log_prob(x[:5])[:, head], free.log_prob(x[:5, head] @ basis), rtol=1e-8, atol=1e-8)
+        close(given.entropy()[head], free.entropy(), rtol=1e-8, atol=1e-8)
+    assert (given.log_prob(x[:5] + 0.1) == -math.inf).all()
+
+
+def test_a_field_given_linear_constraints_is_the_dense_gaussian_on_their_subspace():
+    graph = random_graph(12, 25)
+    J = ws.Precision(
+        graph, graph.degree.double() + torch.tensor([[0.5], [2.0]]), -torch.ones(2, graph.num_edges).double()
+    )
+    field = GaussianField(J, loc=torch.randn(2, 12, dtype=double))
+    A = np.random.default_rng(0).normal(size=(2, 12)) * [[1.0], [100.0]]
+    check(field, A, torch.tensor([1.0, -300.0], dtype=double))
+    check(field, sp.csr_matrix(np.ones((1, 12))), torch.zeros(1, dtype=double))
+
+
+def test_an_intrinsic_field_takes_the_constraint_that_spans_its_null_space():
+    graph = grid(4, 3)
+    weight = torch.rand(graph.num_edges, dtype=double) + 0.1
+    diag = torch.zeros(12, dtype=double).index_add(0, graph.edges.flatten(), weight.repeat(2))
+    laplacian = ws.Precision(graph, diag, -weight)
+    check(GaussianField(laplacian, validate_args=False), torch.ones(1, 12, dtype=double), torch.zeros(1, dtype=double))
+    D = sp.diags([1.0, -2.0, 1.0], [0, 1, 2], shape=(10, 12))
+    walk = GaussianField(ws.Precision.from_scipy(D.T @ D), validate_args=False)
+    line = torch.stack([torch.ones(12, dtype=double), torch.arange(12, dtype=double)])
+    check(walk, line, torch.tensor([0.0, 3.0], dtype=double))
+    with pytest.raises(
+        ValueError, match="constrained by the A whose rows span its null space"
+    ):  # rank 10 of 12, one row
+        walk.constrain(line[:1])
+
+
+def test_constraints_count_the_nodes_that_are_free():
+    J = ws.FixedLaplacian(0.9)(grid(4, 3), torch.empty(0, dtype=double))
+    given = GaussianField(J).condition([0, 5], [1.0, -2.0]).constrain(torch.ones(12), 3.0)
+    rows = torch.zeros(3, 12, dtype=double)
+    rows[0], rows[1, 0], rows[2, 5] = 1, 1, 1
+    both = GaussianField(J).constrain(rows, [3.0, 1.0, -2.0])
+    close(given.mean, both.mean)
+    close(given.variance, both.variance, rtol=1e-8, atol=1e-10)
+    assert given.sample()[0, 5] == -2
+
+
+def test_gradients_reach_the_precision():
+    J = ws.FixedLaplacian(0.9)(grid(3, 2), torch.empty(0, dtype=double))
+    A = torch.ones(6, dtype=double)
+
+    def numbers(diag):
+        given = GaussianField(ws.Precision(J.graph, diag, J.off)).constrain(A, 1.0)
+        return given.mean, given.variance, given.entropy()
+
+    torch.autograd.gradcheck(numbers, (J.diag.clone().requires_grad_(),))
+
+
+@pytest.mark.parametrize(
+    ("A", "e", "message"),
+    [
+        (torch.ones(2, 5), 0.0, r"A has shape \(2, 5\); expected finite numbers \[k, 12\]"),
+        (torch.full((12,), math.nan), 0.0, "expected finite numbers"),
+        (torch.ones(2, 12), 0.0, "A has 2 rows, linearly dependent"),
+        (torch.ones(12), torch.ones(3), r"e has shape \(3,\); expected a finite number for each of the 1 rows"),
+        (torch.ones(12), torch.ones(3, 2, 1), r"e has shape \(3, 2, 1\); the field has heads \(3,\)"),
+    ],
+)
+def test_bad_constraints_are_refused(A, e, message):
+    J = ws.FixedLaplacian(0.9)(grid(4, 3), torch.empty(0, dtype=double))
+    field = GaussianField(ws.Precision(J.graph, J.diag.expand(3, -1), J.off.expand(3, -1)))
+    with pytest.raises(ValueError, match=message):
+        field.constrain(A, e)
