@@ -57,4 +57,4 @@ def test_every_extra_is_known():
             continue
         for package in packages:
             name = re.split(r"[<>=;\[ ]", package)[0].replace("-", "_")
-            assert EXTRAS.get(name) == extra
+            assert name == "walksum" or EXTRAS.get(name) == extra  # one extra may name another
