@@ -41,7 +41,6 @@ def environment():
     """Of a program whose processes can be told by it: they inherit it."""
     # workers of Ray are nice to others, who on a busy machine leave them nothing
     ours = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0", "WALKSUM_TEST": uuid.uuid4().hex}
-    ours["RAY_gcs_rpc_server_reconnect_timeout_s"] = "5"  # not sixty: so long its processes look for a killed server
     return {**os.environ, "PYTHONPATH": PATH, **ours}
 
 
@@ -58,7 +57,7 @@ def left(environment):
 
 
 def wait_until_gone(environment, seconds=300):
-    """Ray's agents notice after ten seconds that theirs is gone, and then try to tell its server so."""
+    """Ray's agents notice after ten seconds that theirs is gone, and try for sixty more to tell its server so."""
     end = time.monotonic() + seconds
     while left(environment) and time.monotonic() < end:
         time.sleep(0.2)
