@@ -1,3 +1,5 @@
+import contextlib
+import itertools
 import sys
 from pathlib import Path
 
@@ -20,6 +22,31 @@ def two_settings():
     """Of every method that stands beside a trained model: enough to choose one. A user's run tries eight of each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("walksum.workflow.comparisons.TRIALS", 2)
+        yield
+
+
+@pytest.fixture(scope="session")
+def small_trainings():
+    """A context in which ``walksum train`` tries two settings of every compared method and draws one figure of five.
+
+    tests/workflow/test_figures.py draws all of them; elsewhere they take longer than a small training.
+    """
+    from walksum.workflow import page
+
+    @contextlib.contextmanager
+    def inside():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("walksum.workflow.comparisons.TRIALS", 2)
+            patch.setattr(page, "_wanted", lambda *of, _all=page._wanted: itertools.islice(_all(*of), 1))
+            yield
+
+    return inside
+
+
+@pytest.fixture(scope="module")
+def in_small_trainings(small_trainings):
+    """The same for all tests of a file."""
+    with small_trainings():
         yield
 
 

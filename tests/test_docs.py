@@ -21,7 +21,7 @@ import walksum as ws
 from walksum.cli import app
 
 ROOT = Path(__file__).parent.parent
-pytestmark = pytest.mark.usefixtures("two_settings")
+pytestmark = pytest.mark.usefixtures("in_small_trainings")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

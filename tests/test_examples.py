@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 
 from walksum.solvers import SolveWarning
 
-pytestmark = pytest.mark.usefixtures("two_settings")
+pytestmark = pytest.mark.usefixtures("in_small_trainings")
 FOLDER = Path(__file__).parent.parent / "examples"
 MOST_LINES = 60
 SHARE = r"{}: (\d+(?:\.\d+)?) ?%"

@@ -17,10 +17,10 @@ INTERRUPTED = """
 import sys, time, torch, walksum as ws
 wanted = int(sys.argv[1])
 torch.set_num_threads(2)
-index = torch.arange(150 * 150).view(150, 150)
+index = torch.arange(100 * 100).view(100, 100)
 pairs = [(index[:, :-1], index[:, 1:]), (index[:-1], index[1:])]
 graph = ws.Graph.from_edge_index(torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in pairs], 1))
-h = torch.randn(graph.num_nodes, 512)
+h = torch.randn(graph.num_nodes, 256)
 J = ws.Precision(graph, 1.0 + graph.degree, -torch.ones(graph.num_edges))
 for name in sys.argv[2:]:
     expected = ws.solve(J, h, name)

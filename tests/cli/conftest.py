@@ -7,5 +7,5 @@ __all__ = ["colour_run", "shop", "walksum"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _two_settings(two_settings):
+def _small_trainings(in_small_trainings):
     """In all tests of this folder."""

@@ -90,11 +90,12 @@ def shop(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def colour_run(shop, tmp_path_factory):
+def colour_run(shop, small_trainings, tmp_path_factory):
     """A run that learned colours from 72 of the 80 customers; the last 10 % come later as new nodes."""
     folder = tmp_path_factory.mktemp("colours")
     Shop().write(folder, count=72)
     tables = ("--nodes", "nodes.csv", "--edges", "edges.csv", "--target", "colour")
-    done = inside("train", *tables, "--features", "income,town", "--out", "run", *QUICK, cwd=folder)
+    with small_trainings():  # a fixture of the session comes before those of a module
+        done = inside("train", *tables, "--features", "income,town", "--out", "run", *QUICK, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run", done

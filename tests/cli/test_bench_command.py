@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from customers import run, start
+from customers import start
 from typer.testing import CliRunner
 
 from walksum.cli import app
@@ -211,12 +211,3 @@ def test_ray_that_is_not_there(tmp_path):
     code, _, err = inside("--datasets", "digits", "--models", "mlp", "--engine", "ray", "--store", tmp_path / "store")
     assert code == 2
     assert "--engine ray needs the package ray: pip install 'walksum[ray]'" in err
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
-def test_a_sweep_on_ray(tmp_path):
-    done = run(*QUICK, "--models", "mlp,gcn", "--runs", "2", "--engine", "ray", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["trained"] == 4
-    assert len(lines(tmp_path / "store")) == 4

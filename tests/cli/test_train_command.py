@@ -274,14 +274,15 @@ def test_a_search_is_compared_on_validation(shop, walksum, tmp_path):
     assert not any("test" in name for name in trials[0])
 
 
-def test_ctrl_c_keeps_the_best_weights_so_far(tmp_path):
-    process = start("train", "--epochs", "100000", "--patience", "100000", cwd=tmp_path)
+def test_ctrl_c_keeps_the_best_weights_so_far(shop, tmp_path):
+    tables = ("--nodes", shop / "nodes.csv", "--edges", shop / "edges.csv", "--target", "colour", "--hidden", "8")
+    process = start("train", *tables, "--epochs", "100000", "--patience", "100000", cwd=tmp_path)
     assert "epoch 1:" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "interrupted: these are the best weights so far" in err
-    run = tmp_path / "runs" / "digits"
+    run = tmp_path / "runs" / "nodes"
     assert sorted(p.name for p in run.iterdir()) == WHOLE
     assert json.loads((run / "metrics.json").read_text())["interrupted"]
     assert "written to" in out

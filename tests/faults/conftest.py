@@ -23,13 +23,15 @@ def tables():
 
 
 @pytest.fixture(scope="session")
-def network(tables, tmp_path_factory):
+def network(tables, small_trainings, tmp_path_factory):
     """The folder of a trained GLT."""
-    run = fit_tables(*tables, "colour", features=["income"], max_epochs=5, hidden=4, layers=1)
-    return run.save(tmp_path_factory.mktemp("runs") / "network").folder
+    with small_trainings():
+        run = fit_tables(*tables, "colour", features=["income"], max_epochs=5, hidden=4, layers=1)
+        return run.save(tmp_path_factory.mktemp("runs") / "network").folder
 
 
 @pytest.fixture(scope="session")
-def portfolio(tables, tmp_path_factory):
+def portfolio(tables, small_trainings, tmp_path_factory):
     """The folder of a portfolio."""
-    return fit_tables(*tables, "colour", budget=3).save(tmp_path_factory.mktemp("runs") / "portfolio").folder
+    with small_trainings():
+        return fit_tables(*tables, "colour", budget=3).save(tmp_path_factory.mktemp("runs") / "portfolio").folder

@@ -182,6 +182,7 @@ def test_words_of_the_user_are_escaped_in_the_report(odd_tables, settings):
     assert "alert('id')" not in page  # also inside attributes: quotes are escaped
 
 
+@pytest.mark.usefixtures("two_settings")
 def test_words_of_the_user_are_escaped_in_the_explorer(odd_tables):
     pytest.importorskip("dash_cytoscape")
     from walksum.explore.server import make_app

@@ -70,15 +70,16 @@ def records(folder):
     return {record.key: replace(record, **varying) for record in read_records(folder)}
 
 
-@pytest.mark.data
 def test_a_sweep_on_ray_has_the_records_of_a_local_one(environment, tmp_path):
     found = {}
     for engine in ("local", "ray"):
-        words = ["bench", "table1", "--datasets", "texas", "--models", "mlp", "--runs", "2", "--max-epochs", "3"]
-        words += ["--engine", engine, "--workers", "1", "--store", str(tmp_path / engine), "--quiet"]
-        subprocess.run([sys.executable, "-m", "walksum", *words], env=environment, check=True, timeout=600)
+        words = ["bench", "table1", "--datasets", "digits", "--models", "mlp,gcn", "--runs", "2"]
+        words += ["--max-epochs", "2", "--engine", engine, "--workers", "1", "--store", str(tmp_path / engine)]
+        command = [sys.executable, "-m", "walksum", *words, "--json", "--quiet"]
+        done = subprocess.run(command, env=environment, check=True, timeout=600, stdout=subprocess.PIPE)
+        assert json.loads(done.stdout)["trained"] == 4
         found[engine] = records(tmp_path / engine)
-    assert len(found["local"]) == 2
+    assert len(found["local"]) == 4
     assert found["ray"] == found["local"]
     wait_until_gone(environment)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch_geometric
-from sklearn.datasets import load_digits
 from torch_geometric.data import Data
 
 from walksum.data.cache import cache_root, cached, data_root, fingerprint, scratch
@@ -117,6 +116,8 @@ def digits(k: int = 6) -> Data:
     The distance of two images is the smallest over shifts of one of them by at most a pixel. The graph is undirected,
     unweighted and has no self-loops; a node may have more than k neighbours.
     """
+    from sklearn.datasets import load_digits
+
     images, labels = load_digits(return_X_y=True)
     if not 1 <= k < len(images):
         raise ValueError(f"k={k} neighbours are not possible; choose 1 to {len(images) - 1}")
