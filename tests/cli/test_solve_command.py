@@ -80,9 +80,10 @@ def test_what_is_no_system_is_refused(system, tmp_path):
         (("A.mtx", "nan.npy"), "expected finite numbers"),
         (("indefinite.mtx", "b.npy"), "not positive definite"),
     ):
-        done = solve("--matrix", arguments[0], "--rhs", arguments[1])
+        done = solve("--matrix", arguments[0], "--rhs", arguments[1], "--out", "mu.npy")
         assert done.exit_code == 2, (arguments, done.output)
         assert message in " ".join(done.output.split())
+        assert not (tmp_path / "mu.npy").exists()
 
 
 @pytest.mark.parametrize(

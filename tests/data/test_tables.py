@@ -41,6 +41,7 @@ def test_a_node_may_be_called_na(tmp_path):
 def test_the_separator_is_seen_in_the_header(tmp_path):
     assert FileTable(put(tmp_path, "a.csv", "a;b;c\n1;2,5;3\n")).columns() == ["a", "b", "c"]
     assert FileTable(put(tmp_path, "b.tsv", "a,b\tc\n1\t2\n")).columns() == ["a,b", "c"]
+    assert FileTable(put(tmp_path, "c.csv", "a|b\n1|2,5\n")).columns() == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,18 @@ def test_a_sparse_table(table):
     assert (model.predict(sp.csr_matrix(X)) == y).mean() == 1
 
 
+@pytest.mark.parametrize("kind", [AutoClassifier, AutoRegressor])
+def test_empty_cells_become_medians_of_the_rows_learned_from(table, kind):
+    X, _, shown, pairs = table
+    y = shown if kind is AutoClassifier else np.where(shown < 0, np.nan, shown)
+    empty = np.where(X > 1, np.nan, X)
+    fill = np.nanmedian(empty[shown >= 0], 0)
+    filled = np.where(np.isnan(empty), fill, empty)
+    found, twin = quick(kind).fit(empty, y, pairs), quick(kind).fit(filled, y, pairs)
+    np.testing.assert_array_equal(found.transduction_, twin.transduction_)
+    np.testing.assert_array_equal(found.predict(empty), twin.predict(filled))
+
+
 def forms(pairs):
     """One graph as other libraries hold it."""
     import networkx
@@ -114,8 +126,10 @@ def test_bad_input_names_the_argument(table):
             quick().fit(X, shown, graph)
     with pytest.raises(ValueError, match=rf"{N - 1}"):
         quick().fit(X[1:], shown[1:], pairs)
+    with pytest.raises(ValueError, match="infinity"):
+        quick().fit(np.where(X > 2, np.inf, X), shown, pairs)
     with pytest.raises(ValueError, match="NaN"):
-        quick().fit(np.where(X > 2, np.nan, X), shown, pairs)
+        quick().fit(sp.csr_matrix(np.where(X > 2, np.nan, X)), shown, pairs)
     for kind in (AutoClassifier, AutoRegressor):
         with pytest.raises(ValueError, match="budget=0"):
             kind(budget=0).fit(X, y, pairs)

@@ -51,7 +51,9 @@ def solve(
     record = _run(solver, J, h)
     console.say(f"{record['solver']}: {record['status']} in {record['steps']} steps, residual {record['residual']:.1e}")
     mu = record.pop("value")
-    if out is not None:
+    if out is not None and not mu.isfinite().all():
+        console.say(f"{out} is not written: mu is not finite")
+    elif out is not None:
         new = missing_folders(out)
         write_file(out, lambda path: _save(path, mu))
         console.say(f"mu written to {out}{f' (made the folder {new})' if new else ''}")

@@ -127,7 +127,7 @@ def _fit_numbers(rows: pd.DataFrame) -> dict[str, Any]:
     values = rows.to_numpy(np.float64)
     seen = ~np.isnan(values)
     count = np.maximum(seen.sum(0), 1)
-    fill = np.nan_to_num(rows.median().to_numpy(np.float64))
+    fill = medians(values)
     yes_no = np.isin(np.where(seen, values, fill), (0.0, 1.0)).all(0)
     others = np.maximum((seen & (values != 0)).sum(0), 1)
     sparse = ~yes_no & (others < count / 2)
@@ -141,6 +141,11 @@ def _fit_numbers(rows: pd.DataFrame) -> dict[str, Any]:
         "mean": np.where(yes_no, 0.0, mean * unit).tolist(),
         "scale": np.where(yes_no | (scale == 0), 1.0, scale * unit).tolist(),
     }
+
+
+def medians(values: np.ndarray) -> np.ndarray:
+    """What an empty cell of each column becomes; zero where all are empty."""
+    return np.nan_to_num(pd.DataFrame(values).median().to_numpy(np.float64))
 
 
 def _unit(values: np.ndarray) -> np.ndarray:

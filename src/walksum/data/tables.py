@@ -152,13 +152,13 @@ def _parquet(path: Path) -> Any:
 
 
 def _separator(path: Path, encoding: str) -> str:
-    """Tab for .tsv; else the one of , ; tab that the header line holds most of."""
+    """Tab for .tsv; else the one of , ; tab | that the header line holds most of."""
     if ".tsv" in path.suffixes:
         return "\t"
     with path.open("rb") as raw:
         stream: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         header = stream.readline().decode(encoding, "replace")
-    return max(",;\t", key=header.count)
+    return max(",;\t|", key=header.count)
 
 
 def _refuse_other_kinds(path: Path) -> None:

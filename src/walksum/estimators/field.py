@@ -1,4 +1,4 @@
-"""FieldRegressor and FieldClassifier: any scikit-learn estimator, and a Gaussian field of what it leaves over."""
+"""FieldRegressor and FieldClassifier: an estimator that takes numbers, and a Gaussian field of what it leaves over."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class FieldRegressor(RegressorMixin, _FieldEstimator):
     Transductive: ``fit`` sees all rows, with NaN as the target of those to predict.
 
     Args:
-        estimator: a scikit-learn regressor, or a pipeline.
+        estimator: a scikit-learn regressor that takes numbers, or a pipeline that makes some of its columns.
         graph: an adjacency matrix, an edge list or a :class:`walksum.Graph`; may also be given to ``fit``.
         cv: folds of the residuals.
         random_state: seed of the folds.

@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from walksum.data.encoding import medians
 from walksum.data.knn import as_graph_of, knn_graph
 from walksum.estimators.glt import row_weights
 from walksum.estimators.lookup import mean_of_same, same_rows
@@ -50,7 +51,19 @@ class Auto(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
+
+    def _table(self, X: Any, reset: bool) -> Any:
+        """X as numbers; NaN marks a cell without one, in a table that is not sparse."""
+        finite: Any = True if sp.issparse(X) else "allow-nan"
+        return validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr", ensure_all_finite=finite)
+
+    def _filled(self, X: Any, known: np.ndarray | None = None) -> Any:
+        """X with the medians of the ``known`` rows of fit in its empty cells."""
+        if known is not None:
+            self.fill_ = None if sp.issparse(X) else medians(X[known])
+        return X if sp.issparse(X) or self.fill_ is None else np.where(np.isnan(X), self.fill_, X)
 
     def _problem(
         self, X: Any, y: np.ndarray, known: np.ndarray, classes: int, graph: Any, validation: Any,
@@ -90,7 +103,7 @@ class Auto(BaseEstimator):
 
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
         """Values of rows of fit; a new row gets the mean of its nearest rows of fit."""
-        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        X = self._filled(self._table(X, reset=False))
         dense = X.toarray() if sp.issparse(X) else X
         mine = self.X_.toarray() if sp.issparse(self.X_) else self.X_
         same = same_rows(mine, dense)

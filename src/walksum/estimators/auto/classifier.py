@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from walksum.estimators.auto.base import Auto
 from walksum.estimators.folds import known_labels
@@ -56,7 +56,8 @@ class AutoClassifier(ClassifierMixin, Auto):
         members_: one entry per member: weight, validation score, whether it uses edges, seconds.
         graph_gain_: gain in ``metric`` over the members that see no edge, blended likewise, with a paired 95 %
             interval over the validation rows, each blended by weights from the other half of them: (gain, low, high).
-        label_distributions_, transduction_: of all rows.
+        label_distributions_, transduction_: of all rows; of a labelled one by members that did not learn from it, so
+            ``transduction_`` may differ from its label.
         ignoring_weights_: names of members that could not read ``sample_weight``.
 
     Example:
@@ -92,7 +93,7 @@ class AutoClassifier(ClassifierMixin, Auto):
         """Learn from the rows whose label is known.
 
         Args:
-            X: features ``[N, F]``, dense or sparse.
+            X: features ``[N, F]``, dense or sparse; NaN in a dense one becomes the median of the labelled rows.
             y: labels ``[N]``; -1, NaN or None marks a row without one.
             graph: an adjacency matrix, an edge list, a :class:`walksum.Graph` or one of networkx; directed edges are
                 read as such by the tabular members. Without one, the nearest rows of X are joined.
@@ -101,13 +102,14 @@ class AutoClassifier(ClassifierMixin, Auto):
                 weight zero counts as one without a label. Label propagation counts all rows the same.
         """
         start = time.monotonic()
-        X = validate_data(self, X, dtype=np.float64, accept_sparse="csr")
+        X = self._table(X, reset=True)
         metric_name = self.metric or "accuracy"
         if metric_name not in CLASSIFIER_METRICS:
             raise ValueError(f"metric={metric_name!r}; choose one of {', '.join(CLASSIFIER_METRICS)}")
         y, known = _class_labels(y, X.shape[0])
         check_classification_targets(y[known])
         weight, known = self._weighted_rows(sample_weight, known)
+        X = self._filled(X, known)
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

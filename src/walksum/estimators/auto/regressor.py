@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from walksum.estimators.auto.base import Auto
 from walksum.portfolio.blend import METRICS
@@ -45,7 +45,7 @@ class AutoRegressor(RegressorMixin, Auto):
     ) -> AutoRegressor:
         """Learn from the rows whose y is not NaN; arguments as in :meth:`AutoClassifier.fit`."""
         start = time.monotonic()
-        X = validate_data(self, X, dtype=np.float64, accept_sparse="csr")
+        X = self._table(X, reset=True)
         metric_name = self.metric or "r2"
         if metric_name not in names_for("regression"):
             raise ValueError(f"metric={self.metric!r}; choose one of {', '.join(names_for('regression'))}")
@@ -59,6 +59,7 @@ class AutoRegressor(RegressorMixin, Auto):
         weight, known = self._weighted_rows(sample_weight, ~np.isnan(y))
         if known.sum() < 2:
             raise ValueError(f"y is known in {int(known.sum())} rows (n_samples={X.shape[0]}); at least 2 need a value")
+        X = self._filled(X, known)
         middle, spread = float(y[known].mean()), float(y[known].std()) or 1.0
         problem = self._problem(X, (y - middle) / spread, known, 0, graph, validation, weight)
         self.X_ = X
