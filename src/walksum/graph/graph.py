@@ -77,7 +77,7 @@ class Graph:
     def _set(self, edges: Tensor, num_nodes: int, edge_weight: Tensor | None, structure: Graph | None = None) -> None:
         self.edges, self.num_nodes, self.edge_weight = edges, num_nodes, edge_weight
         self._structure = structure
-        self._derived: dict[Hashable, Any] = {}
+        self._derived: dict[tuple[Any, ...], Any] = {}
         # copies on other devices belong to the graph they come from, which they know by a weak reference: no cycle
         self._moved: dict[torch.device, Graph] = {}
         self._home: weakref.ref[Graph] = weakref.ref(self)
