@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import walksum as ws
+from gallery import path, random_graph
 from walksum.backends.cpu.ldl import blas
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.solvers.column_factor import ColumnFactor
@@ -508,3 +509,23 @@ def test_a_factor_is_made_by_whatever_is_asked_first(first, threads):
             torch.testing.assert_close(found, true, rtol=1e-11, atol=1e-11)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("edges", [900, 3000])
+def test_a_laplacian_is_singular_however_its_pivots_are_rounded(edges, heads):
+    for seed in range(15):
+        graph = random_graph(300, edges, seed)
+        generator = torch.Generator().manual_seed(seed)
+        weight = torch.rand(heads, graph.num_edges, dtype=torch.double, generator=generator) + 0.01
+        alone = (graph.degree == 0).double().expand(heads, -1)
+        diag = alone.index_add(1, graph.edges.flatten(), weight.repeat(1, 2))
+        found = ws.Direct().prepare(ws.Precision(graph, diag, -weight))(torch.ones(heads, 300, 1).double())
+        assert found.status is ws.Status.not_positive_definite
+
+
+@pytest.mark.parametrize("nodes", [50, 2000, 40_000])
+def test_a_condition_number_of_1e12_is_solved(nodes):
+    graph = path(nodes)
+    J = ws.Precision(graph, graph.degree.double() + 4e-12, -torch.ones(nodes - 1).double())
+    assert ws.Direct().prepare(J)(torch.ones(nodes, 1).double()).converged

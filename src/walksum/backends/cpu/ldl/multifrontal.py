@@ -11,7 +11,7 @@ import numpy as np
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl import blas as dense
 from walksum.backends.cpu.ldl.blas import YES
-from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, SINGULAR, norm
+from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, norm, singular
 from walksum.backends.cpu.ldl.supernodal_sweeps import opened
 from walksum.backends.cpu.pointers import matrix, vector
 
@@ -183,7 +183,7 @@ def _eliminate_blas(k, m, P, W, kept, blas, info):
 def _checked(low, k, size, diag, order, P, pivots):
     for j in range(k):
         pivot = P[j * size + j] ** 2
-        if not pivot > SINGULAR * diag[order[low + j]]:
+        if not pivot > singular(len(order)) * diag[order[low + j]]:
             return INDEFINITE
         if not pivot < np.inf:
             return NONFINITE

@@ -15,7 +15,14 @@ from walksum.backends.cpu.pointers import matrix, vector
 from walksum.backends.cpu.simd import at
 
 FINE, INDEFINITE, NONFINITE = 0, 1, 2
-SINGULAR = 4 * np.finfo(np.float64).eps  # a pivot this small beside its J_ii is rounding: no digit of mu would be right
+EPS = np.finfo(np.float64).eps
+
+
+@jit
+def singular(n):
+    """The share of its J_ii up to which a pivot is rounding, which grows with the root of the nodes: no digit of mu
+    would be right."""
+    return 4 * EPS * np.sqrt(n)
 
 
 @jit
@@ -71,14 +78,14 @@ def norm(diag, off, order, adjptr, adjedge):
 @jit
 def _factorise_head(eliminated, tail, blas, diag, off, plan, rounded, pivots):
     order, colptr, rows, source, rowptr = plan[0], plan[1], plan[2], plan[3], plan[4]
-    L, column = np.empty(colptr[tail]), np.zeros(len(order))
+    L, column, least = np.empty(colptr[tail]), np.zeros(len(order)), singular(len(order))
     for j in range(tail):
         own = np.float64(at(diag, at(order, j)))
         pivot, untouched = own, j < eliminated and at(rowptr, j) == at(rowptr, j + 1)
         if not untouched:
             _spread(j, off, plan, column)
             pivot -= _subtract(j, at(rowptr, j + 1), 0, L, pivots, plan, column)
-        if not pivot > SINGULAR * own:
+        if not pivot > least * own:
             return INDEFINITE if pivot == pivot else NONFINITE
         pivots[j] = pivot
         scale = 1 / pivot if j < eliminated else 1.0
@@ -112,7 +119,7 @@ def _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots):
     for c in range(size):
         root = at(S, size * c + c)
         pivot = root * root if info[0] == 0 or c + 1 < info[0] else root  # where it stopped, the pivot itself
-        if not pivot > SINGULAR * at(diag, at(order, tail + c)):
+        if not pivot > singular(len(order)) * at(diag, at(order, tail + c)):
             return INDEFINITE if pivot == pivot else NONFINITE
         if not pivot < np.inf:
             return NONFINITE

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, SINGULAR, opened
+from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, opened, singular
 from walksum.backends.cpu.pointers import vector
 from walksum.backends.cpu.simd import WIDTHS, at, fma, largest, load, store
 
@@ -58,7 +58,7 @@ def _invert(low, high, pivots, out):
 @jit
 def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, norms, kept):
     order, colptr, rows, (kept_diag, kept_off) = plan[0], plan[1], plan[2], kept
-    n, G = len(order), GROUP
+    n, G, least = len(order), GROUP, singular(len(order))
     column, L, D, scale = np.zeros(G * n), np.empty(G * len(rows)), np.empty(G * n), np.zeros(G)
     J_diag, J_off = _interleave(low, high, diag, D), _interleave(low, high, off, D)
     _norm(J_diag, J_off, plan, scale)
@@ -72,7 +72,7 @@ def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, no
         store(D, G * j, pivot)
         for lane in range(high - low):
             d = at(D, G * j + lane)
-            if not d > SINGULAR * at(J_diag, G * order[j] + lane):
+            if not d > least * at(J_diag, G * order[j] + lane):
                 return INDEFINITE if d == d else NONFINITE
         for lane in range(G):
             scale[lane] = 1 / at(D, G * j + lane) if j < eliminated else 1.0
