@@ -185,19 +185,20 @@ def column_limits(problem: Problem) -> Arrays:
     return found
 
 
-def cut_columns(problem: Problem, limits: Arrays) -> np.ndarray:
-    """Cut the columns of another table at these limits; which nodes have one beyond them ``[N]``.
+def cut_columns(problem: Problem, limits: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """Cut the columns of another table at these limits; which nodes have one beyond them, and a near one, ``[N]`` each.
 
     On a graph of other degrees a column that hardly varied in training would carry linear models and networks anywhere.
+    Means over far surroundings hardly vary within a graph and differ between two: only near columns tell of a node.
     """
-    before = {
-        name: make(problem) for name, make in TABLES.items() if name in limits
-    }  # all before the first is cut: one is made of another
-    outside = np.zeros(problem.num_nodes, dtype=bool)
+    before = {name: make(problem) for name, make in TABLES.items() if name in limits}  # one is made of another
+    outside, near = np.zeros((2, problem.num_nodes), dtype=bool)
     for name, columns in before.items():
         problem.kept[name] = columns.clip(*limits[name])
-        outside |= (problem.kept[name] != columns).any(1)
-    return outside
+        cut = (problem.kept[name] != columns).any(1)
+        outside |= cut
+        near |= cut & (name != "surroundings")
+    return outside, near
 
 
 def needs_targets(columns: str) -> bool:

@@ -112,7 +112,7 @@ class Portfolio:
         blend = self.blends[which]
         folds = max(len(member.outputs) for member in self.members)
         outputs = np.full((len(self.members), folds, problem.num_nodes, problem.outputs), np.nan)
-        outside = cut_columns(problem, self.limits)
+        outside, near = cut_columns(problem, self.limits)
         found: dict[int, np.ndarray] = {}
         for k in np.nonzero(blend.weights)[0]:
             member = self.members[k]
@@ -126,10 +126,10 @@ class Portfolio:
             low, high = (np.append(end, known) for end in self.limits["targets"])
             outputs = np.where(outside[:, None], outputs.clip(low.min(), high.max()), outputs)
         answer = self._answer(problem, which, outputs, residuals, notes)
-        if outside.any():
+        if near.any():
             answer.notes.append(
-                f"{outside.sum()} of {len(outside)} nodes have columns, their own or of their surroundings, beyond "
-                "what training saw: these were cut at its range"
+                f"{near.sum()} of {len(near)} nodes have columns, their own or of their neighbours, beyond what "
+                "training saw: these were cut at its range"
                 + ("" if problem.classes else ", as numbers at that of its targets; intervals are wider there")
             )
         if answer.std is not None and which in self.disagreement:
