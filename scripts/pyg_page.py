@@ -37,7 +37,8 @@ END = """## Limits
 - `MessagePassing` is the base class only so that PyG's tools know a graph layer: there are no messages, and hooks on
   `propagate`, `message` or `aggregate` never fire, except that message hooks get `alpha`.
 - A sampled mini-batch is a smaller graph with a J of its own: influence ends at its border (see above).
-- `torch.jit.script` and `torch.fx` tracing are not supported; use `torch.compile` and `torch.export`.
+- `torch.jit.script`, `torch.jit.trace` and `torch.fx` tracing are not supported; use `torch.compile` and
+  `torch.export`.
 """
 
 MINIBATCH = """## Parts of one large graph

@@ -280,8 +280,10 @@ def test_bad_input(table):
         model.fit(X, np.where(shown >= 0, 1, -1), pairs)
     with pytest.raises(ValueError, match=r"num_nodes=60|nodes but X has"):
         model.fit(X[40:100], shown[40:100], pairs)
-    with pytest.raises(ValueError, match="NaN"):
-        model.fit(np.where(np.arange(4) == 1, np.nan, X), shown, pairs)
+    with pytest.raises(ValueError, match="infinity"):
+        model.fit(np.where(np.arange(4) == 1, np.inf, X), shown, pairs)
+    empty = model.fit(np.where(np.arange(4) == 1, np.nan, X), shown, pairs)  # a column without a number says nothing
+    assert np.isfinite(empty.label_distributions_).all()
     with pytest.raises(ValueError, match="validation names"):
         model.fit(X, shown, pairs, validation=np.nonzero(shown < 0)[0])
     with pytest.raises(ValueError, match="known in 0 rows"):
