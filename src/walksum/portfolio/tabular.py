@@ -93,7 +93,7 @@ def fit_in_time(
     grows = next((name for name in ("max_iter", "n_estimators") if hasattr(model, name)), None)
     name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
     fit = partial(model.fit, X, y, **{} if weight is None else {name: weight})
-    with few_threads(len(X)):
+    with few_threads(X.shape[0]):  # rows of a sparse table too
         if grows is None or until == float("inf"):
             return fit()
         whole, start = getattr(model, grows), clock.now()
