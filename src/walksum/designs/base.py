@@ -145,11 +145,6 @@ def normalise(graph: Graph, diag: Tensor, off: Tensor) -> Precision:
     return Precision(graph, torch.ones_like(diag), symmetric_scaling(graph, diag, off))
 
 
-def unit_diagonal(graph: Graph, heads: int, dtype: torch.dtype) -> Tensor:
-    """Ones ``[H, N]``, for :meth:`Graph.derived`: the diagonal of every normalised J, made once."""
-    return torch.ones(heads, graph.num_nodes, dtype=dtype, device=graph.device)
-
-
 def clipped(x: Tensor) -> Tensor:
     """x within LARGEST. On a CPU x itself where it lies within: a look is cheaper than a mask for the gradient."""
     if x.is_cpu and x.numel() and not is_functorch_wrapped(x):

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from walksum._checks import check_count
 from walksum._torch import needs_grad, unwrapped
 from walksum.designs import fused
-from walksum.designs.base import CONFIDENCE, Design, check_width, clipped, degree_sum, linear, need, unit_diagonal
+from walksum.designs.base import CONFIDENCE, Design, check_width, clipped, degree_sum, linear, need
 from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
 from walksum.graph import Graph
@@ -117,7 +117,7 @@ class LearnedDiagonallyDominant(Design):
             off = fused.dominant_couplings(graph, twin, h, logit, self.sign, self.margin)
         else:
             off = self._couplings(graph, h, logit, edge)
-        return Precision(graph, graph.derived(unit_diagonal, off.size(0), off.dtype), off)
+        return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)
 
     def _couplings(self, graph: Graph, h: Tensor, logit: Tensor, edge: Tensor | None = None) -> Tensor:
         off = self.sign * self.similarity.finite(graph, h)

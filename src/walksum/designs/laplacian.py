@@ -23,7 +23,6 @@ from walksum.designs.base import (
     normalise,
     refuse_negative_weights,
     relative_weight,
-    unit_diagonal,
 )
 from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
@@ -144,7 +143,7 @@ class LearnedLaplacian(Design):
             off = fused.laplacian_couplings(graph, twin, y, self.confidence.bias, self.gate, self.bound, scale)
         else:
             off = self._couplings(graph, y, self.confidence.bias, self.gate, edge)
-        return Precision(graph, graph.derived(unit_diagonal, self.heads, off.dtype), off)
+        return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)
 
     def _maps(self, x: Tensor) -> Tensor:
         """Projections and logits, ``[N, H K + H]``."""

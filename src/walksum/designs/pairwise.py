@@ -23,7 +23,6 @@ from walksum.designs.base import (
     need,
     normalise,
     relative_weight,
-    unit_diagonal,
 )
 from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
@@ -149,7 +148,7 @@ class LearnedPairwiseNormal(Design):
             off = fused.pairwise_couplings(graph, twin, h, self.own, self.other, self.bias, epsilon)
         else:
             off = self._couplings(graph, h, self.own, self.other, self.bias, bounded, edge)
-        return Precision(graph, graph.derived(unit_diagonal, off.size(0), off.dtype), off)
+        return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)
 
     def _couplings(
         self,
