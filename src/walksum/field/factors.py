@@ -59,6 +59,11 @@ class DenseFactor:
     def half_solve(self, z: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self.L.mT, z, upper=True)
 
+    def singular(self, diag: Tensor) -> bool:
+        """Whether a pivot is rounding beside its J_ii, which grows with the root of the nodes, as elimination tells."""
+        pivots = self.L.diagonal(dim1=1, dim2=2).square()
+        return bool((pivots <= ROUNDING * diag.size(1) ** 0.5 * diag).any())
+
 
 def check_kind(J: Any) -> None:
     if not isinstance(J, Precision):
@@ -106,18 +111,9 @@ def factorise(graph: Graph, diag: Tensor, off: Tensor, memo: dict[Any, Any], met
     factor: GaussianFactor = prepared.supernodal if method == "elimination" else DenseFactor(prepared)
     if factor.failure is not None:
         refuse(factor.failure)
-    if _singular(factor, diag):
+    if isinstance(factor, DenseFactor) and factor.singular(diag):
         refuse(Status.not_positive_definite)
     return factor
-
-
-def _singular(factor: Any, diag: Tensor) -> bool:
-    """Whether a pivot is no more than the rounding of a singular J, which grows with the root of the nodes."""
-    if isinstance(factor, DenseFactor):
-        pivots = factor.L.diagonal(dim1=1, dim2=2).square()
-    else:
-        pivots, diag = factor.pivots, diag[:, torch.from_numpy(factor.symbolic.order).long()]
-    return bool((pivots <= ROUNDING * diag.size(1) ** 0.5 * diag).any())
 
 
 def in_range(values: Tensor, like: Tensor) -> Tensor:
