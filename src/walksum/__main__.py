@@ -1,3 +1,3 @@
-from walksum.cli import app
+from walksum.cli import run
 
-app(prog_name="walksum")
+run()

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from walksum.cli import bench, bench_table1, explore, figures, info, predict, report, solve, train
-from walksum.cli.console import as_command
+from walksum.cli.console import as_command, leave
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -43,4 +43,12 @@ def main() -> None:
     """Graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
 
 
-__all__ = ["app"]
+def run() -> None:
+    """The program ``walksum``."""
+    try:
+        app(prog_name="walksum")
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else 0)
+
+
+__all__ = ["app", "run"]
