@@ -98,18 +98,22 @@ first.remove();
 window.scrollTo(0, 0);
 """
 
-# where the focus is: its number among the controls, whether it is inside of them, and whether a reader sees it
+# wherever the focus comes: its number among the controls, whether a reader sees it, and what it is
 FOCUS = r"""
-const now = document.activeElement;
-if (!now || now === document.body || now === document.documentElement) return null;
-const style = getComputedStyle(now), box = now.getBoundingClientRect();
 const ring = (s) => (s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0) || s.boxShadow !== "none";
-const label = now.nextElementSibling;  // of a radio button that is drawn as its label
-let seen = ring(style) || (now.type === "radio" && label.localName === "label" && ring(getComputedStyle(label)));
-for (let each = now.parentElement, k = 0; each && k < 2 && !seen; each = each.parentElement, k += 1)
-  seen = each.matches(":focus-within") && ring(getComputedStyle(each));
-seen = seen && (now.type === "radio" || (box.width > 0 && box.height > 0 && box.right > 0 && box.left < innerWidth));
-return [window.auditStops.indexOf(now), seen, now.outerHTML.replace(/\s+/g, ' ').slice(0, 120)];
+window.auditFocus = [];
+function look() {
+  const now = document.activeElement, style = getComputedStyle(now), box = now.getBoundingClientRect();
+  const label = now.nextElementSibling;  // of a radio button that is drawn as its label
+  let seen = ring(style) || (now.type === "radio" && label.localName === "label" && ring(getComputedStyle(label)));
+  for (let each = now.parentElement, k = 0; each && k < 2 && !seen; each = each.parentElement, k += 1)
+    seen = each.matches(":focus-within") && ring(getComputedStyle(each));
+  seen = seen && (now.type === "radio" || (box.width > 0 && box.height > 0 && box.right > 0 && box.left < innerWidth));
+  const words = now.outerHTML.replace(/\s+/g, " ").slice(0, 120);
+  window.auditFocus.push([window.auditStops.indexOf(now), seen, words]);
+}
+document.addEventListener("focusin", look);
+window.auditEnd = () => { document.removeEventListener("focusin", look); return window.auditFocus; };
 """
 
 
@@ -179,15 +183,10 @@ def keyboard_faults(page):
     """Press Tab until the focus has been everywhere: each control once, in the order of the page, and visible."""
     expected = page.js(CONTROLS)
     page.js(START)
+    page.js(FOCUS)
+    ActionChains(page.driver).send_keys(Keys.TAB * min(MOST_TABS, 2 * expected + 10)).perform()
     reached, faults = [], []
-    for _ in range(min(MOST_TABS, 2 * expected + 10)):
-        ActionChains(page.driver).send_keys(Keys.TAB).perform()
-        now = page.js(FOCUS)
-        if now is None:
-            if reached:
-                break
-            continue
-        place, seen, words = now
+    for place, seen, words in page.js("return window.auditEnd()"):
         if place in reached:
             break
         if not seen:

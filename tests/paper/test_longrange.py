@@ -90,8 +90,8 @@ def test_records_are_kept_and_a_bench_goes_on(tmp_path):
 
 
 def test_time_of_a_layer_is_linear_in_the_length():
-    record = measure_time((30_000, 300_000))
-    assert 0.6 < record["exponent"] < 1.3
+    record = measure_time((30_000, 1_000_000))
+    assert 0.6 < record["exponent"] < 1.6  # a million nodes leave the cache: about 1.2, on a busy machine 1.4
 
 
 def test_the_command(tmp_path):

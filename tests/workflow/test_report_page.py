@@ -91,6 +91,8 @@ def test_the_graph_and_better_rows_are_told():
         "80.0 % of the test nodes; the most common class alone would be right for 40.0 %."
     )
     assert verdict(metrics)[1].startswith("The graph helped: +20.0 points over MLP, the best without edges")
+    graph["against"] = "auto without edges"
+    assert "+20.0 points over auto without edges, 95 %" in verdict(metrics)[1]
     graph["better"] = {"method": "ridge", "gain": -0.02, "low": -0.1, "high": 0.05}
     assert "ridge scored higher, though not clearly" in verdict(metrics)[1]
     graph["better"] |= {"low": None, "high": None}

@@ -27,6 +27,7 @@ from walksum.portfolio.spread import spread
 from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
+MOST_COLUMNS = 1024  # that a network reads as they are
 COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
 LABEL_SCALES = (0.5, 0.9, 0.99)
@@ -235,5 +236,7 @@ def by_row(X: Any) -> Any:
 
 
 def own_and_degree(problem: Problem) -> np.ndarray:
+    """All columns of x, unless they are thousands, and the degree."""
+    own = reduce_columns(problem.X, None) if problem.X.shape[1] <= MOST_COLUMNS else own_columns(problem)
     degree = np.log1p(problem.graph.degree.cpu().numpy().astype(np.float64))[:, None]
-    return np.concatenate([own_columns(problem), degree], 1)
+    return np.concatenate([own, degree], 1)

@@ -8,6 +8,8 @@ import numpy as np
 
 from walksum.portfolio.problem import Fold
 
+MOST_TURNS = 4000  # labelled rows up to which they take turns in learning and judging, which costs five trainings
+
 
 def given_validation(rows: np.ndarray, validation: Any) -> list[Fold]:
     """One fold: the labelled ``rows`` without ``validation`` (numbers or a mask), and those."""

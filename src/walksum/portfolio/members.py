@@ -26,6 +26,7 @@ from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
 BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, False), (-0.9, False))
 SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
 MANY = 1000  # rows to learn from that a deep network deserves its time with
+LARGE, COLUMNS_OF_LARGE = 5000, 100  # rows and columns of tables on which trees and stacked networks take their time
 ALONE: tuple[Operator, ...] = ((0.0, False),)
 CONSISTENT = " consistent"  # in the name of networks whose predictions must agree over draws of the dropout
 
@@ -40,7 +41,9 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     boosting = sorted(boosting, key=lambda task: (task.uses_graph, task.uses_targets))
     linear = sorted((task for task in others if task.family == "linear"), key=lambda task: task.uses_graph)
     slow = [task for task in others if task.family != "linear"]
-    if problem.wide:  # boosting takes its time on hundreds of columns
+    if _large(problem):  # what is quick, then the deep networks, which learn more per second than the others there
+        made = [*label_tasks(problem), *linear, *deep, *networks, *slow, *boosting]
+    elif problem.wide:  # boosting takes its time on hundreds of columns
         agreeing = [task for task in networks if task.name.endswith(CONSISTENT)]
         networks = [task for task in networks if task not in agreeing]
         made = [*label_tasks(problem), networks[0], networks[3], *networks[1:3], *agreeing, *others, *networks[4:]]
@@ -133,7 +136,7 @@ def _tabular(problem: Problem) -> Iterator[Task]:
         heavy = 6 if model == "boosting" else 0
         always = columns == "x" or (model, columns) == ("boosting", "surroundings")
         # with the shortest budget, or on a busy machine, the blend has boosting at least
-        whole = always and model == "boosting" and not problem.wide
+        whole = always and model == "boosting" and not problem.wide and not _large(problem)
         runner, needed = _tabular_runner(problem, model, columns, whole), whole and columns == "x"
         name, reads = f"{model} {columns}", (columns != "x", needs_targets(columns))
         yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)
@@ -192,7 +195,8 @@ def _processes(problem: Problem) -> Iterator[Task]:
 
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
-    if problem.wide or not problem.classes or problem.num_nodes < 500:
+    large = _large(problem)
+    if not problem.classes or problem.num_nodes < 500 or (problem.wide and not large):
         return
 
     def runner(layers: int, seed: int) -> Any:
@@ -202,8 +206,13 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
 
         return run
 
-    for layers, seed in ((5, 0), (10, 0), (10, 1)):
+    for layers, seed in ((2, 0), (2, 1), (5, 0)) if large else ((5, 0), (10, 0), (10, 1)):
         yield Task(f"deep bank {layers} layers, seed {seed}", 40, True, runner(layers, seed))
+
+
+def _large(problem: Problem) -> bool:
+    rows, columns = problem.X.shape
+    return len(problem.folds[0][0]) >= MANY and rows >= LARGE and columns >= COLUMNS_OF_LARGE
 
 
 IGNORE_WEIGHTS = ("label propagation", "kriging", "process", "joint")  # members that count every labelled row the same

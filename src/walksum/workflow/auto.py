@@ -14,7 +14,7 @@ from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.portfolio import clock
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
-from walksum.portfolio.folds import cross_validation, given_validation
+from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.problem import SPARSE, WIDE, directed
 from walksum.portfolio.problem import Problem as PortfolioProblem
 from walksum.portfolio.residual import LEVEL_95
@@ -28,7 +28,6 @@ from walksum.workflow.prepare import PreparedData, prepare_data
 from walksum.workflow.scorer import calibration_record, fitted_temperature, tempered
 
 FOLDS = 5
-MOST_TURNS = 4000  # labelled nodes up to which they take turns in learning and judging, which costs five trainings
 SHOWN = 12  # members in metrics.json
 
 

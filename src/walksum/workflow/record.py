@@ -110,7 +110,9 @@ def graph_text(metrics: dict[str, Any]) -> str:
         return "whether the graph helped is not known: no method without edges was trained; raise the budget"
     if graph["low"] is None:
         return f"whether the graph helped is not known: {metrics['score']} has no interval on these test nodes"
-    text = f"the graph {graph['verdict']}: {_difference(metrics, graph, graph['against'] + ', the best without edges')}"
+    against = graph["against"]  # "auto without edges", or a method that is named otherwise
+    against = against if against.endswith("without edges") else f"{against}, the best without edges"
+    text = f"the graph {graph['verdict']}: {_difference(metrics, graph, against)}"
     if graph["better"] is None:
         return text
     other = graph["better"]

@@ -20,7 +20,7 @@ from walksum.estimators.lookup import mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
-from walksum.portfolio.folds import cross_validation, given_validation
+from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.members import IGNORE_WEIGHTS
 from walksum.portfolio.problem import Problem, directed
 
@@ -83,6 +83,8 @@ class Auto(BaseEstimator):
             if validation is None
             else given_validation(rows, validation)
         )
+        if classes and len(rows) > MOST_TURNS:  # numbers need errors out of fold at every known row
+            folds = folds[:1]
         return Problem(X, self.graph_, y, classes, folds, seed, self.device, _arcs(graph), weight=weight)
 
     def _fit(self, problem: Problem, metric: Metric) -> Portfolio:

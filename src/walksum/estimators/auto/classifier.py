@@ -41,7 +41,8 @@ class AutoClassifier(ClassifierMixin, Auto):
         metric: what validation compares: "accuracy" (default), "balanced_accuracy", "macro_f1", "roc_auc",
             "average_precision" or "log_loss".
         members: prefixes of member names to try; None: all.
-        cv: number of folds where no validation rows are given.
+        cv: number of folds where no validation rows are given; of more than 4,000 labelled rows the first fold judges
+            alone, so that the time of one training is not spent on ``cv``.
         n_neighbors: of the nearest-neighbour graph made from X when ``fit`` gets no graph, and of new rows.
         device: where networks train.
         random_state: seed.
@@ -56,8 +57,8 @@ class AutoClassifier(ClassifierMixin, Auto):
         members_: one entry per member: weight, validation score, whether it uses edges, seconds.
         graph_gain_: gain in ``metric`` over the members that see no edge, blended likewise, with a paired 95 %
             interval over the validation rows, each blended by weights from the other half of them: (gain, low, high).
-        label_distributions_, transduction_: of all rows; of a labelled one by members that did not learn from it, so
-            ``transduction_`` may differ from its label.
+        label_distributions_, transduction_: of all rows; of a labelled one that judges by members that did not learn
+            from it, so ``transduction_`` may differ from its label.
         ignoring_weights_: names of members that could not read ``sample_weight``.
 
     Example:
