@@ -79,14 +79,22 @@ def other_targets(
     return np.concatenate(parts, 1)
 
 
-def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """The mean of the known targets of a node's neighbours, and the share of them that is known ``[N, C + 1]``."""
+def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int = 1) -> np.ndarray:
+    """The mean of the known targets of a node's neighbours and the share of them that is known: ``[N, C + 1]`` per hop.
+
+    Of two hops also those of the neighbours' other neighbours: ways back to the node itself are taken out exactly.
+    """
     known = np.zeros((graph.num_nodes, 1))
     full = np.zeros((graph.num_nodes, Y.shape[1]))
     known[nodes], full[nodes] = 1.0, Y
     mean = neighbour_mean(graph)
-    mass = mean @ known
-    return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
+    total, mass, parts = mean @ full, mean @ known, []
+    parts += [_weighted_mean(total, mass, full, known), mass]
+    if hops == 2:
+        back = np.asarray(mean.multiply(mean.T).sum(1))
+        total, mass = mean @ total - back * full, mean @ mass - back * known
+        parts += [_weighted_mean(total, mass, full, known), mass]
+    return np.concatenate(parts, 1)
 
 
 def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:
