@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from walksum.designs import NAMES
+from walksum.solvers import GaBP
 from walksum.training.models import MODELS
 
 DATASETS = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")  # the paper's columns, in its order
 
 HEADED = ("gat", "sat", "graphormer")  # baselines with heads
+PAPERS_GABP = GaBP(damping=0.5, tol=1e-6, max_steps=1000, stop="messages")
 
 
 @dataclass(frozen=True)
