@@ -17,7 +17,9 @@ from walksum.paper.rows import PAPERS_GABP
 from walksum.precision import Precision
 from walksum.training import Data, Epoch, fit
 from walksum.workflow.figures import COMPARED, Listener, NamedFigure, compared_hops, small_part
-from walksum.workflow.fit import Job, fit_model, make_model, prepare_data
+from walksum.workflow.fit import fit_model, make_model
+from walksum.workflow.job import Job
+from walksum.workflow.prepare import prepare_data
 from walksum.workflow.trained_run import TrainedRun
 
 COUNTED = 60  # epochs solved by the paper's algorithm: the fixed Laplacian takes its 1000 steps in each of them

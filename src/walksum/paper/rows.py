@@ -123,7 +123,7 @@ def _cell(text: str) -> tuple[float, float] | None:
     return mean, std
 
 
-# model -> dataset -> (mean, std), None where the paper ran out of memory; 30 runs a cell
+# model -> dataset -> (mean, std), None where the paper ran out of memory; 30 runs per cell
 TABLE1: dict[str, dict[str, tuple[float, float] | None]] = {
     model: {dataset: _cell(text) for dataset, text in zip(DATASETS, row.split(", "), strict=True)}
     for model, row in _TABLE1.items()
