@@ -15,6 +15,7 @@ from benchmarks.charts import draw
 from benchmarks.measure import Effort
 from benchmarks.records import Record
 from benchmarks.targets import MISSED, NOISE, counted, interval_text, matching, number, runs_of, verdicts
+from walksum.paper.report.marks import fill_marks, markdown_table
 
 INTRO = """# Benchmarks
 
@@ -52,7 +53,6 @@ How to read it:
 """.replace("{runs}", str(Effort().runs)).replace("{rounds}", str(Effort().rounds))
 
 
-MARKS = ("<!-- measured -->", "<!-- /measured -->")
 README_INTRO = """## How fast
 
 How many times faster `ws.solve` is than the paper's algorithm in plain torch, for one forward and one backward pass
@@ -87,8 +87,7 @@ HOST = (
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return markdown_table([head, ["---"] * len(head), *rows]) + "\n"
 
 
 def short(seconds: Any) -> str:
@@ -304,10 +303,8 @@ def readme_intro(benches: list[dict[str, Any]]) -> str:
 
 def write_readme(readme: Path, benches: list[dict[str, Any]]) -> None:
     """Replace what stands between the two marks."""
-    text = readme.read_text()
-    start, stop = (text.index(mark) for mark in MARKS)
-    body = "\n".join(headline(held) for held in benches)
-    readme.write_text(f"{text[:start]}{MARKS[0]}\n\n{readme_intro(benches)}\n{body}\n{text[stop:]}")
+    parts = [readme_intro(benches), *(headline(held) for held in benches)]
+    readme.write_text(fill_marks(readme.read_text(), "measured", "\n".join(parts)))
 
 
 def main(argv: list[str] | None = None) -> int:
