@@ -17,7 +17,7 @@ import numpy as np
 from walksum._files import write_file
 from walksum.data import load
 from walksum.data.problem import from_data
-from walksum.workflow.comparisons import Race
+from walksum.workflow.comparisons import RowBudget
 from walksum.workflow.fit import fit_model
 from walksum.workflow.job import Job, default_width
 from walksum.workflow.prepare import prepare_data
@@ -35,8 +35,8 @@ def main(draws: int) -> None:
         prepared = prepare_data(job, problem)
         _, outcome = fit_model(job, prepared)
         test = prepared.split.test
-        race = Race(prepared, prepared.split.train, math.inf, len(SCALES))
-        guess = race.tuned(SCALES, label_propagation).argmax(1)
+        row = RowBudget(prepared, prepared.split.train, math.inf, len(SCALES))
+        guess = row.tuned(SCALES, label_propagation).argmax(1)
         spread = float((guess == problem.y)[test].double().mean())
         record = {"seed": seed, "glt": outcome.best.test_score, "validation": outcome.best.val_score}
         record |= {"label propagation": spread, "cpu_seconds": round(time.process_time() - start, 1)}

@@ -21,7 +21,7 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
 from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import output_of, portfolio_problem
-from walksum.workflow.comparisons import Comparison, Race
+from walksum.workflow.comparisons import Comparison, RowBudget
 from walksum.workflow.fit import Job, prepare_data
 from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.rows import boosting, label_propagation, linear
@@ -255,6 +255,6 @@ def test_a_class_that_training_did_not_know_is_named(tmp_path):
 def test_a_network_that_the_clock_stopped_before_it_learned_is_no_row():
     prepared = prepare_data(Job(), read_tables(*towns(200, 0), Columns("rent")))
     far = replace(prepared, x=-8 * prepared.x)  # the first epoch says less than the mean
-    race = Race(far, prepared.split.train, clock.now() - 1, 8)
+    row = RowBudget(far, prepared.split.train, clock.now() - 1, 8)
     with pytest.raises(ValueError, match=r"stopped after .* s, before it did better than the same answer for all"):
-        race.trained([Job(model="glt", dropout=0.0)], None)
+        row.trained([Job(model="glt", dropout=0.0)], None)

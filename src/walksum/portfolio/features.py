@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from walksum.graph import Graph
-from walksum.nn.propagate import Propagate
+from walksum.portfolio.spread import layer
 from walksum.solvers import Direct
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
@@ -55,7 +55,7 @@ def node_features(
 def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:
     """``P_s X`` in float64."""
     x = torch.from_numpy(np.require(X, np.float64, ["C", "W"]))
-    return x.numpy() if scale == 0 else _operator(scale)(x, graph.to("cpu")).numpy()
+    return x.numpy() if scale == 0 else layer((scale, False))(x, graph.to("cpu")).numpy()
 
 
 def other_targets(
@@ -125,15 +125,11 @@ def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:
 
 
 def _diagonal(graph: Graph, scale: float) -> np.ndarray:
-    J = _operator(scale).precision(graph, torch.float64)
+    J = layer((scale, False)).precision(graph, torch.float64)
     if graph.num_nodes <= DENSE:
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(J.to_dense()[0]))
         return (1 - abs(scale)) * inverse.diagonal().numpy()
     return (1 - abs(scale)) * Direct(max_operations=2e10).prepare(J).marginal_variance[0].numpy()
-
-
-def _operator(scale: float) -> Propagate:
-    return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive")
 
 
 def neighbour_mean(graph: Graph) -> sp.csr_matrix:
