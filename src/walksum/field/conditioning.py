@@ -58,7 +58,7 @@ def log_evidence(field: GaussianField, nodes: Any, values: Any, noise: Any) -> T
 
 def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
     """See :meth:`GaussianField.leave_one_out`."""
-    wide = _in_double(field)
+    wide = in_double(field)
     seen, place = _observations(wide, nodes, values, noise)
     if seen.noise is None:
         raise ValueError("noise=None; leave_one_out is for noisy observations, pass their variance")
@@ -93,7 +93,7 @@ def _leaving_out(
     return torch.where(small, noise * Jx, error), left
 
 
-def _in_double(field: GaussianField) -> GaussianField:
+def in_double(field: GaussianField) -> GaussianField:
     """The same field with all results in float64."""
     wide = field._made(field.J, field.loc.double(), field._part)
     wide._like = field._like.double()
