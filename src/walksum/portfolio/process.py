@@ -16,6 +16,7 @@ from walksum.portfolio.spread import layer
 from walksum.solving import solve
 
 SCALES = (0.8, 0.95, 0.995)  # of the operators: near, farther and far neighbours
+POWERS = (1, 2, 2)  # of their inverses: what reaches far is smooth
 MOST_NODES, MOST_ROWS = 5000, 3000  # covariances are dense: all nodes by known rows, and a factorisation of the latter
 WIDTH = 0.5  # standard deviation of the logarithm of a parameter, before the data speak
 FURTHER = 10  # steps from the first fold's parameters, which are near those of any other
@@ -27,12 +28,13 @@ class _Table:
     r"""A Gaussian process on columns ``x``, of which ``u`` are a node's own, and a graph.
 
     .. math:: k = s_0^2 M(|(x - x') / l|) + s_1^2 M(|(u - u') / m|) + s_2^2 x^T x' / F
-                  + \sum_k (g_k^2 + c_k^2 u^T u' / U) (I - a_k D^{-1/2} A D^{-1/2})^{-1}_{ij} / d_k + 1 + n^2 [i = j]
+                  + \sum_k (g_k^2 + c_k^2 u^T u' / U) (I - a_k D^{-1/2} A D^{-1/2})^{-p_k}_{ij} / d_k + 1 + n^2 [i = j]
 
-    M is the Matern covariance of smoothness 5/2, d_k the mean diagonal at known rows, U the number of own columns. c_k
-    lets their coefficients vary over the graph (Gelfand et al. 2003): what a column means may differ between regions.
-    Parameters are the logarithms of ``n, s, g, c, l, m``. It needs the entries of the inverses at all known rows, so no
-    other graph is predicted by it.
+    M is the Matern covariance of smoothness 5/2, d_k the mean diagonal at known rows, U the number of own columns. A
+    power p_k of 2 makes a smoother field (alpha = 2 of Lindgren et al. 2011). c_k lets the own columns' coefficients
+    vary over the graph (Gelfand et al. 2003): what a column means may differ between regions. Parameters are the
+    logarithms of ``n, s, g, c, l, m``. It needs the entries of the inverses at all known rows, so no other graph is
+    predicted by it.
     """
 
     def __init__(self, problem: Problem, columns: str):
@@ -87,14 +89,16 @@ def _smooth(x: Tensor, z: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _inverse_columns(problem: Problem, known: np.ndarray) -> Sequence[Tensor]:
-    """Columns of the inverses at known rows ``[N, n]``, their diagonal about one."""
+    """Columns of the inverses' powers at known rows ``[N, n]``, their diagonal about one."""
     rows, each = torch.from_numpy(known), torch.arange(len(known))
     unit = torch.zeros(problem.num_nodes, len(known), dtype=torch.float64)
     unit[rows, each] = 1.0
     found = []
     with torch.no_grad():
-        for scale in SCALES:
-            C = solve(layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64), unit)
+        for scale, power in zip(SCALES, POWERS, strict=True):
+            J, C = layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64), unit
+            for _ in range(power):
+                C = solve(J, C)
             found.append(C / C[rows, each].mean())
     return found
 
