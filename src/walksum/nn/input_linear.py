@@ -23,8 +23,8 @@ LEAST_ROWS = 2048  # of a block that a thread takes
 class InputLinear(nn.Linear):
     """``nn.Linear(dropout(x))``; on a CPU the zeros of ``x`` are skipped where most entries are zero.
 
-    A node-by-node product like that of torch, sum by sum in another order. Dropout leaves zeros alone: its mask is drawn
-    for the other entries only, the one that ``dropout(x)`` would have.
+    The sums are those of torch in another order. Dropout leaves zeros alone: its mask is drawn for the other entries
+    only, and is the one that ``dropout(x)`` would have.
     """
 
     def forward(self, input: Tensor, dropout: nn.Module | None = None) -> Tensor:
@@ -46,6 +46,9 @@ class LazyInputLinear(nn.LazyLinear, InputLinear):
     """An :class:`InputLinear` that takes its width from the first input."""
 
     cls_to_become = InputLinear
+
+    def initialize_parameters(self, input: Tensor, dropout: nn.Module | None = None) -> None:
+        super().initialize_parameters(input)
 
 
 def input_linear(in_channels: int, out_channels: int) -> InputLinear:
@@ -81,8 +84,8 @@ class _Product(Function):
         from walksum.backends.cpu.threads import over_columns
 
         channels, lanes, blocks = _blocks(weight.size(0))
-        offset = weight.new_zeros(1, weight.size(0)) if bias is None else bias.detach().unsqueeze(0)
-        table, offset = (_by_blocks(t, blocks, channels) for t in (weight.detach().t(), offset))
+        added = weight.new_zeros(1, weight.size(0)) if bias is None else bias.detach().unsqueeze(0)
+        table, offset = (_by_blocks(t, blocks, channels) for t in (weight.detach().t(), added))
         out = x.new_empty(x.size(0), blocks * channels)
         numbers = x.detach().numpy()
         given = (numbers.reshape(-1), x.size(1), table, offset, out.view(-1, channels).numpy())

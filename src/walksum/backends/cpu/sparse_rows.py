@@ -135,7 +135,7 @@ def _any(x, first, columns):
     for start in range(first, first + whole, SCANNED):
         if _nonzero(x, start) != 0:
             return True
+    rest = 0
     for k in range(first + whole, first + columns):
-        if at(x, k) != 0:
-            return True
-    return False
+        rest += at(x, k) != 0
+    return rest > 0
