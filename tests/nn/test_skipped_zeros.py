@@ -29,8 +29,8 @@ def skipped(x, layer):
     return input_linear._takes(x, layer.weight) and input_linear._mostly_zeros(x)
 
 
-@pytest.mark.parametrize("shape", [(1, 40), (7, 31), (50, 32), (33, 70), (5000, 20)])
-@pytest.mark.parametrize("channels", [1, 8, 12, 64, 70, 130])
+@pytest.mark.parametrize("shape", [(1, 40), (7, 31), (50, 32), (5000, 20)])
+@pytest.mark.parametrize("channels", [8, 70])  # one block of 8 lanes, two of 64
 def test_input_product_and_gradients_are_the_dense_ones(shape, channels):
     x = bag_of_words(*shape)
     layer, dropout = InputLinear(shape[1], channels).double(), Dropout(0.4)
