@@ -111,7 +111,7 @@ class GLT(nn.Module):
             check_choice("jk", jk, JUMPS, "or None")
             self.config["jk"] = jk
         self.dropout = Dropout(dropout)
-        self.embed: nn.Module = input_linear(sizes["in_channels"], hidden_channels)
+        self.embed: nn.Linear = input_linear(sizes["in_channels"], hidden_channels)
         self.blocks = nn.ModuleList()
         for h in per_layer:  # each block with a design of its own
             self.blocks.append(GLTBlock(hidden_channels, h, **{**block, "design": copy.deepcopy(design)}))
