@@ -211,7 +211,7 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
 
 def _large(problem: Problem) -> bool:
     rows, columns = problem.X.shape
-    return len(problem.folds[0][0]) >= MANY and rows >= LARGE and columns >= COLUMNS_OF_LARGE
+    return problem.classes > 0 and len(problem.folds[0][0]) >= MANY and rows >= LARGE and columns >= COLUMNS_OF_LARGE
 
 
 IGNORE_WEIGHTS = ("label propagation", "kriging", "process", "joint")  # members that count every labelled row the same
