@@ -66,6 +66,13 @@ def test_columns_of_a_frame_may_be_numbered_like_nodes():
     assert read_tables(nodes, pd.DataFrame([[0, 1], [1, 2]]), Columns("y")).edge_index.tolist() == [[0, 1], [1, 2]]
 
 
+def test_a_table_with_points_after_one_with_decimal_commas(read):
+    nodes = "id;x;y\na;0.125;u\nb;0.5;v\nc;1.250;u\n"
+    assert read(nodes, numerals={"x": ","}).features["x"].tolist() == [0.125, 0.5, 1.25]
+    nodes = "id;x;y\na;0,125;u\nb;0,5;v\nc;1.250;u\n"
+    assert read(nodes, numerals={"x": ","}).features["x"].tolist() == [0.125, 0.5, 1250]
+
+
 def test_years_far_from_ours(read):
     found = read("id,x,y\na,9999-12-31,u\nb,2020-01-01,v\nc,1500-01-01,u\n")
     assert found.features["x: year"].tolist() == [9999, 2020, 1500]

@@ -95,6 +95,17 @@ def test_a_saved_portfolio_predicts_with_and_without_known_targets(run, tables, 
     assert errors[0] < errors[1]
 
 
+def test_another_graph_may_number_its_nodes_like_the_training_graph(run, tables):
+    def as_they_are_and_renamed(nodes, edges):
+        renamed = nodes.assign(id="x" + nodes["id"]), "x" + edges
+        return run.predict(nodes, edges)["prediction"], run.predict(*renamed)["prediction"]
+
+    same, forgotten = as_they_are_and_renamed(*tables)  # members that did not learn from a node of training judge it
+    assert not np.allclose(same, forgotten)
+    nodes, edges = towns(150, 9)
+    assert np.allclose(*as_they_are_and_renamed(nodes.assign(rent=200 - nodes["rent"]), edges))
+
+
 def test_settings_of_networks_mean_a_network():
     assert make_job().model == "auto"
     assert make_job(hidden=8).model == "glt"
