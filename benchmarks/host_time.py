@@ -98,7 +98,7 @@ def _cpu_training(data: Any, name: str, quick: bool) -> Iterator[records.Record]
     for kind in runs[0]:
         found: records.Record = {"kind": "step", "graph": name, "mode": steps.EAGER, "contestant": kind}
         found["cpu_seconds"] = statistics.median(run[kind] for run in runs)
-        for other in ("gcn", "gat"):
+        for other in ("gcn", "gat", *steps.SKIP):
             ratios = sorted(run[kind] / run[other] for run in runs)
             found |= {f"over_{other}": statistics.median(ratios), f"over_{other}_range": [ratios[0], ratios[-1]]}
         yield found | {"limit": {"glt-fixed": 1.2, "glt-learned": 1.0}.get(kind)}

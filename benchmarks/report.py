@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from benchmarks.charts import draw
 from benchmarks.measure import Effort
 from benchmarks.records import Record
 from benchmarks.targets import MISSED, NOISE, counted, interval_text, matching, number, runs_of, verdicts
+from walksum.paper.report.marks import fill_marks, markdown_table
 
 INTRO = """# Benchmarks
 
@@ -51,18 +53,21 @@ How to read it:
 """.replace("{runs}", str(Effort().runs)).replace("{rounds}", str(Effort().rounds))
 
 
-MARKS = ("<!-- measured -->", "<!-- /measured -->")
 README_INTRO = """## How fast
 
 How many times faster `ws.solve` is than the paper's algorithm in plain torch, for one forward and one backward pass
 with 64 columns, at an error of at most a few 1e-6 of a float64 solve. What depends on the graph alone is done before,
-for both, as in training on one graph; in brackets the same on a graph that is seen once, from its list of edges on. F
-and L: fixed and learned; PN, DD, Lap: pairwise normal, diagonally dominant, Laplacian. ~: the paper's algorithm takes
-so long there that its time is extrapolated from some of its columns. On the GPU also *as a CUDA graph*: recorded once
-and replayed, with no Python in between, as in training. A tuned form of the paper's algorithm, other solvers and
-libraries, training steps beside GCN, GAT and APPNP, and every target are in
-[docs/benchmarks.md](docs/benchmarks.md); `make bench` repeats the CPU part.
+for both, as in training on one graph{brackets}. F and L: fixed and learned; PN, DD, Lap: pairwise normal, diagonally
+dominant, Laplacian. ~: the paper's algorithm takes so long there that its time is extrapolated from some of its
+columns. On the GPU also *as a CUDA graph*: recorded once and replayed, with no Python in between, as in training.
+{there} and every target are in [docs/benchmarks.md](docs/benchmarks.md);{missing} `make bench` repeats the CPU part.
 """
+BRACKETS = "; in brackets the same on a graph that is seen once, from its list of edges on"
+FURTHER = {  # what a record may hold beside the headline, and the field that says so
+    "a tuned form of the paper's algorithm": "tuned_ratio",
+    "graphs that are seen once": "new_ratio",
+    "training steps beside GCN, GAT and APPNP": "mode",
+}
 
 
 CALLED = {"auto": "", "auto-captured": ", as a CUDA graph"}  # what a newcomer sees of the contestants
@@ -82,8 +87,7 @@ HOST = (
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return markdown_table([head, ["---"] * len(head), *rows]) + "\n"
 
 
 def short(seconds: Any) -> str:
@@ -161,18 +165,10 @@ def details(records: list[Record], graph: str) -> str:
         tuned, new = (f"{times(r, name)}x" if name in r else "" for name in ("tuned_ratio", "new_ratio"))
         speeds = [short(r["seconds"]), faster(r), tuned, short(r["new_seconds"]) if "new_seconds" in r else "", new]
         rows.append([*where, *speeds, taken, size(r["peak_bytes"]), f"{r['status']} {share}".strip()])
-    head = [
-        "design",
-        "",
-        "known graph",
-        "faster / error",
-        "than tuned",
-        "new graph",
-        "faster",
-        "steps",
-        "memory",
-        "status",
-    ]
+    head = ["design", "", "known graph", "faster / error", "than tuned", "new graph", "faster", "steps", "memory"]
+    head += ["status"]
+    filled = [k for k in range(len(head)) if any(row[k] for row in rows)]  # old records have no tuned or new column
+    head, rows = [head[k] for k in filled], [[row[k] for k in filled] for row in rows]
     nodes, edges = (f"{matching(records, kind='solve', graph=graph)[0][k]:,}" for k in ("nodes", "edges"))
     return f"### {graph}: {nodes} nodes, {edges} edges\n\n{table(head, rows)}\n"
 
@@ -258,7 +254,7 @@ def _single_runs(records: list[Record], bench: str) -> str:
     """Records made before there was a rule for runs say so, and what was measured twice."""
     if any("runs" in r for r in records):
         return ""
-    said = " These records are of one run each, on known graphs only, made before the rule above."
+    said = f" These records are of one run each, on known graphs only, made before the rule of {Effort().runs} runs."
     first = " Texas was measured a second time after a first run in which F-PN was 37.7 times faster, below its target"
     return f"{said}{first} (`results/bench/cpu-first.json`)." if bench == "cpu" else said
 
@@ -276,7 +272,7 @@ def headline(held: dict[str, Any]) -> str:
                 label = f"{graph} ({one['nodes']:,} nodes, {one['edges']:,} edges){how}"
                 rows.append([label, *(_times(here[d]) if d in here else "" for d in designs)])
     about = held["machine"]["device"] if bench == "gpu" else f"one thread of {held['machine']['cpu']}"
-    return f"On {about}:\n\n{table(['', *designs], rows)}\n{_verdict(records, bench)}\n"
+    return f"On {about}:\n\n{table(['', *designs], rows)}\n{_verdict(records, bench)}{_single_runs(records, bench)}\n"
 
 
 def _times(record: Record) -> str:
@@ -292,12 +288,23 @@ def _verdict(records: list[Record], bench: str) -> str:
     return f"Targets: {counted(found)}.{said}"
 
 
+def readme_intro(benches: list[dict[str, Any]]) -> str:
+    """How to read the headlines; names only what the records hold, and says what they lack."""
+    fields = {name for held in benches for record in held["records"] for name in record}
+    there = ["other solvers and libraries", *(what for what, field in FURTHER.items() if field in fields)]
+    lacking = [what for what, field in FURTHER.items() if field not in fields]
+    text = README_INTRO.format(
+        brackets=BRACKETS if "new_ratio" in fields else "",
+        there=", ".join(there).capitalize(),
+        missing=f" {', '.join(lacking)} have no record there yet;" if lacking else "",
+    )
+    return "\n\n".join(textwrap.fill(part, 120, break_on_hyphens=False) for part in text.split("\n\n")) + "\n"
+
+
 def write_readme(readme: Path, benches: list[dict[str, Any]]) -> None:
     """Replace what stands between the two marks."""
-    text = readme.read_text()
-    start, stop = (text.index(mark) for mark in MARKS)
-    body = "\n".join(headline(held) for held in benches)
-    readme.write_text(f"{text[:start]}{MARKS[0]}\n\n{README_INTRO}\n{body}\n{text[stop:]}")
+    parts = [readme_intro(benches), *(headline(held) for held in benches)]
+    readme.write_text(fill_marks(readme.read_text(), "measured", "\n".join(parts)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,10 +1,9 @@
 """Classify whole graphs in mini-batches: are the two marked nodes in the same part of the graph?
 
-    python examples/graph_classification.py [seed]
+    python examples/graph_classification.py [seed [depths of GCN ...]]
 
 Each graph is two rings of 32 nodes with two more edges, between the rings or within them. One node of each ring is
-marked, with 1 and with -1: where the rings are joined, nodes hear of both. The marks are at least 13 hops from these
-edges. No node meets both within 12 hops, so that twelve layers of one hop each can only guess.
+marked, with 1 and with -1, at least 13 hops from these edges: twelve layers of one hop each can only guess.
 """
 
 import sys
@@ -44,10 +43,11 @@ class Net(torch.nn.Module):
         return self.read(torch.cat([global_mean_pool(z, batch.batch), global_mean_pool(z.square(), batch.batch)], 1))
 
 
-torch.manual_seed(seed := int([*sys.argv, "0"][1]))
+seed, *depths = map(int, sys.argv[1:] or ["0"])
+torch.manual_seed(seed)
 train, test = ([make_graph(bool(k % 2)) for k in range(count)] for count in (200, 200))
 glt = lambda a, b: ws.GLTConv(a, b, learned=False, reach=SIZE, act=None)  # noqa: E731
-for name, layer, depth in (("GCN", GCNConv, 2), ("GCN", GCNConv, 12), ("GLT", glt, 2)):
+for name, layer, depth in (*(("GCN", GCNConv, k) for k in depths or (2, 12)), ("GLT", glt, 2)):
     torch.manual_seed(seed)
     net = Net(layer, depth)
     optimiser = torch.optim.Adam(net.parameters(), 0.01)

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from walksum.paper import rows
 from walksum.paper.ablation import OPTION, VARIANTS
+from walksum.paper.report.marks import fill_marks, markdown_table
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec
@@ -15,7 +16,6 @@ from walksum.paper.sweep.store import read_records
 
 PAGE, STORE, TABLE1 = Path("docs/ablation.md"), Path("results/ablation"), Path("results/table1")
 SOLVED = Path("results/gabp"), "glt-laplacian-fixed", "solved by the paper's GaBP"
-BEGIN, END = "<!-- {} -->", "<!-- /{} -->"
 PLAIN, DIRECTIONS = "as in the table", ("forward", "backward")
 # what a mark in the page stands for: datasets side by side, or models on one dataset
 TABLES = {
@@ -38,7 +38,7 @@ def table(cells: list[tuple[str, str]], records: list[RunRecord]) -> str:
         shown = [_cell(name, *cell, records) for cell in columns]
         if any(shown):
             lines.append(["nothing" if name == PLAIN else name, *shown])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(lines)
 
 
 def _title(model: str, dataset: str, cells: list[tuple[str, str]]) -> str:
@@ -84,8 +84,10 @@ def solver_table() -> str:
     """Exact solves and the paper's on the same splits: accuracy, the paired difference, steps, seconds per run."""
     store, model, name = SOLVED
     records = read_records(store)
-    lines = ["| dataset | splits | exact | the paper's GaBP | difference | steps forward | backward | times as long |"]
-    lines.append("|" + " --- |" * 8)
+    lines = [
+        ["dataset", "splits", "exact", "the paper's GaBP", "difference", "steps forward", "backward", "times as long"]
+    ]
+    lines.append(["---"] * len(lines[0]))
     for dataset in DATASETS:
         ours, theirs = (_runs(which, model, dataset, records) for which in (PLAIN, name))
         if seeds := sorted(set(ours) & set(theirs)):
@@ -95,9 +97,8 @@ def solver_table() -> str:
             steps = [f"{min(s[0] for s in found[d])} to {max(s[2] for s in found[d])}" for d in DIRECTIONS]
             slower = fmean(theirs[k].seconds for k in seeds) / fmean(ours[k].seconds for k in seeds)
             gap = f"{fmean(gaps):+.2f} ± {stdev(gaps) / sqrt(len(gaps)):.2f}"
-            cells = [dataset, str(len(seeds)), f"{fmean(a):.1f}", f"{fmean(b):.1f}", gap, *steps, f"{slower:.1f}"]
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            lines.append([dataset, str(len(seeds)), f"{fmean(a):.1f}", f"{fmean(b):.1f}", gap, *steps, f"{slower:.1f}"])
+    return markdown_table(lines)
 
 
 def updated(text: str) -> str:
@@ -105,10 +106,7 @@ def updated(text: str) -> str:
     records = all_records()
     made = {name: table(cells, records) for name, cells in TABLES.items()} | {"solver": solver_table()}
     for name, lines in made.items():
-        begin, end = BEGIN.format(name), END.format(name)
-        if begin in text:
-            before, rest = text.split(begin)
-            text = "\n\n".join([before + begin, lines, end + rest.split(end)[1]])
+        text = fill_marks(text, name, lines)
     return text
 
 

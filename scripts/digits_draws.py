@@ -20,7 +20,7 @@ from walksum._files import write_file
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.nn import Propagate
-from walksum.workflow.comparisons import Race
+from walksum.workflow.comparisons import RowBudget
 from walksum.workflow.fit import fit_model, predict
 from walksum.workflow.job import Job, default_width
 from walksum.workflow.prepare import prepare_data
@@ -47,9 +47,9 @@ def main(draws: int, first: int) -> None:
         found = {0.0: predict(model, prepared.x, problem, prepared.encoding)}
         found |= {scale: Propagate(scale)(found[0.0], problem.graph) for scale in AGAIN}
         scale = max(found, key=lambda each: (right(found[each], val), each))
-        race = Race(prepared, prepared.split.train, math.inf, len(SCALES))
+        row = RowBudget(prepared, prepared.split.train, math.inf, len(SCALES))
         record = {"seed": seed, "glt": outcome.best.test_score, "validation": outcome.best.val_score}
-        record |= {"label propagation": right(race.tuned(SCALES, label_propagation), test)}
+        record |= {"label propagation": right(row.tuned(SCALES, label_propagation), test)}
         record |= {"glt, propagated": right(found[scale], test), "scale": scale}
         record |= {"cpu_seconds": round(time.process_time() - start, 1)}
         records.append(record)

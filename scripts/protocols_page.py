@@ -8,6 +8,7 @@ from statistics import median
 
 from walksum.data.splits import COUNTS
 from walksum.paper import rows
+from walksum.paper.report.marks import fill_marks, markdown_table
 from walksum.paper.rows import ROWS
 from walksum.paper.sweep.record import Cell, RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec
@@ -46,7 +47,7 @@ def one_dataset(dataset: str, cells: Cells) -> str:
         alone = [cells.get((split, model, dataset)) for split in SPLITS]
         shown = [ROWS[model].title, *map(_shown, alone), _range(alone), _shown(cells.get(("random", model, dataset)))]
         lines.append([*shown, _paper(model, dataset)])
-    return _table(lines)
+    return markdown_table(lines)
 
 
 def _shown(cell: Cell | None) -> str:
@@ -84,7 +85,7 @@ def deviations(cells: Cells) -> str:
         known = [value for value in values if value is not None]
         spread = (min(known), median(known), max(known)) if known else ()
         lines.append([name, *(f"{value:.1f}" for value in spread), str(len(known))])
-    return _table(lines)
+    return markdown_table(lines)
 
 
 def _of_drawing(cell: Cell, dataset: str) -> float:
@@ -107,7 +108,7 @@ def within(cells: Cells) -> str:
             value = rows.TABLE1[model][dataset]
             if len(means) == len(SPLITS) and value is not None:
                 counts[_side(value[0], means)] += 1
-    return _table(lines + [[name, str(count)] for name, count in counts.items()])
+    return markdown_table(lines + [[name, str(count)] for name, count in counts.items()])
 
 
 def _side(value: float, means: list[float]) -> str:
@@ -128,25 +129,16 @@ def reached(cells: Cells) -> str:
             count = sum(round(accuracy, 1) >= value[0] for accuracy in cell.scores.values())
             name = f"{ROWS[model].title}, {dataset.title()}"
             lines.append([name, _paper(model, dataset), _shown(cell), f"{count} of {cell.runs}"])
-    return _table(lines)
-
-
-def _table(lines: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(lines)
 
 
 def updated(text: str) -> str:
     """The page with every table between its marks made anew."""
     cells = read()
     made = {dataset: one_dataset(dataset, cells) for dataset in DATASETS}
-    for name, content in {
-        **made,
-        "deviations": deviations(cells),
-        "within": within(cells),
-        "reached": reached(cells),
-    }.items():
-        before, rest = text.split(f"<!-- {name} -->")
-        text = f"{before}<!-- {name} -->\n\n{content}\n\n<!-- /{name} -->{rest.split(f'<!-- /{name} -->')[1]}"
+    made |= {"deviations": deviations(cells), "within": within(cells), "reached": reached(cells)}
+    for name, content in made.items():
+        text = fill_marks(text, name, content)
     return text
 
 

@@ -5,26 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from walksum.paper import rows
+from walksum.paper.report.marks import fill_marks, markdown_table
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import paper_spec
 from walksum.paper.sweep.store import read_records
 
-MARKS = ("<!-- accuracy -->", "<!-- /accuracy -->")
 BESIDE = ["gcn", "gprgnn", "graphormer", "mlp"]  # others that one should know before choosing a GLT
 MODELS = [*(name for name, row in ROWS.items() if row.group == "glt"), *BESIDE]
 RUNS = 30
 
 
-def block(store: Path = Path("results/table1")) -> str:
+def accuracies(store: Path = Path("results/table1")) -> str:
     """The six designs, and others beside them: our mean of 30 runs, and the paper's in brackets."""
     specs = [paper_spec(model, data, seed) for model in MODELS for data in DATASETS for seed in range(RUNS)]
     cells = cells_of(specs, read_records(store))
-    lines = ["| | " + " | ".join(DATASETS) + " |", "|---" * (1 + len(DATASETS)) + "|"]
+    lines = [["", *DATASETS], ["---"] * (1 + len(DATASETS))]
     for model in MODELS:
-        row = [f"{cells[model, data].mean:.1f}{_paper(model, data)}" for data in DATASETS]
-        lines.append(f"| {ROWS[model].title} | " + " | ".join(row) + " |")
-    return "\n".join([MARKS[0], "", *lines, "", MARKS[1]])
+        lines.append([ROWS[model].title, *(f"{cells[model, d].mean:.1f}{_paper(model, d)}" for d in DATASETS)])
+    return markdown_table(lines)
 
 
 def _paper(model: str, data: str) -> str:
@@ -33,8 +32,7 @@ def _paper(model: str, data: str) -> str:
 
 
 def updated(text: str) -> str:
-    before, rest = text.split(MARKS[0])
-    return before + block() + rest.split(MARKS[1])[1]
+    return fill_marks(text, "accuracy", accuracies())
 
 
 if __name__ == "__main__":

@@ -12,12 +12,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from walksum.paper.report.marks import fill_marks
+
 HERE = Path(__file__).parents[1]
 RECORDS, PAGE = HERE / "results" / "tables", HERE / "docs" / "tables.md"
 SKLEARN = ("logistic regression", "ridge regression", "gradient boosting", "boosting on neighbour means",
            "boosting on neighbour means and targets")  # fmt: skip
 SHORT = {"boosting on neighbour means and targets": "boosting on neighbours' columns and targets"}
-BEGIN, END = "<!-- {} -->", "<!-- /{} -->"
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -95,14 +96,12 @@ def _mean(values: list[float]) -> str:
     return f"{sum(values) / len(values):.3f}"
 
 
-def main() -> None:
-    text = PAGE.read_text()
+def updated(text: str) -> str:
+    """The page with every table between its marks made anew."""
     for name, table in (("train", train_table), ("coverage", coverage_table), ("points", points_table)):
-        begin, end = BEGIN.format(name), END.format(name)
-        before, rest = text.split(begin)
-        text = f"{before}{begin}\n\n{table()}\n\n{end}{rest.split(end)[1]}"
-    PAGE.write_text(text)
+        text = fill_marks(text, name, table())
+    return text
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(updated(PAGE.read_text()))

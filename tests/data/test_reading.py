@@ -141,7 +141,7 @@ def test_the_id_column_is_the_one_that_edges_name():
 
 def test_ids_that_lost_their_zeros_are_named():
     edges = pd.DataFrame({"source": ["5001"], "target": ["5003"]})
-    with pytest.raises(ValueError, match="'5001' and '05001' differ in zeros alone: write ids as text"):
+    with pytest.raises(ValueError, match="'5001' and '05001' differ in zeros or spaces alone: write ids as text"):
         read({"id": ["05001", "05003", "05005"]}, edges)
 
 

@@ -61,8 +61,25 @@ def test_targets_of_others_are_the_row_without_its_diagonal(graph):
     assert np.allclose(other_targets(graph, nodes, Y, (0.9,)), (P - np.diag(np.diag(P))) @ full)
     other = Y.copy()
     other[3] += 1.0
-    near = [neighbour_targets(graph, nodes, each)[nodes[3]] for each in (Y, other)]
-    assert np.array_equal(*near)
+    near = [neighbour_targets(graph, nodes, each, hops=2)[nodes[3]] for each in (Y, other)]
+    assert np.array_equal(*(each[:3] for each in near))
+    np.testing.assert_allclose(*near, atol=1e-12)
+
+
+def test_targets_at_two_hops_leave_ways_back_out(graph):
+    random, nodes = np.random.default_rng(1), np.arange(0, graph.num_nodes, 2)
+    Y = random.normal(size=(len(nodes), 2))
+    A = np.zeros((graph.num_nodes, graph.num_nodes))
+    i, j = graph.edges.numpy()
+    A[i, j] = A[j, i] = 1 if graph.edge_weight is None else graph.edge_weight.numpy()
+    mean = A / np.maximum(A.sum(1, keepdims=True), 1e-300)
+    two = mean @ mean
+    np.fill_diagonal(two, 0)
+    two = two[:, nodes]
+    found = neighbour_targets(graph, nodes, Y, hops=2)[:, 3:]
+    np.testing.assert_allclose(found[:, 2], two.sum(1), atol=1e-12)
+    some = two.sum(1) > 1e-6
+    np.testing.assert_allclose(found[some, :2], (two @ Y)[some] / two.sum(1, keepdims=True)[some], atol=1e-9)
 
 
 @pytest.mark.parametrize("task", ["classes", "numbers"])

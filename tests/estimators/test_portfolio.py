@@ -1,6 +1,7 @@
 """The portfolio: what it promises about budgets, seeds, members, bad input and scikit-learn's ways."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -238,6 +239,12 @@ def test_large_wide_tables_begin_with_what_is_quick_and_then_deep():
     first = {family: next(k for k, name in enumerate(names) if name.startswith(family)) for family in
              ("linear", "deep", "bank", "boosting")}  # fmt: skip
     assert first["linear"] < first["deep"] < first["bank"] < first["boosting"]
+    # where elimination fills in, labels of two hops take the place of far ones
+    filled = replace(model.portfolio_.problem, exact=False, kept={})
+    near = {task.name for task in portfolio.tasks(filled, roc_auc)}
+    assert "linear surroundings + near labels" in near
+    assert not {"label propagation", "linear surroundings + labels"} & near
+    assert "linear surroundings + near labels" not in names
     few = Problem(X, model.graph_, kind.astype(float), 3, [(np.arange(500), np.arange(500, 900))])
     assert not [task.name for task in portfolio.tasks(few, roc_auc) if task.name.startswith("deep bank 2")]
 

@@ -134,6 +134,15 @@ def test_exports_hold_every_node(small):
     assert file_name(small, answer, "csv") == "influence-village--b-odd----id---b-.csv"
 
 
+def test_ids_that_look_like_formulas_are_text_in_the_csv(small):
+    ids = small.problem.ids.copy()
+    ids[7] = "=1+1"
+    named = replace(small, problem=replace(small.problem, ids=ids))
+    text = as_csv(named, Session(named).answer(replace(FULL, node="=1+1")))
+    assert ",'=1+1," in text
+    assert ",=1+1" not in text
+
+
 def test_numbers_as_targets_are_explored_too():
     from walksum.explore.answer_panel import answer_panel, nothing_yet, spoken
     from walksum.explore.drawing import draw

@@ -67,6 +67,34 @@ def test_an_intrinsic_field_takes_the_constraint_that_spans_its_null_space():
         walk.constrain(line[:1])
 
 
+def test_an_intrinsic_field_takes_islands_and_further_rows_beside_its_null_space():
+    edges = torch.tensor([[0, 1, 2, 4, 5], [1, 2, 3, 5, 6]])  # 7 has no edge
+    graph = ws.Graph.from_edge_index(edges, 8)
+    weight = torch.tensor([1e-3, 1.0, 30.0, 2.0, 0.5], dtype=double)
+    diag = torch.zeros(8, dtype=double).index_add(0, graph.edges.flatten(), weight.repeat(2))
+    field = GaussianField(ws.Precision(graph, diag, -weight), validate_args=False)
+    parts = torch.zeros(4, 8, dtype=double)
+    parts[0, :4], parts[1, 4:7], parts[2, 7], parts[3] = 1, 1, 1, torch.arange(8.0) ** 2
+    check(field, parts[:3], torch.tensor([0.0, 1.0, 2.0], dtype=double))
+    check(field, parts, torch.tensor([0.0, 1.0, 2.0, 3.0], dtype=double))
+    with pytest.raises(ValueError, match="not positive definite"):  # x_0 = x_1 leaves the level of a part open
+        GaussianField(field.J, validate_args=False).constrain(torch.eye(8)[:1] - torch.eye(8)[1:2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("ridge", [1e-12, 1e-8, 1e-4])
+def test_the_digits_do_not_depend_on_how_nearly_singular_J_is_along_A(ridge, dtype):
+    graph, zero = random_graph(40, 60), torch.zeros(40, dtype=double)
+    J = ws.Precision(graph, (graph.degree.double() + ridge).to(dtype), -torch.ones(graph.num_edges, dtype=dtype))
+    given = GaussianField(J, validate_args=False).constrain(torch.ones(40))
+    _, covariance, _, inner = dense_twin(J.to_dense()[0].double(), zero, torch.ones(1, 40).double(), zero[:1])
+    tol = 1e-6 if dtype == torch.float32 else 1e-11
+    close(given.variance[0], covariance.diagonal().to(dtype), rtol=tol, atol=0)
+    close(given.entropy()[0], torch.distributions.MultivariateNormal(zero[:39], precision_matrix=inner)
+          .entropy().to(dtype), rtol=tol, atol=tol)  # fmt: skip
+    assert given.sample((50,)).sum(-1).abs().max() < 1e3 * torch.finfo(dtype).eps
+
+
 def test_constraints_count_the_nodes_that_are_free():
     J = ws.FixedLaplacian(0.9)(grid(4, 3), torch.empty(0, dtype=double))
     given = GaussianField(J).condition([0, 5], [1.0, -2.0]).constrain(torch.ones(12), 3.0)
@@ -89,12 +117,26 @@ def test_gradients_reach_the_precision():
     torch.autograd.gradcheck(numbers, (J.diag.clone().requires_grad_(),))
 
 
+def test_vmap_over_observations_and_constraints():
+    field = GaussianField(ws.FixedLaplacian(0.9)(grid(3, 2), torch.empty(0, dtype=double)))
+    calls = (
+        lambda v: field.condition([0, 3], v, 0.1).mean,
+        lambda v: field.log_evidence([0, 3], v),
+        lambda v: field.condition([0, 3], [1.0, 2.0], v.exp()).mean,
+        lambda v: field.constrain(torch.eye(2, 6), v).mean,
+    )
+    values = torch.randn(3, 2, dtype=double)
+    for call in calls:
+        close(torch.vmap(call)(values), torch.stack([call(v) for v in values]))
+
+
 @pytest.mark.parametrize(
     ("A", "e", "message"),
     [
         (torch.ones(2, 5), 0.0, r"A has shape \(2, 5\); expected finite numbers \[k, 12\]"),
         (torch.full((12,), math.nan), 0.0, "expected finite numbers"),
         (torch.ones(2, 12), 0.0, "A has 2 rows, linearly dependent"),
+        (torch.ones(2, 12) + 1e-12 * torch.eye(2, 12, dtype=double), 0.0, "A has 2 rows, linearly dependent"),
         (torch.ones(12), torch.ones(3), r"e has shape \(3,\); expected a finite number for each of the 1 rows"),
         (torch.ones(12), torch.ones(3, 2, 1), r"e has shape \(3, 2, 1\); the field has heads \(3,\)"),
     ],

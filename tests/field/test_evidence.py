@@ -209,3 +209,18 @@ def test_bad_observations_are_named(nodes, values, noise, message):
     for call in (field.condition, field.log_evidence):
         with pytest.raises(ValueError, match=message):
             call(nodes, values, noise)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("noise", [1e-12, 1e-6, 1.0, 1e6])
+def test_leave_one_out_keeps_its_digits_beside_any_noise(noise, dtype):
+    chain = ws.Graph.from_edge_index(torch.stack([torch.arange(7), torch.arange(1, 8)]))
+    J = ws.Precision(chain, torch.full((8,), 2.5, dtype=dtype), torch.full((7,), -1.0, dtype=dtype))
+    nodes, y = torch.tensor([0, 2, 4, 6]), torch.tensor([1.0, -1.0, 0.5, 2.0], dtype=torch.float64)
+    mean, variance = GaussianField(J).leave_one_out(nodes, y, noise)
+    K = torch.linalg.inv(J.to_dense()[0].double())[nodes][:, nodes] + noise * torch.eye(4, dtype=torch.float64)
+    inverse = torch.linalg.inv(K)
+    tol = 1e-6 if dtype == torch.float32 else 1e-9
+    assert variance.dtype == dtype
+    assert torch.allclose(variance[0].double(), 1 / inverse.diagonal(), rtol=tol)
+    assert torch.allclose(mean[0].double(), y - inverse @ y / inverse.diagonal(), rtol=tol, atol=tol)

@@ -49,12 +49,12 @@ def test_variants_are_runs_of_their_own():
 
 
 # the rest change what is learned from the second epoch on, or nothing that three epochs show
-AT_ONCE = ["features row-normalised", "Glorot initialisation", "one layer", "three layers", "one head of 64"]
-AT_ONCE += ["8 heads of 64", "8 heads of 64, averaged", "feed-forward width 256", "no norm before mixing"]
-AT_ONCE += ["no norm after mixing", "no norm before the output", "no residual around mixing", "h without activation"]
+AT_ONCE = ["features row-normalised", "Glorot initialisation", "one layer", "one head of 64"]
+AT_ONCE += ["8 heads of 64", "8 heads of 64, averaged", "no norm before mixing"]
+AT_ONCE += ["no residual around mixing", "h without activation"]
 AT_ONCE += ["couplings times 0.9", "couplings halved", "epsilon 0.9999", "J not normalised", "no dropout"]
-AT_ONCE += ["dropout 0.3", "dropout on the input alone", "no dropout on the input"]
-LATER = ["learning rate 1e-2", "learning rate 3e-3", "no weight decay", "no gradient through J"]
+AT_ONCE += ["dropout on the input alone", "no dropout on the input"]
+LATER = ["learning rate 1e-2", "learning rate 3e-3", "no gradient through J"]
 
 
 @pytest.mark.parametrize(("name", "epoch"), [(name, 0) for name in AT_ONCE] + [(name, 1) for name in LATER])
@@ -65,9 +65,7 @@ def test_a_variant_changes_the_loss(name, epoch):
         assert plain.curve[0][1] == pytest.approx(other.curve[0][1], rel=1e-12)
 
 
-BASELINES = [("cgnn", name) for name in ("end time 1", "end time 2", "end time 4", "edges as published")]
-BASELINES += [("cgnn", "published edges turned round")]
-BASELINES += [("gde", name) for name in ("edges made undirected", "edges turned round")]
+BASELINES = [("cgnn", "end time 1"), ("cgnn", "end time 2"), ("gde", "edges made undirected")]
 
 
 @pytest.mark.parametrize(("model", "name"), BASELINES)
@@ -78,11 +76,6 @@ def test_a_variant_changes_a_baseline(model, name, monkeypatch):
 
     monkeypatch.setattr(ablation, "cell_data", one_way)
     (plain,), (other,) = trained("as in the table", model), trained(name, model)
-    assert abs(plain.curve[0][1] - other.curve[0][1]) > 1e-9
-
-
-def test_a_larger_confidence_changes_the_loss():
-    plain, (other,) = as_in_the_table(DD), trained("confidence times ten", DD)
     assert abs(plain.curve[0][1] - other.curve[0][1]) > 1e-9
 
 

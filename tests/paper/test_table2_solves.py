@@ -76,7 +76,7 @@ def test_the_papers_steps_are_gabps(systems):
 def test_the_fused_loop_takes_the_steps_of_the_plain_one(systems):
     for system in systems[1]:
         J, h = system.J.to(torch.float64), system.h.double()  # float32 stalls near the threshold
-        assert PreparedGaBP(J, table2.PAPER)(h).steps == table2.by_messages(J, h)[0].steps
+        assert PreparedGaBP(J, table2.PAPERS_GABP)(h).steps == table2.by_messages(J, h)[0].steps
 
 
 def test_the_residual_rule_stops_at_the_first_good_step(systems):

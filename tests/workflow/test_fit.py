@@ -159,10 +159,10 @@ def test_a_compared_network_gets_the_time_that_the_model_took(rings):
 def test_compared_rows_that_were_stopped_are_named(monkeypatch):
     now = [0.0]
 
-    def slow(race):
-        now[0] = race.until + 1
+    def slow(row):
+        now[0] = row.until + 1
 
-    rows = [("MLP", True, slow), ("mean", True, lambda race: None)]
+    rows = [("MLP", True, slow), ("mean", True, lambda row: None)]
     monkeypatch.setattr(comparisons.clock, "now", lambda: now[0])
     monkeypatch.setattr(comparisons, "_methods", lambda *_: rows)
     found = SimpleNamespace(seconds={}, notes=[], add=lambda *_: None)

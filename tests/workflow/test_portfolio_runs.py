@@ -21,7 +21,7 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
 from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import output_of, portfolio_problem
-from walksum.workflow.comparisons import Comparison, Race
+from walksum.workflow.comparisons import Comparison, RowBudget
 from walksum.workflow.fit import Job, prepare_data
 from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.rows import boosting, label_propagation, linear
@@ -93,6 +93,17 @@ def test_a_saved_portfolio_predicts_with_and_without_known_targets(run, tables, 
     hidden = known["rent"].isna() & truth.notna()
     errors = [((found["prediction"] - truth)[hidden] ** 2).mean() for found in (with_targets, without)]
     assert errors[0] < errors[1]
+
+
+def test_another_graph_may_number_its_nodes_like_the_training_graph(run, tables):
+    def as_they_are_and_renamed(nodes, edges):
+        renamed = nodes.assign(id="x" + nodes["id"]), "x" + edges
+        return run.predict(nodes, edges)["prediction"], run.predict(*renamed)["prediction"]
+
+    same, forgotten = as_they_are_and_renamed(*tables)  # members that did not learn from a node of training judge it
+    assert not np.allclose(same, forgotten)
+    nodes, edges = towns(150, 9)
+    assert np.allclose(*as_they_are_and_renamed(nodes.assign(rent=200 - nodes["rent"]), edges))
 
 
 def test_settings_of_networks_mean_a_network():
@@ -255,6 +266,6 @@ def test_a_class_that_training_did_not_know_is_named(tmp_path):
 def test_a_network_that_the_clock_stopped_before_it_learned_is_no_row():
     prepared = prepare_data(Job(), read_tables(*towns(200, 0), Columns("rent")))
     far = replace(prepared, x=-8 * prepared.x)  # the first epoch says less than the mean
-    race = Race(far, prepared.split.train, clock.now() - 1, 8)
+    row = RowBudget(far, prepared.split.train, clock.now() - 1, 8)
     with pytest.raises(ValueError, match=r"stopped after .* s, before it did better than the same answer for all"):
-        race.trained([Job(model="glt", dropout=0.0)], None)
+        row.trained([Job(model="glt", dropout=0.0)], None)

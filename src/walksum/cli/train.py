@@ -14,7 +14,7 @@ from walksum.cli.console import Console, Interrupted, missing_folders
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
     from walksum.data.user_files import Columns
-    from walksum.workflow.fit import Job
+    from walksum.workflow.job import Job
     from walksum.workflow.run import Run
     from walksum.workflow.search import SearchPlan
 

@@ -47,7 +47,7 @@ def parse_dates(table: Table, values: pd.Series, column: str, how: str) -> pd.Se
 
 def date_columns(name: str, dates: pd.Series) -> dict[str, np.ndarray]:
     """Year, month, where in the year (sine and cosine), day of the week (Monday 0), and days since 1970."""
-    days = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    days = (dates - pd.Timestamp(0).as_unit("s")) / pd.Timedelta(days=1).as_unit("s")  # in ns years end in 2262
     angle = 2 * np.pi * (dates.dt.day_of_year - 1) / YEAR
     parts = (dates.dt.year, dates.dt.month, np.sin(angle), np.cos(angle), dates.dt.day_of_week, days)
     return {f"{name}: {part}": found.to_numpy(np.float64) for part, found in zip(PARTS, parts, strict=True)}

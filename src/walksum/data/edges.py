@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.frames import Table, check_columns, first, numbers
+from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, first, numbers
 
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
 
@@ -34,9 +34,15 @@ class Edges:
 
 def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: bool) -> Edges:
     """The edges of a table between nodes with these ids."""
-    present = table.columns()
+    present, named = table.columns(), columns.source is not None or columns.destination is not None
     columns = _with_ends(table.name, present, columns)
     ends = [str(columns.source), str(columns.destination)]
+    by_place = not named and (ends[0], ends[1]) not in END_NAMES
+    if by_place and not isinstance(table, FrameTable) and all(end in ids for end in ends):
+        raise ValueError(
+            f"{table.name} seems to have no header line: its first names the nodes {ends[0]!r} and {ends[1]!r}; "
+            "write one above it, such as source,target, or name the columns by source= and destination="
+        )
     collected = _Collected(ids)
     for piece in table.pieces([*ends, columns.weight] if columns.weight else ends):
         values = None
@@ -44,6 +50,11 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
             values = numbers(table, piece[columns.weight], columns.weight, collected.rows, missing=False)
         collected.add(piece[ends[0]], piece[ends[1]], values)
     notes = _on_unknown(table.name, collected, drop_unknown)
+    if by_place and len(present) > 2:
+        notes.append(
+            f"{ends[0]!r} and {ends[1]!r}, the first columns of {table.name}, are taken as the ends of edges; pass "
+            "source= and destination= to choose others"
+        )
     if not sum(part.shape[1] for part in collected.pairs):
         notes.append(f"{table.name} joins no nodes: each is predicted by its own columns alone")
     if not columns.weight and "weight" in present:
@@ -85,6 +96,7 @@ def weight_notes(table: str, column: str, weight: Tensor) -> list[str]:
 def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColumns:
     if columns.source is None and columns.destination is None:
         pair = next((pair for pair in END_NAMES if set(pair) <= set(present)), None)
+        present = [name for name in present if not name.startswith(UNNAMED)] or present  # row numbers join nothing
         if pair is None and len(present) < 2:
             raise ValueError(f"{table} has the single column {present[0]!r}; edges need a source and a destination")
         columns = replace(columns, source=(pair or present)[0], destination=(pair or present)[1])
@@ -117,7 +129,7 @@ def _likely_cause(collected: _Collected) -> str:
     plain = {_plain(str(name)): str(name) for name in collected.ids}
     for name in collected.examples:
         if (twin := plain.get(_plain(name))) is not None:
-            return f"; {name!r} and {twin!r} differ in zeros alone: write ids as text in both tables"
+            return f"; {name!r} and {twin!r} differ in zeros or spaces alone: write ids as text in both tables"
     return ""
 
 

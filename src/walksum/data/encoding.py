@@ -56,6 +56,12 @@ class Encoding:
     def num_features(self) -> int:
         return self.width if self.width is not None else len(self.numeric) + sum(map(len, self.categories.values()))
 
+    def span(self, column: str) -> slice:
+        """Which features a column of the table became."""
+        before = self.columns[: self.columns.index(column)]
+        first = sum(len(self.categories.get(name, [name])) for name in before)
+        return slice(first, first + len(self.categories.get(column, [column])))
+
     def encode(self, features: Any) -> Tensor:
         """Features ``[N, F]`` of a frame with these columns, or of a tensor as it is."""
         if isinstance(features, Tensor):

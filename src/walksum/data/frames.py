@@ -17,6 +17,7 @@ import pandas as pd
 from walksum.data.numerals import Numerals
 
 SAMPLE = 5_000  # rows that show how a column is written
+UNNAMED = "Unnamed: "  # how pandas calls a column whose header is empty
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 

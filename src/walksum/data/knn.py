@@ -34,7 +34,7 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
         _warn_of_order(graph, num_rows)
         found = Graph.from_edge_index(graph, num_rows if isinstance(graph, Tensor) else None)
     elif sp.issparse(graph) or np.shape(graph) == (num_rows, num_rows):
-        matrix = sp.coo_matrix(graph)
+        matrix = entries(graph)
         if matrix.shape != (num_rows, num_rows):
             raise ValueError(f"graph has shape {matrix.shape}; an adjacency matrix of {num_rows} rows is square")
         weight = torch.from_numpy(matrix.data.astype(np.float32))
@@ -45,6 +45,14 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     if found.num_nodes != num_rows:
         raise ValueError(f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree")
     return found
+
+
+def entries(matrix: Any) -> sp.coo_matrix:
+    """The entries of an adjacency matrix, each once and not zero, whatever its format; a copy."""
+    found = sp.csr_matrix(matrix, copy=True)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    return found.tocoo()
 
 
 def _warn_of_order(graph: Any, num_rows: int) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
 from walksum.data.edges import EdgeColumns, end_names
-from walksum.data.frames import Table, check_columns, is_missing, numbers
-from walksum.data.numerals import Numerals, find_numerals
+from walksum.data.frames import UNNAMED, Table, check_columns, is_missing, numbers
+from walksum.data.numerals import Numerals, find_numerals, follows
 from walksum.data.places import Places
 from walksum.data.problem import CLASSIFICATION
 
@@ -18,6 +19,7 @@ SURE_IDS = ID_NAMES[:3]  # a name may be for people, and the ids another column
 COVERED = 0.5  # share of the ends of edges that a guessed id column must hold
 SPLIT_WORDS = dict.fromkeys(("train", "training"), "train") | dict.fromkeys(("test", "testing"), "test")
 SPLIT_WORDS |= dict.fromkeys(("val", "valid", "validation", "validate", "dev", "development"), "val")
+FEW = 0.1  # share of cells that are no numbers up to which a column was meant to hold numbers
 SPLIT_NAMES = ("split", "set", "subset", "part", "partition", "fold")
 
 
@@ -78,7 +80,10 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
     check_one_use_each(columns)
     apart = [columns.id, columns.target, columns.split, columns.name, columns.group]
     kept = [name for name in apart if name is not None]  # none of them is learned from, unless a feature names it
-    features = columns.features if columns.features is not None else [name for name in present if name not in kept]
+    features: Sequence[str] = columns.features or ()
+    if columns.features is None:
+        features = [name for name in present if name not in kept and not name.startswith(UNNAMED)]
+        notes += _on_unnamed(table, [name for name in present if name not in kept and name.startswith(UNNAMED)])
     extra = [name for name in (columns.time, *places) if name is not None]
     wanted = list(dict.fromkeys([*kept, *extra, *features]))
     numerals = _numerals(table, wanted, columns)
@@ -91,8 +96,27 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
     _refuse_infinity(table, frame)
     if columns.features is None:
         features, more = _without_split_words(frame, list(features), columns)
-        notes += more
+        notes += more + [note for name in features if (note := _on_odd_cell(table, frame[name])) is not None]
     return frame, replace(columns, features=tuple(features), numerals=numerals.marks), notes + numerals.notes()
+
+
+def _on_unnamed(table: Table, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    return [f"{table.name}: {len(names)} column(s) without a name, often row numbers, are not learned from; name them"]
+
+
+def _on_odd_cell(table: Table, values: pd.Series) -> str | None:
+    """A note where a few cells make text of a column of numbers."""
+    known = values.dropna()
+    odd = pd.to_numeric(known, errors="coerce").isna()
+    if known.dtype == np.float64 or not 0 < odd.mean() <= FEW:
+        return None
+    at = odd.idxmax()
+    return (
+        f"{values.name!r} is read as text: {table.row(int(at))} holds {known[at]!r} where most cells hold numbers; "
+        "leave such cells empty to learn from the numbers"
+    )
 
 
 def _find_id(table: Table, present: list[str], columns: Columns, links: Table | None) -> tuple[str | None, list[str]]:
@@ -133,14 +157,16 @@ def _covered(table: Table, name: str, wanted: set[str]) -> float:
 
 
 def _numerals(table: Table, wanted: list[str], columns: Columns) -> Numerals:
-    """How numbers of the columns are written: as in training where that is known, else as the first rows show."""
+    """How numbers of the columns are written: as in training where the first rows follow it, else as they show."""
     apart = {columns.id, columns.split, columns.name, *columns.text}
     open_ = [name for name in wanted if name not in apart]
     sample = table.sample(open_) if open_ else pd.DataFrame()
-    cells = {name: sample[name][~is_missing(sample[name])] for name in open_ if name not in columns.numerals}
+    cells = {name: sample[name][~is_missing(sample[name])] for name in open_}
+    # 0.125 would be 125 by the decimal comma of a training table, beside 0.5, which tells that a point is meant
+    before = {name: mark for name, mark in columns.numerals.items() if name in open_ and follows(cells[name], mark)}
+    cells = {name: values for name, values in cells.items() if name not in before}
     cells = {name: values for name, values in cells.items() if columns.target != name or columns.task != CLASSIFICATION}
     found = find_numerals(cells, columns.decimal, columns.thousands, table.semicolons)
-    before = {name: mark for name, mark in columns.numerals.items() if name in open_}
     return replace(found, marks=found.marks | before, examples=found.examples)
 
 

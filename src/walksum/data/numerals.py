@@ -89,6 +89,12 @@ def find_numerals(
     return Numerals(marks, examples, unsure)
 
 
+def follows(values: pd.Series, mark: str) -> bool:
+    """Whether every cell of text is a number with this decimal mark."""
+    texts = values[values.map(lambda value: isinstance(value, str)).astype(bool)]
+    return bool(texts.astype(str).str.fullmatch(SHAPES[mark]).all())
+
+
 def checked_marks(decimal: str | None, thousands: str | None) -> str | None:
     """The decimal mark that the two options name, if any."""
     if decimal not in (None, POINT, COMMA):

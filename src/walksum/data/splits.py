@@ -7,7 +7,7 @@ one-split  random with seed 0 whatever the seed: what varies over runs is the in
            one-split-1 to one-split-4 are the same with the random splits of seeds 1 to 4
 public     the masks that come with the data; where there are several folds, fold seed mod folds
 geom-gcn   the same, for data that come with Geom-GCN's ten folds (an error for data with a single one)
-balanced   20 training nodes a class, then 500 and 1000 in random order
+balanced   20 training nodes per class, then 500 and 1000 in random order
 
 The random order sorts the nodes by 64-bit keys from PCG64(seed), ties by node number. numpy promises the
 stream of a bit generator for good, which it does not for Generator.permutation; torch promises neither.

@@ -75,6 +75,10 @@ class FileTable(Table):
         if _is_parquet(self.path):
             return [str(name) for name in _parquet(self.path).schema_arrow.names]
         with _explained(self.path, self.encoding):
+            header = next(self._chunks(None, rows=1, header=None)).iloc[0]
+            twice = header[header.duplicated() & (header != "")]
+            if len(twice):  # pandas would call the second y.1, and a model learn the target from it
+                raise ValueError(f"{self.name} has several columns called {twice.iloc[0]!r}; names must be unique")
             return list(next(self._chunks(None, rows=1)).columns)
 
     def row(self, number: int) -> str:
@@ -91,13 +95,14 @@ class FileTable(Table):
         with _explained(self.path, self.encoding):
             yield from self._chunks(columns, _rows(columns))
 
-    def _chunks(self, columns: Sequence[str] | None, rows: int) -> Iterator[pd.DataFrame]:
+    def _chunks(self, columns: Sequence[str] | None, rows: int, header: Any = "infer") -> Iterator[pd.DataFrame]:
         path, size = self.path, self.path.stat().st_size
         with path.open("rb") as raw:
             stream: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             chunks = pd.read_csv(
                 stream,
                 sep=_separator(path, self.encoding),
+                header=header,
                 dtype=object,
                 keep_default_na=False,
                 encoding=self.encoding,
@@ -115,7 +120,8 @@ class FileTable(Table):
     def _parquet_pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         file, size, done = _parquet(self.path), self.path.stat().st_size, 0
         for batch in file.iter_batches(_rows(columns), columns=list(columns)):
-            yield batch.to_pandas()[list(columns)].astype(object)
+            # one batch without and one with empty cells would write a number 5 and 5.0
+            yield batch.to_pandas(integer_object_nulls=True)[list(columns)].astype(object)
             done += batch.num_rows
             if self.on_read is not None and size >= LARGE:
                 self.on_read(self.name, size * done // max(1, file.metadata.num_rows), size)

@@ -15,7 +15,7 @@ from walksum.data.dates import date_columns, date_format, parse_dates
 from walksum.data.edges import EdgeColumns, Edges, end_names, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
 from walksum.data.frames import FrameTable, Table, check_columns, check_file, first, is_missing, numbers
-from walksum.data.node_table import SPLIT_WORDS, Columns, check_one_use_each, read_nodes
+from walksum.data.node_table import FEW, SPLIT_WORDS, Columns, check_one_use_each, read_nodes
 from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import OnRead, as_table
@@ -228,6 +228,7 @@ def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Ten
     known = values[~is_missing(values)].astype(str)
     as_number = pd.to_numeric(known, errors="coerce")
     if task is None:
+        _refuse_odd_cell(table, known, as_number)
         task = REGRESSION if len(known) and _looks_like_a_quantity(as_number) else CLASSIFICATION
     if task == REGRESSION:
         bad = ~(as_number.abs() <= LARGEST)
@@ -240,10 +241,32 @@ def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Ten
         y[known.index] = as_number.to_numpy(np.float32)
         return torch.from_numpy(y), [], REGRESSION
     order = known.unique()
+    _refuse_twins(table, order)
     classes = sorted(order) if bool(as_number.isna().any()) else sorted(order, key=float)
     codes = np.full(len(values), -1, np.int64)
     codes[known.index] = pd.Index(classes, dtype=object).get_indexer(known.astype(object))
     return torch.from_numpy(codes), list(classes), CLASSIFICATION
+
+
+def _refuse_odd_cell(table: Table, known: pd.Series, as_number: pd.Series) -> None:
+    """A few words among many different numbers: hardly that many classes."""
+    odd = as_number.isna()
+    if 0 < odd.mean() <= FEW and _looks_like_a_quantity(as_number[~odd]):
+        at = odd.idxmax()
+        raise ValueError(
+            f"{table.row(int(at))}: the target is {known[at]!r}, where most are numbers; leave the cell empty, or pass "
+            "task='classification'"
+        )
+
+
+def _refuse_twins(table: Table, labels: Any) -> None:
+    """Two ways to write one class would be two classes."""
+    seen: dict[Any, str] = {}
+    for label in labels:
+        number = pd.to_numeric(label, errors="coerce")
+        twin = seen.setdefault(label.strip() if number != number else number, label)
+        if twin != label:
+            raise ValueError(f"{table.name}: the target holds {twin!r} and {label!r}; write one class in one way")
 
 
 def _looks_like_a_quantity(numbers: pd.Series) -> bool:

@@ -146,9 +146,8 @@ class PreparedAcrossCG(Across, PreparedCG):
         """The largest backward error, and what the residual was divided by."""
         error, size, given = self._largest(r, mu, h)
         scale = self.J_norm.unsqueeze(1) * size + given
-        return worst(relative_error(error, size, given, self.J_norm)), float(
-            scale[scale > 0].min()
-        ) if scale.any() else 1.0
+        smallest = float(scale[scale > 0].min()) if scale.any() else 1.0
+        return worst(relative_error(error, size, given, self.J_norm)), smallest
 
 
 class AcrossMessages(Messages):

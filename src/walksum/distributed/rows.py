@@ -14,7 +14,7 @@ from walksum.precision import Precision
 
 
 @dataclass(frozen=True)
-class Split:
+class EdgeSplit:
     """The edges of a part, apart: those inside it, and those that leave it.
 
     Attributes:
@@ -30,14 +30,14 @@ class Split:
     leaving_edge: Tensor
 
 
-def split_edges(part: GraphPart) -> Split:
+def split_edges(part: GraphPart) -> EdgeSplit:
     i, j = part.edges
     n = part.num_owned
     inside, leaving = (j < n).nonzero().view(-1), (j >= n).nonzero().view(-1)
     border, place = torch.unique(i[leaving], return_inverse=True)
     edges = torch.stack([place, j[leaving] - n + border.numel()])
     across = Graph(edges, border.numel() + part.num_nodes - n)
-    return Split(Graph(part.edges[:, inside], n), inside, border, across, leaving)
+    return EdgeSplit(Graph(part.edges[:, inside], n), inside, border, across, leaving)
 
 
 class OwnedRows:

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators.folds import known_labels
+from walksum.estimators.labels import known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 
 

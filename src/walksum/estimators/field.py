@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators.folds import known_labels
+from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
 from walksum.estimators.lookup import ambiguous_row, same_rows
 from walksum.portfolio.residual import ResidualField, residual_field
 
@@ -60,7 +60,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         share[:, model.classes_.astype(np.int64)] = model.predict_proba(X)
         return share
 
-    def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
+    def _rows(self, X: Any, values: str) -> np.ndarray:
         """Which rows of fit these are: a field has values at the nodes it was conditioned on a graph with."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
@@ -71,7 +71,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
                 f"row {int(count.argmin())} of X is no row of fit; a field knows the nodes of its graph alone: give "
                 "all rows to fit, with NaN (or -1 among class codes) as the target of those to predict"
             )
-        if (row := ambiguous_row(same, values)) is not None:
+        if (row := ambiguous_row(same, getattr(self, values))) is not None:
             raise ValueError(
                 f"row {row} of X equals {count[row]} rows of fit, which are different nodes; give all rows of fit in "
                 "their order, or read transduction_"
@@ -79,7 +79,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         return same.indices[same.indptr[:-1]]
 
 
-class FieldRegressor(RegressorMixin, _FieldEstimator):
+class FieldRegressor(NodeRegressor, _FieldEstimator):
     r"""Any regressor, plus a Gaussian field of its residuals on the graph.
 
     .. math::
@@ -127,11 +127,11 @@ class FieldRegressor(RegressorMixin, _FieldEstimator):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The values of rows of ``fit``; with ``return_std`` also their standard deviations."""
-        rows = self._rows(X, self.transduction_)
+        rows = self._rows(X, "transduction_")
         return (self.transduction_[rows], self.std_[rows]) if return_std else self.transduction_[rows]
 
 
-class FieldClassifier(ClassifierMixin, _FieldEstimator):
+class FieldClassifier(NodeClassifier, _FieldEstimator):
     """Any classifier, plus one Gaussian field of the residuals of its probabilities, the same for all classes.
 
     As :class:`FieldRegressor`, with one-hot labels minus probabilities as residuals; corrected probabilities are cut at
@@ -154,9 +154,7 @@ class FieldClassifier(ClassifierMixin, _FieldEstimator):
         if not hasattr(self.estimator, "predict_proba"):
             raise ValueError(f"estimator={self.estimator!r} has no predict_proba; calibrate it, for example with "
                              "sklearn.calibration.CalibratedClassifierCV")  # fmt: skip
-        y, known = known_labels(np.asarray(y))
-        if len(y) != len(X):
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
+        y, known = class_labels(y, len(X))
         rows = np.nonzero(known)[0]
         self.classes_, codes = np.unique(y[rows], return_inverse=True)
         if len(self.classes_) < 2:
@@ -172,9 +170,10 @@ class FieldClassifier(ClassifierMixin, _FieldEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for rows of ``fit``."""
-        rows = self._rows(X, self.label_distributions_)
+        rows = self._rows(X, "label_distributions_")
         return self.label_distributions_[rows]
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of rows of ``fit``."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        share = self.predict_proba(X)
+        return self.classes_[share.argmax(1)]

@@ -10,6 +10,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from walksum.estimators.labels import known_labels
+
 
 class TransductiveKFold:
     """Folds for scikit-learn's searches: labelled rows take turns in the test, unlabelled ones stay in training.
@@ -69,26 +71,3 @@ class TransductiveKFold:
             truth, _ = known_labels(y[test])
             scores.append(float(score(truth, fitted.predict(X)[test])))
         return np.array(scores)
-
-
-def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Labels in an array of one kind, and which rows have one: not None, NaN, NA, nor -1 among numbers."""
-    if y.dtype.kind != "O":
-        return y, ~unlabelled(y)
-    import pandas as pd
-
-    missing = np.asarray(pd.isna(y))
-    plain = np.array(y[~missing].tolist()) if (~missing).any() else np.array([0])
-    if plain.ndim != 1:  # not one label per row: scikit-learn says so better
-        return y, ~missing
-    filled = np.empty(len(y), dtype=plain.dtype)
-    filled[missing] = plain[0]
-    filled[~missing] = plain
-    return filled, ~missing & ~unlabelled(filled)
-
-
-def unlabelled(y: np.ndarray) -> np.ndarray:
-    """Rows without a class: -1 or NaN among numbers, none among texts."""
-    if y.dtype.kind not in "if":
-        return np.zeros(len(y), dtype=bool)
-    return (y == -1) | (np.isnan(y) if y.dtype.kind == "f" else False)

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from walksum.data.knn import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
-from walksum.estimators.folds import TransductiveKFold, known_labels
+from walksum.estimators.folds import TransductiveKFold
+from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
 from walksum.estimators.lookup import mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.nn import GLT
@@ -138,7 +137,7 @@ class _GLTEstimator(BaseEstimator):
         return self._forward(np.concatenate([self.X_, X]), joined)[known:]
 
 
-class GLTClassifier(ClassifierMixin, _GLTEstimator):
+class GLTClassifier(NodeClassifier, _GLTEstimator):
     """Node classification by a :class:`walksum.GLT`, as a scikit-learn estimator.
 
     Transductive: ``fit`` sees all rows and the labels of some; ``transduction_`` holds a label for each.
@@ -202,8 +201,7 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
             sample_weight: how much each row counts in the loss ``[N]``; a factor of the class weights.
         """
         X = validate_data(self, X, dtype=np.float64)
-        y, known = known_labels(_checked_y(y, len(X)))
-        check_classification_targets(y[known])
+        y, known = class_labels(y, len(X))
         self.classes_, codes = np.unique(y[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -230,14 +228,8 @@ class GLTClassifier(ClassifierMixin, _GLTEstimator):
         """The probability of each class, ``[N, classes]``."""
         return _softmax(self._outputs(X, graph))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label."""
-        (y, known), guess = known_labels(np.asarray(y)), self.predict(X)
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(accuracy_score(y[known], guess[known], sample_weight=weight))
 
-
-class GLTRegressor(RegressorMixin, _GLTEstimator):
+class GLTRegressor(NodeRegressor, _GLTEstimator):
     """Node regression by a :class:`walksum.GLT`, as a scikit-learn estimator; arguments as :class:`GLTClassifier`.
 
     ``y`` is NaN for rows without a value; ``transduction_`` holds a value for each row.
@@ -271,13 +263,6 @@ class GLTRegressor(RegressorMixin, _GLTEstimator):
     def predict(self, X: Any, graph: Any = None) -> np.ndarray:
         """The value of each row; ``graph`` as in :meth:`GLTClassifier.predict`."""
         return self._numbers(self._outputs(X, graph))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2 on the rows that have a value."""
-        y = np.asarray(y, dtype=np.float64)
-        known = ~np.isnan(y)
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(r2_score(y[known], self.predict(X)[known], sample_weight=weight))
 
     def _numbers(self, outputs: np.ndarray) -> np.ndarray:
         return outputs[:, 0] * self.scale_ + self.mean_

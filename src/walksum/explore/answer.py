@@ -14,6 +14,7 @@ from walksum.analysis.influence import Influence, Path, influence, longest_only
 from walksum.explore.matrices import Matrix, Recent, precision_of
 from walksum.explore.view import AS_TRAINED, View
 from walksum.explore.whole_model import WholeModel
+from walksum.workflow.predict import escaped
 from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 LISTED = 20  # sources
@@ -119,10 +120,11 @@ def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
 
 
 def as_csv(trained: TrainedRun, answer: Answer) -> str:
+    """One line per node; what a spreadsheet would take for a formula is escaped."""
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     table.writeheader()
-    table.writerows(rows(trained, answer))
+    table.writerows({name: escaped(value) for name, value in row.items()} for row in rows(trained, answer))
     return text.getvalue()
 
 

@@ -46,7 +46,7 @@ INDEX = """<!doctype html>
 
 
 def make_app(trained: TrainedRun) -> Dash:
-    """The page of one trained, with its first view made: the first visitor should not wait for it."""
+    """The page of one trained run, with its first view made: the first visitor should not wait for it."""
     app = Dash(
         "walksum",
         assets_folder=str(ASSETS),

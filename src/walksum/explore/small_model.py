@@ -14,7 +14,9 @@ from torch import Tensor
 from walksum._files import whole_folder
 from walksum.data.cache import cache_root
 from walksum.data.problem import Problem
-from walksum.workflow.fit import Job, OnEpoch, Result, fit_model, predict, prepare_data
+from walksum.workflow.fit import OnEpoch, Result, fit_model, predict
+from walksum.workflow.job import Job
+from walksum.workflow.prepare import prepare_data
 from walksum.workflow.run import FORMAT, Run, open_run, run_of
 
 

@@ -99,21 +99,11 @@ def columns(trained: TrainedRun) -> list[str]:
     return trained.encoding.columns
 
 
-def span_of(trained: TrainedRun, column: str) -> slice:
-    """Which encoded features a column became."""
-    encoding = trained.encoding
-    names = encoding.columns
-    if column not in names:
-        raise ValueError(f"The model reads no column {column!r}.")
-    first = 0
-    for name in names[: names.index(column)]:
-        first += len(encoding.categories.get(name, [name]))
-    return slice(first, first + len(encoding.categories.get(column, [column])))
-
-
 def encoded(trained: TrainedRun, node: int, column: str, value: str) -> Tensor:
     """What a column of a node is encoded as with another value."""
-    span, features, number = span_of(trained, column), trained.problem.features, math.nan
+    if column not in columns(trained):
+        raise ValueError(f"The model reads no column {column!r}.")
+    span, features, number = trained.encoding.span(column), trained.problem.features, math.nan
     if column in trained.encoding.categories:
         return trained.encoding.encode(features.iloc[[node]].assign(**{column: [value]}))[0, span]
     with suppress(ValueError):
@@ -179,7 +169,7 @@ class WhatIf:
         for node, kind in changes.features:
             x[node] = mean_features(trained, kind)
         for node, column, value in changes.values:
-            x[node, span_of(trained, column)] = encoded(trained, node, column, value)
+            x[node, trained.encoding.span(column)] = encoded(trained, node, column, value)
         edges, weight = trained.graph.edges, trained.graph.edge_weight
         kept, signs = torch.ones(edges.size(1), dtype=torch.bool), torch.ones(edges.size(1))
         kept[[edge_number(trained, edge) for edge in changes.dropped]] = False

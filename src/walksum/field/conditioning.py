@@ -11,6 +11,7 @@ from torch import Tensor
 
 from walksum.field.observations import LOG_2PI, Observations, check_observations
 from walksum.field.part import Part, part_of
+from walksum.field.variances import SelectedInverse, selected_inverse
 from walksum.precision import Precision
 
 if TYPE_CHECKING:
@@ -57,13 +58,46 @@ def log_evidence(field: GaussianField, nodes: Any, values: Any, noise: Any) -> T
 
 def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
     """See :meth:`GaussianField.leave_one_out`."""
-    seen, _ = _observations(field, nodes, values, noise)
+    wide = in_double(field)
+    seen, place = _observations(wide, nodes, values, noise)
     if seen.noise is None:
         raise ValueError("noise=None; leave_one_out is for noisy observations, pass their variance")
-    given = condition(field, nodes, values, noise)
-    share = (given.variance[..., seen.nodes] / seen.noise).clamp_max(1 - 1e-9)  # of an observation in its own mean
-    residual = seen.values - given.loc[..., seen.nodes]
-    return seen.values - residual / (1 - share), (seen.noise / (1 - share)).expand_as(residual)
+    given = condition(wide, nodes, values, noise)
+    error = seen.values - given.loc[..., seen.nodes]
+    if given.method == "estimated":
+        left = _left(given.variance[..., seen.nodes] / seen.noise)
+    else:
+        S = selected_inverse(given.J, given._asked)
+        error, left = _leaving_out(wide, S, seen.noise, place, error, wide._take(given.loc - wide.loc))
+    mean, variance = seen.values - error / left, (seen.noise / left).expand_as(error)
+    return mean.to(field._like), variance.to(field._like)
+
+
+def _left(share: Tensor) -> Tensor:
+    """One minus the share of an observation in its own mean; not zero, for a node that others say nothing about."""
+    return 1 - share.clamp_max(1 - 1e-9)
+
+
+def _leaving_out(
+    field: GaussianField, S: SelectedInverse, noise: Tensor, place: Tensor, error: Tensor, x: Tensor
+) -> tuple[Tensor, Tensor]:
+    # With K = (J^-1)_oo + diag(noise) and r = y - mu_o the errors are (K^-1 r)_i / (K^-1)_ii, their variances
+    # 1 / (K^-1)_ii. With x = E[x | y] - mu and S = (J + diag(1 / noise))^-1, noise K^-1 r is r - x_o = noise (J x)_o,
+    # and noise (K^-1)_ii is 1 - S_ii / noise = (J S)_ii. The first forms cancel where the noise is small, the second
+    # where it is large.
+    J, x = field.J, field._whole_batch(x)
+    JS = (J.diag * S.diag).index_add(1, J.graph.edges.flatten(), (J.off * S.off).repeat(1, 2))
+    Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
+    small = (J.diag * S.diag)[:, place] < 1
+    left = torch.where(small, JS[:, place], _left(S.diag[:, place] / noise))
+    return torch.where(small, noise * Jx, error), left
+
+
+def in_double(field: GaussianField) -> GaussianField:
+    """The same field with all results in float64."""
+    wide = field._made(field.J, field.loc.double(), field._part)
+    wide._like = field._like.double()
+    return wide
 
 
 def _observations(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Observations, Tensor]:

@@ -10,12 +10,17 @@ from scipy.linalg import qr
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from walksum.field.conditioning import to_columns
-from walksum.field.observations import LOG_2PI
+from walksum.field.conditioning import in_double
+from walksum.field.factors import refuse
+from walksum.field.observations import LOG_2PI, is_finite
 from walksum.precision import Precision
+from walksum.solvers.base import Status
 
 if TYPE_CHECKING:
     from walksum.field.distribution import GaussianField
+
+
+SINGULAR = 1e-13  # of a pivot, of which one means that nothing was taken from a variance
 
 
 class ConstrainedField(Distribution):
@@ -24,8 +29,8 @@ class ConstrainedField(Distribution):
     .. math::
         x = z - B (A z - e), \qquad z \sim \mathcal{N}(\mu, J^{-1}), \quad B = J^{-1} A^\top (A J^{-1} A^\top)^{-1}
 
-    Of an intrinsic J, whose null space the rows of A span, J is made definite by a larger diagonal at k nodes. That
-    changes z along the null space alone, which :math:`B = A^\top (A A^\top)^{-1}` takes out again.
+    An intrinsic J has no inverse, and one that is nearly singular along A would cancel all digits. So a larger diagonal
+    at as many nodes as A has rows makes J definite first, and what that takes from the covariance is put back.
     """
 
     arg_constraints = {}  # noqa: RUF012
@@ -33,29 +38,39 @@ class ConstrainedField(Distribution):
     has_rsample = True
 
     def __init__(self, field: GaussianField, A: Any, e: Any):
-        self.A, self.e = _check_constraints(field, A, e)
-        rows = field._take(self.A)  # [k, n] of the nodes without an exact observation
-        gram, count = rows @ rows.T, len(rows)
-        intrinsic = _spans_null_space(field, rows)
-        nodes = torch.as_tensor(qr(rows.cpu().numpy(), mode="r", pivoting=True)[1][:count], device=rows.device).long()
-        self.prior = field
-        self.z = field._made(_grounded(field.J, nodes), field.loc, field._part) if intrinsic else field
+        # With U the columns sqrt(w) e_i of the grounded nodes, K = J + U U^T, B = K^-1 A^T (A K^-1 A^T)^-1 and
+        # C = K^-1 - B A K^-1, Woodbury's identity within the subspace says: the covariance is C + F F^T, F = C U L^-T
+        # with L L^T = I - U^T C U, its pseudo-determinant that of C over |L|^2, and the mean moves by B + F L^-1 U^T B.
+        self._like, self.prior = field._like, in_double(field)
+        self.A, self.e = _check_constraints(self.prior, A, e)
+        rows = self.prior._take(self.A)  # [k, n] of the nodes without an exact observation
+        nodes = torch.as_tensor(qr(rows.cpu().numpy(), mode="r", pivoting=True)[1][: len(rows)], device=rows.device)
+        K, U, root = _grounded(self.prior.J, nodes.long())
+        self.z = in_double(self.prior._made(K, self.prior.loc, self.prior._part))
         self.z._check_definite()
-        self.cross = field._put(self.z._solve(rows.unsqueeze(1))).movedim(0, -1)  # J^-1 A^T, [H, N, k]
+        self.cross = self._solved(rows.unsqueeze(1))  # K^-1 A^T, [H, N, k]
         self.S = self.A @ self.cross
         self.B = torch.linalg.solve(self.S, self.cross.mT).mT
-        volume = torch.logdet(self.S) - torch.logdet(gram)
-        if intrinsic:  # the product of the eigenvalues of J that are not zero, by the determinant lemma
-            self.B = field._put(torch.linalg.solve(gram, rows)).T
-            added = field.J.diag[:, nodes].log().sum(1).to(rows) + 2 * torch.linalg.slogdet(rows[:, nodes])[1]
-            volume = torch.logdet(gram) - added
-        self.rank = rows.size(1) - count
+        CU = self._solved(U)
+        CU = CU - self.B @ (self.A @ CU)
+        at, root = self.prior.free[nodes], root.unsqueeze(2)
+        L, failed = torch.linalg.cholesky_ex(torch.eye(len(rows)).to(root) - root * CU[:, at])
+        pivots = L.diagonal(dim1=1, dim2=2)
+        if bool(failed.any() | (pivots.square() < SINGULAR).any()):
+            refuse(Status.not_positive_definite)
+        self.F = torch.linalg.solve_triangular(L, CU.mT, upper=False).mT
+        self.shift = self.B + self.F @ torch.linalg.solve_triangular(L, root * self.B[:, at], upper=False)
+        volume = torch.logdet(self.S) - torch.logdet(rows @ rows.T) + 2 * pivots.log().sum(1)
+        self.rank = rows.size(1) - len(rows)
         self._log_normaliser = 0.5 * (self.z._logdet() + volume - self.rank * LOG_2PI)
-        self.loc = self._constrained(field.loc)
+        loc = self.prior.loc
+        self._mean = loc - (self.shift @ (loc @ self.A.T - self.e).unsqueeze(-1)).squeeze(-1)
+        self.loc = self._mean.to(self._like)
         super().__init__(self.loc.shape[:-1], field.event_shape, validate_args=False)
 
-    def _constrained(self, x: Tensor) -> Tensor:
-        return x - (self.B @ (x @ self.A.T - self.e).unsqueeze(-1)).squeeze(-1)
+    def _solved(self, rows: Tensor) -> Tensor:
+        """``K^-1`` times rows ``[k, H, n]`` of free nodes, as columns ``[H, N, k]`` of all."""
+        return self.prior._put(self.z._solve(rows)).movedim(0, -1)
 
     @property
     def mean(self) -> Tensor:
@@ -64,31 +79,37 @@ class ConstrainedField(Distribution):
     @property
     def variance(self) -> Tensor:
         """The marginal variances, ``[..., H, N]``."""
-        less = (self.B * (2 * self.cross - self.B @ self.S)).sum(-1)
-        return (self.z.variance - less).clamp_min(0).expand(self.loc.shape)
+        less = (self.B * (2 * self.cross - self.B @ self.S)).sum(-1) - self.F.square().sum(-1)
+        return (self.z.variance - less).clamp_min(0).expand(self.loc.shape).to(self._like)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         z = self.z.expand(self.batch_shape) if self.z.batch_shape != self.batch_shape else self.z
-        return self._constrained(z.rsample(sample_shape))
+        x = z.rsample(sample_shape) - z.loc
+        put_back = torch.randn(*x.shape[:-1], self.F.size(-1), dtype=x.dtype, device=x.device)
+        x = x + (self.F @ put_back.unsqueeze(-1) - self.B @ (x @ self.A.T).unsqueeze(-1)).squeeze(-1)
+        return (self._mean + x).to(self._like)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log-density on the subspace, with respect to its own volume; minus infinity off it."""
-        size = value.abs() @ self.A.abs().T + self.e.abs()
-        off = ((value @ self.A.T - self.e).abs() > torch.finfo(value.dtype).eps ** 0.5 * size).any(-1)
-        result = self._log_normaliser - 0.5 * self.prior._quadratic(self.prior._take(value - self.loc))
-        return torch.where(off, -torch.inf, result)
+        tol, x = torch.finfo(value.dtype).eps ** 0.5, value.to(self._mean)
+        off = ((x @ self.A.T - self.e).abs() > tol * (x.abs() @ self.A.abs().T + self.e.abs())).any(-1)
+        result = self._log_normaliser - 0.5 * self.prior._quadratic(self.prior._take(x - self._mean))
+        return torch.where(off, -torch.inf, result).to(self._like)
 
     def entropy(self) -> Tensor:
-        return (0.5 * self.rank - self._log_normaliser).expand(self.batch_shape)
+        return (0.5 * self.rank - self._log_normaliser).expand(self.batch_shape).to(self._like)
 
 
 def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Tensor]:
     nodes, like = field.event_shape[0], field._like
     A = torch.as_tensor(A.toarray() if hasattr(A, "toarray") else A, dtype=like.dtype, device=like.device)
     A = A.unsqueeze(0) if A.dim() == 1 else A
-    if A.dim() != 2 or A.size(1) != nodes or not bool(A.isfinite().all()):
+    if A.dim() != 2 or A.size(1) != nodes or not is_finite(A):
         raise ValueError(f"A has shape {tuple(A.shape)}; expected finite numbers [k, {nodes}], one row per constraint")
-    if len(A) == 0 or int(torch.linalg.matrix_rank(field._take(A))) < len(A):
+    size = field._take(A).norm(dim=1)
+    rows = field._take(A) / torch.where(size > 0, size, 1.0).unsqueeze(1)
+    # A J^-1 A^T squares their condition
+    if len(A) == 0 or int(torch.linalg.matrix_rank(rows, rtol=torch.finfo(A.dtype).eps ** 0.5)) < len(A):
         raise ValueError(
             f"A has {len(A)} rows, linearly dependent among the {len(field.free)} nodes without an exact observation; "
             "leave out those that follow from the others"
@@ -99,17 +120,15 @@ def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Te
         torch.broadcast_shapes(e.shape[:-1], field.batch_shape)
     except RuntimeError:
         raise ValueError(f"e has shape {tuple(e.shape)}; the field has heads {tuple(field.batch_shape)}") from None
-    if e.size(-1) != len(A) or not bool(e.isfinite().all()):
+    if e.size(-1) != len(A) or not is_finite(e):
         raise ValueError(f"e has shape {tuple(e.shape)}; expected a finite number for each of the {len(A)} rows of A")
     return A, e
 
 
-def _spans_null_space(field: GaussianField, rows: Tensor) -> bool:
-    """Whether J A^T is zero up to rounding."""
-    J, eps = field.J.detach(), torch.finfo(field._like.dtype).eps
-    size = Precision(J.graph, J.diag.abs(), J.off.abs()) @ to_columns(J, rows.unsqueeze(1).abs())
-    return bool(((J @ to_columns(J, rows.unsqueeze(1))).abs() <= 64 * eps * size).all())
-
-
-def _grounded(J: Precision, nodes: Tensor) -> Precision:
-    return Precision(J.graph, J.diag.index_add(1, nodes, J.diag[:, nodes]), J.off)
+def _grounded(J: Precision, nodes: Tensor) -> tuple[Precision, Tensor, Tensor]:
+    """J + U U^T with ``U^T [k, H, n]``, the roots ``[H, k]`` of what stands twice (one where J_ii is zero) at nodes."""
+    diag = J.diag[:, nodes].detach()
+    added = torch.where(diag > 0, diag, 1.0)
+    K = Precision(J.graph, J.diag.index_add(1, nodes, added), J.off)
+    units = torch.nn.functional.one_hot(nodes, J.num_nodes).to(diag)
+    return K, units.unsqueeze(1) * added.sqrt().T.unsqueeze(2), added.sqrt()

@@ -26,7 +26,7 @@ from walksum.field.factors import (
     working_copy,
 )
 from walksum.field.log_determinant import logdet
-from walksum.field.observations import LOG_2PI, check_nodes
+from walksum.field.observations import LOG_2PI, check_nodes, is_finite
 from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
 from walksum.field.system import system_of
@@ -123,7 +123,7 @@ class GaussianField(Distribution):
         fits = value.dim() > 0 and value.size(-1) == nodes
         if not fits or (value.dim() > 1 and heads > 1 and value.size(-2) not in (1, heads)):
             raise ValueError(f"{name} has shape {tuple(value.shape)}; expected [{nodes}] or [..., {heads}, {nodes}]")
-        if not bool(torch.isfinite(value.detach()).all()):
+        if not is_finite(value):
             raise ValueError(f"{name} contains NaN or infinity")
         return value
 
@@ -266,7 +266,7 @@ class GaussianField(Distribution):
     def constrain(self, A: Any, e: Any = 0.0) -> ConstrainedField:
         r"""The field given the linear constraints :math:`A x = e`: its mean, variance, samples, density and entropy.
 
-        An intrinsic field (made with ``validate_args=False``) takes the rows that span the null space of its J.
+        For an intrinsic field (made with ``validate_args=False``) rows of A span the null space of its J, or more.
 
         Args:
             A: ``[k, N]`` or ``[N]``, a tensor, an array or a scipy sparse matrix of few rows, linearly independent.

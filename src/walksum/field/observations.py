@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum._torch import unwrapped
+
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -19,6 +21,12 @@ class Observations:
     nodes: Tensor
     values: Tensor
     noise: Tensor | None
+
+
+def is_finite(values: Tensor) -> bool:
+    """Whether all values are; also inside a transform of torch.func, which hides them from ordinary conditions."""
+    plain = unwrapped(values.detach())
+    return plain is None or bool(torch.isfinite(plain).all())
 
 
 def check_nodes(nodes: Any, num_nodes: int, device: torch.device) -> Tensor:
@@ -61,7 +69,7 @@ def check_observations(
             f"values has shape {tuple(values.shape)}, which does not fit the heads {tuple(batch)} of the field; "
             f"expected [{count}] for all heads, or [..., {', '.join(map(str, batch))}, {count}]"
         ) from None
-    if not bool(torch.isfinite(values).all()):
+    if not is_finite(values):
         raise ValueError("values contains NaN or infinity; leave the missing nodes out of nodes")
     return Observations(nodes, values, None if noise is None else _check_noise(noise, count, batch, like))
 
@@ -72,6 +80,6 @@ def _check_noise(noise: Any, count: int, batch: torch.Size, like: Tensor) -> Ten
         raise ValueError(f"noise has shape {tuple(noise.shape)}; expected a number or one variance per node, [{count}]")
     if noise.dim() > 1 and (noise.dim() > 1 + len(batch) or noise.shape[:-1] != batch[len(batch) - noise.dim() + 1 :]):
         raise ValueError(f"noise has shape {tuple(noise.shape)}; expected [{count}] or {[*batch, count]}")
-    if not bool((noise > 0).all() & torch.isfinite(noise).all()):
+    if not is_finite(noise.log()):
         raise ValueError("noise must be positive and finite: it is a variance. For exact observations use noise=None")
     return noise.expand(*noise.shape[:-1], count) if noise.dim() else noise.expand(count)

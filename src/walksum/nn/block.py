@@ -12,6 +12,7 @@ from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import Activation, make_activation
+from walksum.nn.node_linear import NodeLinear
 from walksum.solvers import Solution, Solver
 
 PAPER_SCALE = 0.99  # of a Laplacian; norm and residual keep the block in range
@@ -102,14 +103,14 @@ class GLTBlock(nn.Module):
         )
         self.mix_norm = make_norm(norm, width)
         self.act = as_module(make_activation(act))
-        self.merge = nn.Linear(heads * width, channels)
+        self.merge = NodeLinear(heads * width, channels)
         self.dropout = Dropout(dropout)
         self.ffn = nn.Sequential(
             make_norm(norm, channels),
-            nn.Linear(channels, inner),
+            NodeLinear(channels, inner),
             as_module(make_activation(act)),
             Dropout(dropout),
-            nn.Linear(inner, channels),
+            NodeLinear(inner, channels),
         )
 
     def reset_parameters(self) -> None:

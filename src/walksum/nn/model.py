@@ -15,12 +15,14 @@ from torch_geometric.nn import JumpingKnowledge
 
 from walksum._checks import check_choice, check_count
 from walksum.designs import Design, Setting
-from walksum.designs.base import check_width, linear
+from walksum.designs.base import check_width
 from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn.block import GLTBlock, make_norm
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
+from walksum.nn.input_linear import InputLinear, input_linear
 from walksum.nn.inputs import check_edge_attr, check_features, mean_per_edge
+from walksum.nn.node_linear import NodeLinear
 from walksum.nn.store import save_model
 from walksum.precision import Precision
 from walksum.solvers import Solver
@@ -109,14 +111,14 @@ class GLT(nn.Module):
             check_choice("jk", jk, JUMPS, "or None")
             self.config["jk"] = jk
         self.dropout = Dropout(dropout)
-        self.embed = linear(sizes["in_channels"], hidden_channels)
+        self.embed: nn.Linear = input_linear(sizes["in_channels"], hidden_channels)
         self.blocks = nn.ModuleList()
         for h in per_layer:  # each block with a design of its own
             self.blocks.append(GLTBlock(hidden_channels, h, **{**block, "design": copy.deepcopy(design)}))
         self.jump = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
         width = hidden_channels * (num_layers if jk == "cat" else 1)
         self.norm = make_norm(norm, width)
-        self.read = nn.Linear(width, out_channels)
+        self.read = NodeLinear(width, out_channels)
 
     def reset_parameters(self) -> None:
         for module in (self.embed, *self.blocks, self.jump, self.norm, self.read):
@@ -154,7 +156,8 @@ class GLT(nn.Module):
         """Logits or predictions ``[N, out_channels]``; ``edge_index`` may be a Graph."""
         check_features(x, self.config["in_channels"], first=self.embed)
         where, weight, attr = self._one_graph(x, edge_index, edge_weight, edge_attr)
-        z = self.embed(self.dropout(x))
+        fused = isinstance(self.embed, InputLinear)
+        z = self.embed(x, self.dropout) if fused else self.embed(self.dropout(x))
         if self.config["in_channels"] == -1:
             self.config["in_channels"] = x.size(-1)
         states = []

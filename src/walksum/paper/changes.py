@@ -8,16 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import remove_self_loops
 
 from walksum.designs import DESIGNS, Design
-from walksum.designs.similarity import Similarity, cosine
 from walksum.graph import Graph
 from walksum.nn import GLT, GLTBlock, GLTConv
 from walksum.nn.dropout import Dropout
-from walksum.paper.models.continuous import CGNN, SELF_WEIGHT
-from walksum.paper.models.structure import Edges, PerGraph
 from walksum.precision import Precision
 
 Change = Callable[[nn.Module], nn.Module]
@@ -49,11 +44,6 @@ def _set(target: Any, values: dict[str, Any]) -> None:
         setattr(target, name, value)
 
 
-def without(name: str, kind: type) -> Change:
-    """Leave a norm of that name out of every module of this kind."""
-    return on_each(kind, lambda module: module.add_module(name, nn.Identity()))
-
-
 def _glorot(layer: nn.Linear) -> None:
     nn.init.xavier_uniform_(layer.weight)
     if layer.bias is not None:
@@ -61,6 +51,7 @@ def _glorot(layer: nn.Linear) -> None:
 
 
 glorot = on_each(nn.Linear, _glorot)
+without_norm = on_each(GLTBlock, lambda block: block.add_module("norm", nn.Identity()))
 without_input_dropout = on_each(GLT, lambda model: setattr(model.dropout, "p", 0.0))
 only_input_dropout = on_each(GLTBlock, on_each(Dropout, lambda layer: setattr(layer, "p", 0.0)))
 linear_observation = on_mixers(act=None)
@@ -97,15 +88,6 @@ def _mixing_alone(self: GLTBlock, x: Tensor, *graph: Any, **options: Any) -> Ten
 
 
 without_residual = on_each(GLTBlock, lambda block: setattr(block, "forward", _mixing_alone.__get__(block)))
-
-
-def confidence_times(factor: float) -> Change:
-    """Normalisation takes the scale of J out, so smaller similarities are a larger learned diagonal."""
-
-    def smaller(graph: Graph, s: Tensor) -> Tensor:
-        return cosine(graph, s) / factor
-
-    return on_designs(similarity=Similarity(smaller, bounded=True))
 
 
 def couplings_times(factor: float) -> Change:
@@ -165,20 +147,6 @@ class _Raw(Design):
 
 
 not_normalised = on_each(GLTConv, lambda mixer: setattr(mixer, "design", _Raw(mixer.design)))
-
-
-def directed(turned: bool) -> Change:
-    """A CGNN that takes the edges as they are published, or turned round, instead of both ways."""
-
-    def edges(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Edges:
-        near = remove_self_loops(edge_index.flip(0) if turned else edge_index)[0]
-        loops = torch.arange(num_nodes, device=near.device).expand(2, -1)
-        weight = torch.ones(near.size(1), dtype=dtype, device=near.device)
-        own = torch.full((num_nodes,), SELF_WEIGHT, dtype=dtype, device=near.device)
-        both, weights = torch.cat([near, loops], 1), torch.cat([weight, own])
-        return gcn_norm(both, weights, num_nodes, add_self_loops=False, dtype=dtype)
-
-    return on_each(CGNN, lambda model: setattr(model, "structure", PerGraph(edges)))
 
 
 def _name(design: Design) -> str:

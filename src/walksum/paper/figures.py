@@ -13,11 +13,13 @@ from walksum.analysis.spectrum import response
 from walksum.data.problem import Problem
 from walksum.designs import DESIGNS, NAMES
 from walksum.nn import GLT
+from walksum.paper.rows import PAPERS_GABP
 from walksum.precision import Precision
-from walksum.solvers import GaBP
 from walksum.training import Data, Epoch, fit
 from walksum.workflow.figures import COMPARED, Listener, NamedFigure, compared_hops, small_part
-from walksum.workflow.fit import Job, fit_model, make_model, prepare_data
+from walksum.workflow.fit import fit_model, make_model
+from walksum.workflow.job import Job
+from walksum.workflow.prepare import prepare_data
 from walksum.workflow.trained_run import TrainedRun
 
 COUNTED = 60  # epochs solved by the paper's algorithm: the fixed Laplacian takes its 1000 steps in each of them
@@ -84,7 +86,7 @@ def count_steps(like: TrainedRun, epochs: int, listener: Listener) -> list[Epoch
     model, recipe = make_model(like.job, problem, prepared.encoding), replace(like.job.recipe(), max_epochs=epochs)
     assert isinstance(model, GLT)
     for layer in model.mixers:
-        layer.solver, layer.on_nonconverged = GaBP(stop="messages"), "ignore"
+        layer.solver, layer.on_nonconverged = PAPERS_GABP, "ignore"
     show = listener.named(f"{name}, by the paper's algorithm")
     on_epoch = None if show is None else lambda epoch, best: show(name, epoch, best, recipe)
     data = Data(prepared.x, problem.graph, prepared.y, prepared.split, problem.task)

@@ -21,19 +21,18 @@ from walksum.data.datasets import load, names
 from walksum.data.splits import Split, make_split
 from walksum.graph import Graph
 from walksum.nn import GLT
-from walksum.paper.rows import DATASETS, ROWS, Row, row_of
+from walksum.paper.rows import DATASETS, PAPERS_GABP, ROWS, Row, row_of
 from walksum.paper.solve_record import FILE, SolveRecord, append_solves, read_solves
 from walksum.paper.sweep.record import versions
 from walksum.precision import Precision
 from walksum.solvers import Solution, Status, choose
 from walksum.solvers.base import backward_error, norm_inf, status_of, worst
-from walksum.solvers.gabp.solver import GaBP, Messages
+from walksum.solvers.gabp.solver import Messages
 from walksum.training import Data, Recipe, fit
 from walksum.training.history import Epoch
 
 SIX = tuple(name for name, row in ROWS.items() if row.group == "glt")
 EPOCHS = (1, 2, 5, 10, 20, 50, 100)
-PAPER = GaBP(damping=0.5, tol=1e-6, max_steps=1000, stop="messages")
 LAYERS = 2
 SOLVES_PER_PROBE = 5 * LAYERS  # forward under two rules, backward under three
 LONGEST = 5000  # steps the residual rule may take: past the paper's 1000, to see what was missing
@@ -158,20 +157,20 @@ def exact(J: Precision, h: Tensor) -> Tensor:
 
 def by_messages(J: Precision, h: Tensor) -> tuple[Solution, bool]:
     """The paper's settings; whether its rule was met within its steps."""
-    solution = PAPER.prepare(J)(h)
+    solution = PAPERS_GABP.prepare(J)(h)
     return solution, solution.status not in (Status.max_steps_reached, Status.diverged, Status.nonfinite)
 
 
-def by_residual(J: Precision, h: Tensor, tol: float = PAPER.tol, longest: int = LONGEST) -> tuple[Solution, bool]:
-    """The same iteration from the same start, stopped at the first step whose true residual is at most ``tol``.
+def by_residual(J: Precision, h: Tensor, longest: int = LONGEST) -> tuple[Solution, bool]:
+    """The same iteration from the same start, stopped at the first step whose true residual is at most its ``tol``.
 
     Unlike GaBP(stop="residual"), which settles the precisions before it counts, this differs from the paper's
     setting in the stop rule alone, and looks after every step.
     """
-    messages, J_norm = _messages(J, h), norm_inf(J)
+    messages, J_norm, tol = _messages(J, h), norm_inf(J), PAPERS_GABP.tol
     residual, step = torch.inf, 0
     while step < longest and residual > tol:
-        messages.step(PAPER.damping)
+        messages.step(PAPERS_GABP.damping)
         step += 1
         residual = worst(backward_error(J, messages.mean(), h, J_norm))
     status = status_of(residual, tol, Status.max_steps_reached)
@@ -210,7 +209,7 @@ def _measured(
         edges=graph.num_edges,
         heads=system.h.size(0),
         columns=system.h.size(2),
-        max_steps=LONGEST if rule == "residual" else PAPER.max_steps,
+        max_steps=LONGEST if rule == "residual" else PAPERS_GABP.max_steps,
         device=str(system.h.device),
         versions=versions(),
     )

@@ -62,7 +62,7 @@ def steps(trainings: Mapping[str, Sequence[Any]], *, theme: str = "light") -> Fi
     """Solver steps of every epoch, forward and backward, the largest over layers.
 
     Args:
-        trainings: histories by name, as ``walksum.training.loop`` returns them (``outcome.history``).
+        trainings: histories by name, as :func:`walksum.training.fit` returns them (``outcome.history``).
         theme: "light" or "dark".
     """
     counted = {name: steps_by_epoch(history) for name, history in trainings.items()}

@@ -109,7 +109,7 @@ def _matrix(axes: Any, matrix: Tensor, look: Theme, norm: Any) -> Any:
 
 
 def _dots(axes: Any, coupling: Tensor, look: Theme, norm: Any) -> Any:
-    """One dot an edge: in an image of hundreds of rows a single pixel would be lost."""
+    """One dot per entry: in an image of hundreds of rows a single pixel would be lost."""
     rows, columns = coupling.nonzero(as_tuple=True)
     values, size = coupling[rows, columns], coupling.size(0)
     dots = axes.scatter(

@@ -109,7 +109,7 @@ def least_squares_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     from scipy.optimize import nnls
 
-    spread = max(float(np.std(y)), 1e-300)
+    spread = max(float(np.std(y)), 1e-100)  # its square is not zero
     scores = 1 - ((outputs - y) ** 2).mean(1) / spread**2
     keep = scores >= min(0.0, scores.max())
     if not keep.all():

@@ -31,6 +31,7 @@ MOST_COLUMNS = 1024  # that a network reads as they are
 COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
 LABEL_SCALES = (0.5, 0.9, 0.99)
+NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
 LABELLED = 1000  # labelled nodes whose entries of the diagonal solves give soon enough
 
 
@@ -128,12 +129,25 @@ def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
     """Targets of other nodes among ``train``, exactly without the node's own."""
 
     def make() -> np.ndarray:
-        y = problem.y[train]
-        Y = np.eye(problem.classes)[y.astype(np.int64)] if problem.classes else y[:, None]
+        Y = _known_targets(problem, train)
         far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
         return np.concatenate([far, neighbour_targets(problem.graph, train, Y)], 1)
 
     return problem.once(("targets", train.tobytes()), make)
+
+
+def with_near_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
+    """The same of two hops, where the diagonal of the inverse costs too much."""
+
+    def make() -> np.ndarray:
+        return neighbour_targets(problem.graph, train, _known_targets(problem, train), hops=2)
+
+    return problem.once(("near targets", train.tobytes()), make)
+
+
+def _known_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
+    y = problem.y[train]
+    return np.eye(problem.classes)[y.astype(np.int64)] if problem.classes else y[:, None]
 
 
 def exact_diagonal(problem: Problem) -> bool:
@@ -161,6 +175,7 @@ COLUMNS: dict[str, Columns] = {
     "surroundings + labels": lambda problem, train: np.concatenate(
         [surroundings(problem), with_targets(problem, train)], 1
     ),
+    NEAR_LABELS: lambda problem, train: np.concatenate([surroundings(problem), with_near_targets(problem, train)], 1),
     "place + surroundings + labels": lambda problem, train: np.concatenate(
         [graph_coordinates(problem), surroundings(problem), with_targets(problem, train)], 1
     ),

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from walksum.graph import Graph
-from walksum.nn.propagate import Propagate
+from walksum.portfolio.spread import layer
 from walksum.solvers import Direct
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
@@ -55,7 +55,7 @@ def node_features(
 def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:
     """``P_s X`` in float64."""
     x = torch.from_numpy(np.require(X, np.float64, ["C", "W"]))
-    return x.numpy() if scale == 0 else _operator(scale)(x, graph.to("cpu")).numpy()
+    return x.numpy() if scale == 0 else layer((scale, False))(x, graph.to("cpu")).numpy()
 
 
 def other_targets(
@@ -79,14 +79,22 @@ def other_targets(
     return np.concatenate(parts, 1)
 
 
-def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """The mean of the known targets of a node's neighbours, and the share of them that is known ``[N, C + 1]``."""
+def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int = 1) -> np.ndarray:
+    """The mean of the known targets of a node's neighbours and the share of them that is known: ``[N, C + 1]`` per hop.
+
+    Of two hops also those of the neighbours' other neighbours: ways back to the node itself are taken out exactly.
+    """
     known = np.zeros((graph.num_nodes, 1))
     full = np.zeros((graph.num_nodes, Y.shape[1]))
     known[nodes], full[nodes] = 1.0, Y
     mean = neighbour_mean(graph)
-    mass = mean @ known
-    return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
+    total, mass, parts = mean @ full, mean @ known, []
+    parts += [_weighted_mean(total, mass, full, known), mass]
+    if hops == 2:
+        back = np.asarray(mean.multiply(mean.T).sum(1))
+        total, mass = mean @ total - back * full, mean @ mass - back * known
+        parts += [_weighted_mean(total, mass, full, known), mass]
+    return np.concatenate(parts, 1)
 
 
 def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -117,15 +125,11 @@ def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:
 
 
 def _diagonal(graph: Graph, scale: float) -> np.ndarray:
-    J = _operator(scale).precision(graph, torch.float64)
+    J = layer((scale, False)).precision(graph, torch.float64)
     if graph.num_nodes <= DENSE:
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(J.to_dense()[0]))
         return (1 - abs(scale)) * inverse.diagonal().numpy()
     return (1 - abs(scale)) * Direct(max_operations=2e10).prepare(J).marginal_variance[0].numpy()
-
-
-def _operator(scale: float) -> Propagate:
-    return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive")
 
 
 def neighbour_mean(graph: Graph) -> sp.csr_matrix:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from walksum.portfolio.blend import Metric, is_default
-from walksum.portfolio.columns import COLUMNS, can_leave_one_out, needs_targets, needs_this_graph
+from walksum.portfolio.columns import COLUMNS, NEAR_LABELS, can_leave_one_out, needs_targets, needs_this_graph
 from walksum.portfolio.deep import DeepBanks, fit_deep
 from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
@@ -83,8 +83,7 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
         how = narrow | ({"dropout": 0.5, "input_dropout": 0.3} if problem.wide else {})
         held = (1e-3, 1e-2) if problem.wide else (1e-4, 1e-3)
         plans.append(("surroundings", held, [few], how))
-        if can_leave_one_out(problem):
-            plans.append(("place + surroundings + labels", held, [few], how))
+        plans.append(("place + surroundings + labels" if can_leave_one_out(problem) else NEAR_LABELS, held, [few], how))
     joint = not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST
     if joint and affordable(problem.graph, MOST_OPERATIONS / len(problem.folds)):  # one field per fold
         plans.append(("surroundings", (1e-4, 1e-3), [("joint", "outputs", [ALONE], 2)], narrow))
@@ -124,7 +123,7 @@ def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float,
 
 def _tabular(problem: Problem) -> Iterator[Task]:
     sets = [name for name in COLUMNS if name == "x" or problem.graph.num_edges]
-    sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem)]
+    sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem) == (name != NEAR_LABELS)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
         if (needs_this_graph(columns) or columns == "neighbours") and model != "boosting":
@@ -212,7 +211,7 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
 
 def _large(problem: Problem) -> bool:
     rows, columns = problem.X.shape
-    return len(problem.folds[0][0]) >= MANY and rows >= LARGE and columns >= COLUMNS_OF_LARGE
+    return problem.classes > 0 and len(problem.folds[0][0]) >= MANY and rows >= LARGE and columns >= COLUMNS_OF_LARGE
 
 
 IGNORE_WEIGHTS = ("label propagation", "kriging", "process", "joint")  # members that count every labelled row the same

@@ -89,7 +89,7 @@ class Outcome:
         interrupted: whether Ctrl-C ended it; best and weights are then those so far.
         model: with the weights of the best epoch, in evaluation mode; None where weights were not kept.
         seed, seeds: of the run, and of all that trained together with it.
-        ended: "patience", "max_epochs", "diverged" or "interrupted".
+        ended: "patience", "max_epochs", "diverged", "interrupted", or "deadline" where a budget ended it.
         solves: of every epoch.
         captured: whether the training step ran as a CUDA graph; ``not_captured`` says why not.
         peak_memory: bytes on the GPU, of all runs together.

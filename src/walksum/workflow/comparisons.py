@@ -83,8 +83,8 @@ class Comparison:
 
 
 @dataclass
-class Race:
-    """One row's share: until when, and how many settings."""
+class RowBudget:
+    """What one row may spend: until when, and on how many settings."""
 
     data: PreparedData
     learn: Tensor  # the nodes to learn from in the end, the same as the model's own
@@ -138,7 +138,7 @@ class Race:
         return best[1]
 
 
-Method = Callable[[Race], Tensor]
+Method = Callable[[RowBudget], Tensor]
 
 
 def compare(
@@ -166,7 +166,7 @@ def compare(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a solver that stopped early is judged like any other
-                output = method(Race(prepared, learn, began + share, trials))
+                output = method(RowBudget(prepared, learn, began + share, trials))
         except ValueError as error:
             found.notes.append(f"not compared: {name} ({error})")
             continue
@@ -187,29 +187,29 @@ def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list
     regression, edges = prepared.problem.regression, prepared.problem.graph.num_edges
     penalties = [{}] if regression else PENALTIES
     found: list[tuple[str, bool, Method]] = [
-        ("mean" if regression else "majority class", True, lambda race: constant(race.data, race.learn)),
-        ("ridge regression" if regression else "logistic regression", True, lambda r: r.tuned(penalties, linear)),
-        ("gradient boosting", True, lambda race: race.tuned(_boosting("own", race), boosting)),
+        ("mean" if regression else "majority class", True, lambda row: constant(row.data, row.learn)),
+        ("ridge regression" if regression else "logistic regression", True, lambda row: row.tuned(penalties, linear)),
+        ("gradient boosting", True, lambda row: row.tuned(_boosting("own", row), boosting)),
     ]
     if edges:
         found += [
-            ("label propagation", False, lambda race: race.tuned(SCALES, label_propagation)),
-            ("boosting on neighbour means", False, lambda race: race.tuned(_boosting("means", race), boosting)),
+            ("label propagation", False, lambda row: row.tuned(SCALES, label_propagation)),
+            ("boosting on neighbour means", False, lambda row: row.tuned(_boosting("means", row), boosting)),
             (
                 "boosting on neighbour means and targets",
                 False,
-                lambda race: race.tuned(_boosting("targets", race), boosting),
+                lambda row: row.tuned(_boosting("targets", row), boosting),
             ),
         ]
     if job.model != "mlp":
-        found.append(("MLP", True, lambda race: race.trained(_jobs(job, "mlp", race.data), on_epoch)))
+        found.append(("MLP", True, lambda row: row.trained(_jobs(job, "mlp", row.data), on_epoch)))
     if job.model != "glt" and edges:
-        found.append(("GLT", False, lambda race: race.trained(_jobs(job, "glt", race.data), on_epoch)))
+        found.append(("GLT", False, lambda row: row.trained(_jobs(job, "glt", row.data), on_epoch)))
     return found
 
 
-def _boosting(columns: str, race: Race) -> list[dict[str, Any]]:
-    seconds = (race.until - clock.now()) / 2  # one half to choose, one to learn again from all nodes it may
+def _boosting(columns: str, row: RowBudget) -> list[dict[str, Any]]:
+    seconds = (row.until - clock.now()) / 2  # one half to choose, one to learn again from all nodes it may
     return [{"columns": columns, "seconds": seconds, **setting} for setting in BOOSTING]
 
 

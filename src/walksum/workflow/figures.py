@@ -19,7 +19,9 @@ from walksum.portfolio.fit import Portfolio
 from walksum.precision import Precision
 from walksum.training import Epoch
 from walksum.training.models import model_by_name
-from walksum.workflow.fit import Job, OnEpoch, fit_model, prepare_data
+from walksum.workflow.fit import OnEpoch, fit_model
+from walksum.workflow.job import Job
+from walksum.workflow.prepare import prepare_data
 from walksum.workflow.run import Run
 from walksum.workflow.trained_run import TrainedRun, open_trained_run
 

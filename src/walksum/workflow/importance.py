@@ -145,24 +145,9 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
     return {"columns": table, "how": how}
 
 
-def _block(prepared: PreparedData, name: str) -> list[int]:
-    """Which features a column of the table became."""
-    encoding = prepared.encoding
-    if encoding.width is not None:
-        return [encoding.columns.index(name)]
-    if name in encoding.numeric:
-        return [encoding.numeric.index(name)]
-    first = len(encoding.numeric)
-    for known, categories in encoding.categories.items():
-        if known == name:
-            return list(range(first, first + len(categories)))
-        first += len(categories)
-    raise KeyError(name)
-
-
 def _permuted(prepared: PreparedData, name: str, random: np.random.Generator) -> Tensor:
-    x, block = prepared.x.clone(), _block(prepared, name)
-    x[:, block] = x[torch.from_numpy(random.permutation(len(x)))][:, block]
+    x, span = prepared.x.clone(), prepared.encoding.span(name)
+    x[:, span] = x[torch.from_numpy(random.permutation(len(x)))][:, span]
     return x
 
 
@@ -173,4 +158,4 @@ def _by_relevance(prepared: PreparedData, names: list[str]) -> list[str]:
     X = prepared.x[train].double()
     X, Y = (each - each.mean(0) for each in (X, Y))
     related = (X.T @ Y).abs() / (X.norm(dim=0).unsqueeze(1) * Y.norm(dim=0)).clamp_min(1e-12)
-    return sorted(names, key=lambda name: -float(related[_block(prepared, name)].max()))
+    return sorted(names, key=lambda name: -float(related[prepared.encoding.span(name)].max()))

@@ -12,7 +12,6 @@ from torch import Tensor
 from walksum.field.fit import residual_precision
 from walksum.graph import Graph
 from walksum.nn import GLT
-from walksum.nn.propagate import Propagate
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.columns import LABEL_SCALES, needs_targets
 from walksum.portfolio.deep import DeepBanks
@@ -21,6 +20,7 @@ from walksum.portfolio.fit import ELSEWHERE, HERE, WITHOUT_TARGETS, Portfolio
 from walksum.portfolio.labels import LabelPropagation
 from walksum.portfolio.residual import ResidualField
 from walksum.portfolio.schedule import Member
+from walksum.portfolio.spread import layer
 from walksum.portfolio.stacked import StackedNetworks
 from walksum.portfolio.tabular import Tabular
 from walksum.precision import Precision
@@ -162,6 +162,5 @@ def _columns(member: Member) -> str | None:
 
 def _spread(graph: Graph, scale: float, loops: bool) -> Precision:
     """J of ``P_s = (1 - |s|) (I - s S)^-1``: its inverse is P_s itself."""
-    coupling = "attractive" if scale > 0 else "repulsive"
-    J = Propagate(abs(scale), coupling=coupling, loops=loops).precision(graph, torch.float64)
+    J = layer((scale, loops)).precision(graph, torch.float64)
     return Precision(J.graph, J.diag / (1 - abs(scale)), J.off / (1 - abs(scale)))

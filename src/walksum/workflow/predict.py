@@ -57,12 +57,17 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
 
 
 def known_residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:
-    """Out-of-fold residuals of nodes that training knew, found again by their ids."""
+    """Out-of-fold residuals of nodes that training knew, found again by their ids and targets.
+
+    Ids alone will not do: nodes of another graph may be numbered alike.
+    """
     kept = model.residuals.get(ELSEWHERE)
     if kept is None:
         return None
-    known = {name: value for name, value in zip(run.predictions["id"], kept, strict=True) if not np.isnan(value)}
-    return np.array([known.get(str(name), np.nan) for name in problem.ids])
+    trained = run.predictions.set_index("id").assign(left=kept)
+    here = trained.reindex([str(name) for name in problem.ids])
+    same = np.isclose(here["truth"], problem.y.double().numpy(), rtol=1e-5, atol=0)  # a run's file keeps 7 digits
+    return np.where(same, here["left"], np.nan)
 
 
 def prediction_table(

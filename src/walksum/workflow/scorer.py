@@ -12,6 +12,7 @@ from torch import Tensor
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
+from walksum.portfolio.blend import softmax
 from walksum.training.metrics import Score, score_classes
 from walksum.training.scoring import METRICS as ALL
 from walksum.training.scoring import (
@@ -63,8 +64,7 @@ class Scorer:
         """A model's outputs ``[n, C]`` against what it learns ``[n]``: larger is better."""
         if self.regression:
             return self.metric.gain(self.encoding.in_units(outputs[:, 0]), self.encoding.in_units(y))
-        share = np.exp(outputs - outputs.max(1, keepdims=True))
-        return self.metric.gain(self.read(share / share.sum(1, keepdims=True)), y.astype(np.int64))
+        return self.metric.gain(self.read(softmax(outputs)), y.astype(np.int64))
 
     def read(self, output: np.ndarray, metric: Metric | None = None) -> np.ndarray:
         """What a metric reads: weighted probabilities where it decides for a class."""
@@ -127,9 +127,7 @@ def fitted_temperature(shares: np.ndarray, y: np.ndarray) -> float:
 def tempered(shares: np.ndarray, temperature: float) -> np.ndarray:
     if temperature == 1:
         return shares
-    log = np.log(np.maximum(shares, 1e-12)) / temperature
-    e = np.exp(log - log.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
+    return softmax(np.log(np.maximum(shares, 1e-12)) / temperature)
 
 
 def calibration_record(before: Tensor, after: Tensor, scorer: Scorer, problem: Problem, test: Tensor) -> dict[str, Any]:

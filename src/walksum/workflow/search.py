@@ -16,9 +16,10 @@ from walksum.data.problem import Problem
 from walksum.designs import NAMES
 from walksum.training import Outcome
 from walksum.training.history import rank
-from walksum.workflow.fit import Job, OnEpoch, fit_model, prepare_data
+from walksum.workflow.fit import OnEpoch, fit_model
+from walksum.workflow.job import Job
 from walksum.workflow.models import GLT_NAME
-from walksum.workflow.prepare import PreparedData
+from walksum.workflow.prepare import PreparedData, prepare_data
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "design": NAMES,

@@ -97,7 +97,7 @@ def fit_tables(
             machine; "local" the same trials one by one.
         on_epoch, on_trial, on_member: called with progress; Ctrl-C, or KeyboardInterrupt from them, ends the training
             early with the best so far.
-        **settings: fields of :class:`walksum.workflow.fit.Job`. model: "auto", a portfolio blended by validation
+        **settings: fields of :class:`walksum.workflow.job.Job`. model: "auto", a portfolio blended by validation
             within budget=60 seconds, unless a setting of networks (design, learned, hidden, layers, dropout, lr,
             patience, max_epochs, ...) or a search is asked for: then "glt". Also seed, device, metric, class_weight
             and transform.

@@ -24,9 +24,11 @@ from walksum.portfolio.residual import LEVEL_95
 from walksum.precision import Precision
 from walksum.training import TASKS
 from walksum.workflow.auto import ask, output_of
-from walksum.workflow.fit import Job, PreparedData, edges_for, make_model, predict
+from walksum.workflow.fit import edges_for, make_model, predict
+from walksum.workflow.job import Job
 from walksum.workflow.operators import ModelOperator, operators_of
 from walksum.workflow.predict import known_residuals
+from walksum.workflow.prepare import PreparedData
 from walksum.workflow.run import Run
 
 UNKNOWN = "?"
@@ -103,9 +105,8 @@ class TrainedRun:
     @cached_property
     def output(self) -> Tensor:
         """Probabilities ``[N, C]``, or predicted numbers ``[N]``: the kept ones, or as the model answers now."""
-        kept = (
-            isinstance(self.model, Portfolio) and self.stored is not None
-        )  # from folds that did not learn from a node
+        # kept ones of a portfolio are from folds that did not learn from the node
+        kept = isinstance(self.model, Portfolio) and self.stored is not None
         return _stored_output(self.stored, self.problem) if kept else self.answer(self.x, self.problem)
 
     def answer(self, x: Tensor, problem: Problem, changed: Collection[int] = ()) -> Tensor:

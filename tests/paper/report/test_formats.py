@@ -105,6 +105,7 @@ def test_notes_say_what_a_reader_must_know(page):
         "share nothing but the split",
         "attractive (J_ij < 0",
         "out of memory",
+        "0.001 and 200 epochs for (F) Laplacian",
     ):
         assert words in said
 

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import report
 from walksum.paper.report.make import Order, make
+from walksum.paper.report.marks import fill_marks
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,6 +25,8 @@ def test_a_page_is_made_from_its_records(table, monkeypatch):
         ("README.md", "scripts/readme_table.py"),
         ("docs/ablation.md", "scripts/ablation_page.py"),
         ("docs/protocols.md", "scripts/protocols_page.py"),
+        ("docs/tables.md", "scripts/tables_page.py"),
+        ("docs/longrange.md", "scripts/longrange_page.py"),
     ],
 )
 def test_a_page_holds_the_tables_of_the_records(page, script, monkeypatch):
@@ -51,3 +54,9 @@ def test_homophily_is_that_of_the_files():
         data = load(name)
         i, j = data.edge_index
         assert float((data.y[i] == data.y[j]).double().mean()) == pytest.approx(expected, abs=6e-4)
+
+
+def test_a_page_without_its_marks_is_refused():
+    assert fill_marks("a\n<!-- b -->old<!-- /b -->\nc", "b", "new\n") == "a\n<!-- b -->\n\nnew\n\n<!-- /b -->\nc"
+    with pytest.raises(ValueError, match="lacks <!-- d --> and <!-- /d -->, each once"):
+        fill_marks("<!-- b -->old<!-- /b -->", "d", "new")

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from walksum.data.encoding import medians
-from walksum.data.knn import as_graph_of, knn_graph
+from walksum.data.knn import as_graph_of, entries, knn_graph
 from walksum.estimators.glt import row_weights
 from walksum.estimators.lookup import mean_of_same, same_rows
 from walksum.graph import Graph
@@ -128,7 +128,7 @@ def _arcs(graph: Any) -> np.ndarray | None:
     if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
         pairs = graph.cpu().numpy()
     elif sp.issparse(graph):
-        pairs = np.stack(sp.coo_matrix(graph).coords)
+        pairs = np.stack(entries(graph).coords)
     else:
         pairs = np.asarray(graph)
         if pairs.ndim != 2:

@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +111,29 @@ def _classes(name: str, seed: int, budget: float, device: str, members: Any, dum
         blends |= rows("mlp, equally many", networks, True)
         seconds["mlp, equally many"] = round(time.time() - now, 1)
     if dump is not None:
-        dump.mkdir(parents=True, exist_ok=True)
         which = np.concatenate([val, test])
-        np.savez_compressed(
-            dump / f"{name}-{seed}.npz", names=[m.name for m in found], val=len(val), y=codes[which],
-            shares=np.stack([softmax(m.outputs[0])[which] for m in found]).astype(np.float16),
-        )  # fmt: skip
-    table = [
-        {"name": m.name, "val": metric(m.outputs[0][val], codes[val]), "test": metric(m.outputs[0][test], codes[test]),
-         "seconds": round(m.seconds, 2), "weight": round(float(w), 4)}
-        for m, w in zip(found, model.portfolio_.blends["here"].weights, strict=True)
-    ]  # fmt: skip
+        shares = np.stack([softmax(m.outputs[0])[which] for m in found]).astype(np.float16)
+        _dump(dump / f"{name}-{seed}.npz", found, val=len(val), y=codes[which], shares=shares)
+    table = _member_table(model.portfolio_, lambda m: [metric(m.outputs[0][part], codes[part]) for part in (val, test)])
     return {"metric": metric_name, "split": split.digest(), "blends": blends, "members": table,
             "graph_gain": model.graph_gain_, "complete": model.complete_, "seconds": round(model.seconds_, 1),
             "other_seconds": seconds}  # fmt: skip
+
+
+def _member_table(portfolio: Any, scores: Callable[[Any], list[float]]) -> list[dict]:
+    """One row per member; ``scores`` gives those of its validation and test rows."""
+    weighted = zip(portfolio.members, portfolio.blends["here"].weights, strict=True)
+    return [
+        {"name": m.name, **dict(zip(("val", "test"), scores(m), strict=True)), "seconds": round(m.seconds, 2),
+         "weight": round(float(weight), 4)}
+        for m, weight in weighted
+    ]  # fmt: skip
+
+
+def _dump(path: Path, members: list, **arrays: Any) -> None:
+    """Members' outputs, so that other rules to blend them can be tried without training again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, names=[member.name for member in members], **arrays)
 
 
 def _blended(problem: Any, members: list, metric: Any) -> Any:
@@ -176,17 +185,14 @@ def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dum
     blends["blend without field"] = blend(("",))
     blends |= {label: blend(prefixes) for label, prefixes in BASELINES.items()}
     if dump is not None:
-        dump.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(
-            dump / f"{name}-{seed}.npz", names=[m.name for m in everyone], y=z[rows],
-            val=np.stack([problem.out_of_fold(m.outputs)[rows, 0] for m in everyone]).astype(np.float32),
-        )  # fmt: skip
-    table = [
-        {"name": m.name, "val": r_squared(problem.out_of_fold(m.outputs)[rows], z[rows]),
-         "test": count(middle + spread * m.outputs.mean(0)[:, 0]), "seconds": round(m.seconds, 2),
-         "weight": round(float(w), 4)}
-        for m, w in zip(everyone, model.portfolio_.blends["here"].weights, strict=True)
-    ]  # fmt: skip
+        val = np.stack([problem.out_of_fold(m.outputs)[rows, 0] for m in everyone]).astype(np.float32)
+        _dump(dump / f"{name}-{seed}.npz", everyone, y=z[rows], val=val)
+
+    def scores(member: Any) -> list[float]:
+        guess = middle + spread * member.outputs.mean(0)[:, 0]
+        return [r_squared(problem.out_of_fold(member.outputs)[rows], z[rows]), count(guess)]
+
+    table = _member_table(model.portfolio_, scores)
     return {"metric": "r2", "blends": blends, "members": table, "graph_gain": model.graph_gain_,
             "complete": model.complete_, "seconds": round(model.seconds_, 1),
             "field": None if field is None else {"a": field.a, "noise": field.noise, "gain": field.gain,

@@ -8,14 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from walksum.estimators.auto.base import Auto
-from walksum.estimators.folds import known_labels
+from walksum.estimators.labels import NodeClassifier, class_labels
 from walksum.portfolio.blend import METRICS, Metric
 from walksum.training.scoring import METRICS as SCORES
 from walksum.training.scoring import names_for
@@ -23,7 +20,7 @@ from walksum.training.scoring import names_for
 CLASSIFIER_METRICS = tuple(names_for("classification"))
 
 
-class AutoClassifier(ClassifierMixin, Auto):
+class AutoClassifier(NodeClassifier, Auto):
     """Node classification by a portfolio of small models, blended by validation.
 
     Members: networks whose predictions or hidden layers are propagated by one exact operator or a bank of attractive
@@ -107,8 +104,7 @@ class AutoClassifier(ClassifierMixin, Auto):
         metric_name = self.metric or "accuracy"
         if metric_name not in CLASSIFIER_METRICS:
             raise ValueError(f"metric={metric_name!r}; choose one of {', '.join(CLASSIFIER_METRICS)}")
-        y, known = _class_labels(y, X.shape[0])
-        check_classification_targets(y[known])
+        y, known = class_labels(y, X.shape[0])
         weight, known = self._weighted_rows(sample_weight, known)
         X = self._filled(X, known)
         self.classes_, codes = np.unique(y[known], return_inverse=True)
@@ -142,12 +138,6 @@ class AutoClassifier(ClassifierMixin, Auto):
         share = self.predict_proba(X)
         return self.classes_[(share * self.class_weight_).argmax(1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label."""
-        y, known = _class_labels(y, X.shape[0] if hasattr(X, "shape") else len(X))
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(accuracy_score(y[known], self.predict(X)[known], sample_weight=weight))
-
 
 def _class_weights(asked: Any, classes: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """What the probability of each class is multiplied by before the largest is chosen."""
@@ -171,18 +161,3 @@ def _deciding(name: str, weights: np.ndarray) -> Metric:
     if not SCORES[name].decides or (weights == weights[0]).all():
         return METRICS[name]
     return lambda outputs, y: METRICS[name](outputs + np.log(weights), y)
-
-
-def _class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and which rows have one."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    if len(y) != num_rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
-    if y.dtype.kind == "f" and np.isinf(y).any():
-        raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
-    y, known = known_labels(y)
-    if not known.any():
-        raise ValueError("y has no label; -1, NaN and None mark rows without one")
-    return y, known

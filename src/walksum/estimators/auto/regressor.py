@@ -6,18 +6,17 @@ import time
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from walksum.estimators.auto.base import Auto
+from walksum.estimators.labels import NodeRegressor
 from walksum.portfolio.blend import METRICS
 from walksum.portfolio.fit import HERE
 from walksum.portfolio.residual import ResidualField
 from walksum.training.scoring import names_for
 
 
-class AutoRegressor(RegressorMixin, Auto):
+class AutoRegressor(NodeRegressor, Auto):
     """Node regression by a portfolio of small models and a Gaussian field of their residuals.
 
     As :class:`AutoClassifier`; the blend minimises the squared error out of fold, or the absolute error where
@@ -76,10 +75,3 @@ class AutoRegressor(RegressorMixin, Auto):
         check_is_fitted(self)
         value = self._rows(X, self.transduction_)
         return (value, self._rows(X, self.std_)) if return_std else value
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2 on the rows that have a value."""
-        y = np.asarray(y, dtype=np.float64)
-        known = ~np.isnan(y)
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(r2_score(y[known], self.predict(X)[known], sample_weight=weight))

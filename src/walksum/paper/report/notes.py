@@ -56,7 +56,7 @@ def of(sections: list[Section]) -> list[str]:
         "a mean, from both standard deviations, our runs and the paper's 30.",
         "The epoch is chosen by validation accuracy (ties: lower validation loss); the test nodes are not looked at.",
     ]
-    found += _homophily(datasets) + _solved(sections) + _capacity(sections)
+    found += _homophily(datasets) + _solved(sections) + _capacity(sections) + _recipes(models)
     if {"texas", "cornell"} & datasets:
         found.append(_texas_and_cornell(sections))
     if signs := _signs(models):
@@ -120,6 +120,23 @@ def _capacity(sections: list[Section]) -> list[str]:
     return [
         f"Parameters: {ours} in the GLT rows, {others} in the others, by dataset and model. Widths, layers and heads "
         "are the paper's; the number of parameters is not held equal."
+    ]
+
+
+def _recipes(models: set[str]) -> list[str]:
+    """Rows have the paper's learning rates and patience, which are not equal; the most common pair is named last."""
+    by_recipe: dict[tuple[float, int], list[str]] = {}
+    for name, row in ROWS.items():
+        if name in models:
+            by_recipe.setdefault((row.lr, row.patience), []).append(row.title)
+    if len(by_recipe) < 2:
+        return []
+    ordered = sorted(by_recipe.items(), key=lambda item: len(item[1]))
+    said = [f"{lr:g} and {patience} epochs for {', '.join(rows)}" for (lr, patience), rows in ordered[:-1]]
+    lr, patience = ordered[-1][0]
+    return [
+        "Learning rate and patience are the paper's for its rows, and those of its baselines for rows that it lacks: "
+        f"{'; '.join(said)}; {lr:g} and {patience} epochs for all others. They were tuned for no row here."
     ]
 
 

@@ -44,8 +44,9 @@ class SolveGroup:
     def median(self, name: str) -> float:
         return statistics.median([getattr(r, name) for r in self.records]) if self.records else math.nan
 
-    def above(self, name: str, bound: float = COARSE) -> int:
-        return sum(not getattr(record, name) <= bound for record in self.records)
+    def above(self, name: str) -> int:
+        """How many are coarse; NaN counts as coarse."""
+        return sum(not getattr(record, name) <= COARSE for record in self.records)
 
 
 @dataclass(frozen=True)
