@@ -18,12 +18,11 @@ from walksum.estimators.auto.regressor import AutoRegressor
 from walksum.portfolio import process
 from walksum.portfolio.blend import r_squared
 
-DEFAULTS = {name: getattr(process, name) for name in ("POWERS", "ROWS", "WIDTH")}
 VARIANTS = {
-    "powers 1, 1, 1": {"POWERS": (1, 1, 1)},
-    "powers 1, 2, 2": {"POWERS": (1, 2, 2)},
-    "powers 1, 2, 2, 1200 rows": {"ROWS": 1200},
-    "powers 1, 2, 2, narrow priors": {"WIDTH": 0.25},
+    "powers 1, 1, 1": {"POWERS": (1, 1, 1), "WIDTH": 0.5, "ROWS": 800},
+    "powers 1, 2, 2": {"POWERS": (1, 2, 2), "WIDTH": 0.5, "ROWS": 800},
+    "powers 1, 2, 2, 1200 rows": {"POWERS": (1, 2, 2), "WIDTH": 0.5, "ROWS": 1200},
+    "powers 1, 2, 2, narrow priors": {"POWERS": (1, 2, 2), "WIDTH": 0.25, "ROWS": 800},
 }
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -44,7 +43,7 @@ for target in args.targets:
         problem = model.portfolio_.problem
         rows = problem.labelled
         for name in args.variants:
-            for setting, value in (DEFAULTS | VARIANTS[name]).items():
+            for setting, value in VARIANTS[name].items():
                 setattr(process, setting, value)
             problem.kept.pop("inverse columns", None)  # they depend on the powers
             out = process.fit_process(problem, "neighbours", math.inf)

@@ -18,7 +18,7 @@ from walksum.solving import solve
 SCALES = (0.8, 0.95, 0.995)  # of the operators: near, farther and far neighbours
 POWERS = (1, 2, 2)  # of their inverses: what reaches far is smooth
 MOST_NODES, MOST_ROWS = 5000, 3000  # covariances are dense: all nodes by known rows, and a factorisation of the latter
-WIDTH = 0.5  # standard deviation of the logarithm of a parameter, before the data speak
+WIDTH = 0.25  # standard deviation of the logarithm of a parameter, before the data speak: a wider one overfits
 FURTHER = 10  # steps from the first fold's parameters, which are near those of any other
 ROWS = 800  # that the parameters are fitted to: an evaluation is cubic in them
 MIDDLE = (0.25, 0.7, 0.5, 0.3, *3 * [0.35], *3 * [0.2])  # n, s_0, s_1, s_2, g_k, c_k, for a target of variance one
