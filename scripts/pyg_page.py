@@ -72,7 +72,10 @@ and at most GAT's for the learned one. Bold: over it.
 A GLT skips the zeros of its input features, 99 % of Cora's and 90 % of PubMed's, and in the backward pass of its linear
 layers the nodes without a gradient; PyG's layers do neither. The last two columns compare with PyG's GCN and GAT given
 the same input layer (`gcn-skip` and `gat-skip`): what is left there is the model. A block of the paper's GLT has four
-linear layers of 64 x 64 beside its solve, and a layer of GCN none but its projection.
+linear layers of 64 x 64 beside its solve, and a layer of GCN none but its projection. On PubMed the fixed GLT falls
+short of its aim, and the learned one of its own; with the same input layer for all every one does. This record was made
+on a small, busy machine, one graph after the other; `steps_cpu-third.jsonl` was made on a server's core, before zeros
+were skipped.
 """
 GPU = """## On a GPU
 
