@@ -49,3 +49,10 @@ def test_a_folder_appears_when_it_is_whole(tmp_path):
 def test_numbers_that_json_has_not_are_null():
     value = {"a": math.nan, "b": [1.5, math.inf, {"c": (-math.inf, 2)}], "d": "nan"}
     assert json.loads(to_json(value)) == {"a": None, "b": [1.5, None, {"c": [None, 2]}], "d": "nan"}
+
+
+def test_a_folder_that_another_process_wrote_meanwhile_is_named(tmp_path):
+    message = "run was written by another process meanwhile; name a new folder"
+    with pytest.raises(ValueError, match=message), whole_folder(tmp_path / "run"):
+        (tmp_path / "run").mkdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["run"]

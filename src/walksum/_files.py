@@ -70,6 +70,8 @@ def whole_folder(folder: str | os.PathLike[str], overwrite: bool = False) -> Ite
             os.rename(scratch, folder)
             shutil.rmtree(before, ignore_errors=True)
         else:
+            if folder.exists():
+                raise ValueError(f"{folder} was written by another process meanwhile; name a new folder")
             os.rename(scratch, folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)

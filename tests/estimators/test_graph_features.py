@@ -143,3 +143,13 @@ def test_texts_with_gaps_are_labels():
         "target of others, s=0.5, a",
         "target of others, s=0.5, b",
     ]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_another_table_is_not_answered_with_the_columns_of_fit(kind):
+    X, ring = np.random.default_rng(0).normal(size=(8, 2)), np.stack([np.arange(8), (np.arange(8) + 1) % 8])
+    features = GraphFeatures(ring, components=None).fit(kind(X))
+    assert features.transform(kind(X * (1 + 1e-12))).shape == features.features_.shape
+    for other in (X[::-1], X + 1, X[:, :1]):
+        with pytest.raises(ValueError, match="X is not the table of fit"):
+            features.transform(kind(other))

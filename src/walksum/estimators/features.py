@@ -89,6 +89,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
         self.graph_ = as_graph_of(graph, table.shape[0])
         nodes = self._nodes(X, table.shape[0])
+        self.table_ = table if self.table is None else None
         self.n_features_in_ = 1 if self.table is not None else table.shape[1]
         reduced = reduce_columns(table, self.components, self.random_state)
         self.features_, self.names_ = node_features(
@@ -104,12 +105,14 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         """The columns of these rows: node numbers, or the table of ``fit``."""
         check_is_fitted(self)
         if self.table is None:
-            rows = _checked_table(X).shape[0]
-            if rows != len(self.features_):
+            table = _checked_table(X)
+            if table.shape[0] != len(self.features_):
                 raise ValueError(
-                    f"X has {rows} rows but the graph has {len(self.features_)} nodes; give the table of all nodes, or "
-                    "give it to the constructor (table=...) and node numbers here"
+                    f"X has {table.shape[0]} rows but the graph has {len(self.features_)} nodes; give the table of all "
+                    "nodes, or give it to the constructor (table=...) and node numbers here"
                 )
+            if not _alike(table, self.table_):
+                raise ValueError("X is not the table of fit, whose columns these are; fit again for other values")
         return self.features_[self._nodes(X, len(self.features_))]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -154,3 +157,11 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
 
 def _checked_table(X: Any) -> Any:
     return check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, input_name="table")
+
+
+def _alike(X: Any, Y: Any) -> bool:
+    """The same table up to the rounding of a step before."""
+    if X.shape != Y.shape:
+        return False
+    size = float(abs(Y).max()) if min(Y.shape) else 0.0
+    return float(abs(X - Y).max()) <= 1e-6 * size if size else float(abs(X).sum()) == 0
