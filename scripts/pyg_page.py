@@ -69,7 +69,7 @@ Two layers, 64 hidden units, 8 heads, Adam, the same dropout implementation for 
 cpu --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT
 and at most GAT's for the learned one. Bold: over it.
 
-A GLT skips the zeros of its input features, 99 % of Cora's and 90 % of PubMed's, and in the backward pass of its linear
+A GLT skips the zeros of its input features, and in the backward pass of its linear
 layers the nodes without a gradient; PyG's layers do neither. The last two columns compare with PyG's GCN and GAT given
 the same input layer (`gcn-skip` and `gat-skip`): what is left there is the model. A block of the paper's GLT has four
 linear layers of 64 x 64 beside its solve, and a layer of GCN none but its projection. On PubMed the fixed GLT falls

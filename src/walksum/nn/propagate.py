@@ -158,7 +158,8 @@ class Propagate(MessagePassing):
             return f"Propagate(design={self.design})"
         learned = "" if self.logit is None else ", learned=True"
         scale = float(self.scale.detach() if isinstance(self.scale, Tensor) else self.scale)
-        sizes = f"scale={scale:.6g}, reach={reach_of_scale(scale):.3g}"
+        digits = f"{scale:.6g}" if scale < 0.99999 else repr(scale)  # six would round to 1, which is no scale
+        sizes = f"scale={digits}, reach={reach_of_scale(scale):.3g}"
         return f"Propagate({sizes}, coupling={self.coupling!r}, loops={self.loops}{learned})"
 
 

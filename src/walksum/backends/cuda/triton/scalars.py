@@ -83,7 +83,7 @@ def arrive(counter, total):
 
 @triton.jit
 def store_partial(partial, k: tl.constexpr, at, value, cols, F, count):
-    """File one number a column under program ``at``: partial is ``[3, H, count, F]``."""
+    """File one number per column under program ``at``: partial is ``[3, H, count, F]``."""
     row = (k * tl.num_programs(2) + tl.program_id(2)) * count + at
     tl.store(partial + row.to(tl.int64) * F + cols, value, mask=cols < F)
 
