@@ -4,8 +4,7 @@ BIN := .venv/bin
 # small operations in many processes: one thread each, or they wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 # a file's tests in one process: what they share is made once, and processes seldom compile the same kernel at one time
-# one process more than there are cores: some tests wait, for a browser or for other processes
-WORKERS := -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist loadfile --no-loadscope-reorder
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-all lint types docs bench fuzz faults audit coverage dist clean
 

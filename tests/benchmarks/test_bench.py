@@ -373,7 +373,7 @@ def test_training_steps_of_the_library_stand_beside_the_compared_models(monkeypa
     data = Data(x=x, edge_index=torch.cat([graph.edges, graph.edges.flip(0)], 1), y=y, train_mask=y == 0)
     key = {"kind": "step", "graph": "tiny", "mode": steps.EAGER, "dropout": "walksum"}
     found = {r["contestant"]: r for r in steps._measure(data, "cpu", True, **key)}
-    assert set(found) == {"gcn", "gat", "appnp", "glt-fixed", "glt-learned"}
+    assert set(found) == {"gcn", "gat", "appnp", "gcn-skip", "gat-skip", "glt-fixed", "glt-learned"}
     for run, over in zip(found["glt-learned"]["runs"], found["gat"]["runs"], strict=True):
         assert run["over_gat"] == pytest.approx(run["seconds"] / over["seconds"])
     assert "eager, walksum dropout" in report.model_steps([*found.values()])

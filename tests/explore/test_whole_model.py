@@ -8,12 +8,14 @@ import torch
 
 from walksum.explore.member_outputs import has_derivatives, member_outputs, reads_no_features
 from walksum.explore.whole_model import WholeModel
+from walksum.graph import Graph
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.columns import Standard, own_and_degree, surroundings
-from walksum.portfolio.deep import DeepBank, DeepBanks
+from walksum.portfolio.deep import DeepBank, DeepBanks, fit_deep
 from walksum.portfolio.fit import ELSEWHERE, Portfolio
 from walksum.portfolio.labels import LabelPropagation
 from walksum.portfolio.networks import Networks
+from walksum.portfolio.problem import Problem
 from walksum.portfolio.schedule import Member
 from walksum.portfolio.stacked import StackedNetworks, _read
 from walksum.portfolio.tabular import boosting, fit_tabular, linear
@@ -155,6 +157,17 @@ def test_of_a_blend_it_is_the_gradient_of_the_members_that_have_one(numbers, cla
         ends = [torch.log(p[int(alone.prediction[44])] / (1 - p[int(alone.prediction[44])])) for p in ends]
     assert 2e-3 * gradient.adds.sum() == pytest.approx(float(ends[0] - ends[1]) / 2, rel=0.05, abs=2e-4)
     assert (gradient.covered, gradient.left_out) == (pytest.approx(1), ())
+
+
+def test_a_deep_bank_reads_every_column_of_a_wide_table():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 90)), random.integers(0, 2, 60).astype(float)
+    graph = Graph.from_edge_index(torch.from_numpy(random.integers(0, 60, (2, 90))), 60)
+    problem = Problem(X, graph, y, 2, [(np.arange(40), np.arange(40, 60))], wide=True)
+    out, model, _ = fit_deep(problem, 2, lambda out, y: 0.0, np.inf, epochs=1, width=8)
+    assert model.models[0].embed.in_features == 91  # not 64 directions of them
+    found = member_outputs(model, 0, problem, torch.from_numpy(X)).detach()
+    np.testing.assert_allclose(found, out, atol=1e-5)
 
 
 def test_what_trees_make_of_a_column_is_what_they_answer_without_it(numbers, classes):

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from walksum.portfolio.arrays import Additive
 from walksum.portfolio.blend import Blend, sharpened, softmax
-from walksum.portfolio.columns import COLUMNS, LABEL_SCALES, Standard, exact_diagonal, own_columns, surroundings
+from walksum.portfolio.columns import (
+    COLUMNS,
+    LABEL_SCALES,
+    MOST_COLUMNS,
+    NEAR_LABELS,
+    Standard,
+    exact_diagonal,
+    own_columns,
+    surroundings,
+)
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.features import SCALES, neighbour_mean
 from walksum.portfolio.fit import Portfolio
@@ -43,7 +52,8 @@ def member_outputs(model: Model, index: int, problem: Problem, x: Tensor) -> Ten
         return _of_stack(model.keep([index]), problem, x)
     if isinstance(model, DeepBanks):
         degree = torch.log1p(problem.graph.degree.double())[:, None]
-        read = _standardised(model.standard, torch.cat([_own(problem, x), degree], 1))
+        own = x.double() if x.size(1) <= MOST_COLUMNS else _own(problem, x)
+        read = _standardised(model.standard, torch.cat([own, degree], 1))
         return torch.stack([each.eval()(read, problem.graph) for each in model.models])
     assert isinstance(model, Tabular)
     read = _columns(model.columns, problem, x)
@@ -199,8 +209,11 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     if columns == "surroundings":
         return names
     targets = trained.problem.classes if problem.classes else [f"known {trained.problem.target}"]
-    names += [f"{name} of others, scale {s:g}" for s in LABEL_SCALES for name in targets]
-    return [*names, *(f"{name} of its neighbours" for name in targets), "share of neighbours with a known target"]
+    near = [*(f"{name} of its neighbours" for name in targets), "share of neighbours with a known target"]
+    if columns == NEAR_LABELS:
+        far = [*(f"{name} two hops away" for name in targets), "share of nodes two hops away with a known target"]
+        return names + near + far
+    return names + [f"{name} of others, scale {s:g}" for s in LABEL_SCALES for name in targets] + near
 
 
 def feature_names(trained: TrainedRun, width: int) -> list[str]:

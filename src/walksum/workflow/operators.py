@@ -13,7 +13,7 @@ from walksum.field.fit import residual_precision
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio.blend import Blend
-from walksum.portfolio.columns import LABEL_SCALES, needs_targets
+from walksum.portfolio.columns import LABEL_SCALES, NEAR_LABELS, needs_targets
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.features import SCALES
 from walksum.portfolio.fit import ELSEWHERE, HERE, WITHOUT_TARGETS, Portfolio
@@ -136,7 +136,7 @@ def _label_scales(member: Member) -> tuple[float, ...]:
     if isinstance(model, LabelPropagation):
         return (model.scales[member.index],)
     columns = _columns(member)
-    return LABEL_SCALES if columns is not None and needs_targets(columns) else ()
+    return LABEL_SCALES if columns is not None and needs_targets(columns) and columns != NEAR_LABELS else ()
 
 
 def _mixing(member: Member) -> list[tuple[float, bool]]:
