@@ -150,8 +150,7 @@ def train(
     options = locals().copy()  # before there are other names than those of the options
 
     from walksum.cli.progress import check_tensorboard, reading
-    from walksum.workflow.job import default_width
-    from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
+    from walksum.workflow.job import AUTO_NAME, DEMO_MODEL, GLT_NAME, default_width
     from walksum.workflow.problem import Source, read_split
     from walksum.workflow.search import SearchPlan
     from walksum.workflow.several import read_each, target_names

@@ -17,7 +17,53 @@ import torch
 from torch import Tensor
 
 from walksum.data.frames import first
-from walksum.data.target import NONE, in_target_units, transformed
+
+NONE, LOG, QUANTILE = "none", "log", "quantile"
+TRANSFORMS = (NONE, LOG, QUANTILE)
+KNOTS = 200
+LARGEST_FACTOR = 10.0  # times the largest known value: no prediction through a logarithm goes beyond
+
+
+def fit_knots(kind: str, y: np.ndarray) -> list[float]:
+    """What a transform keeps of the training targets: unit and largest of a logarithm, quantiles of normal scores."""
+    if kind == NONE:
+        return []
+    if kind == QUANTILE:
+        return np.quantile(y, (np.arange(KNOTS) + 0.5) / KNOTS).tolist()
+    if y.min() < 0:
+        raise ValueError(
+            f"transform='log' needs targets of at least 0; the smallest training one is {y.min():g}; "
+            "take transform='quantile' or 'auto'"
+        )
+    positive = y[y > 0]
+    unit = float(np.quantile(positive, 0.05)) if len(positive) else 1.0
+    return [unit, float(y.max())]
+
+
+def transformed(kind: str, knots: list[float], y: Any) -> np.ndarray:
+    """``y``, ``log(1 + y / unit)``, or the normal score of y among the training targets; NaN stays NaN."""
+    y = np.asarray(y, dtype=np.float64)
+    if kind == LOG:
+        return np.log1p(np.maximum(y, 0) / knots[0])
+    return np.interp(y, *_scores(knots)) if kind == QUANTILE else y
+
+
+def in_target_units(kind: str, knots: list[float], value: Any) -> np.ndarray:
+    """The inverse of :func:`transformed`, limited to ten times the largest training target or to the range of all."""
+    value = np.asarray(value, dtype=np.float64)
+    if kind == LOG:
+        unit, largest = knots
+        return unit * np.expm1(np.clip(value, 0, np.log1p(LARGEST_FACTOR * largest / unit)))
+    return np.interp(value, *reversed(_scores(knots))) if kind == QUANTILE else value
+
+
+def _scores(knots: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Different quantiles and the normal scores of each; of equal ones the mean score."""
+    from scipy.special import ndtri
+
+    value, place, count = np.unique(knots, return_inverse=True, return_counts=True)
+    return value, np.bincount(place, ndtri((np.arange(len(knots)) + 0.5) / len(knots))) / count
+
 
 FARTHEST = 10.0  # standard deviations
 MOST_CATEGORIES = 256  # a column; rarer ones become zeros
@@ -28,7 +74,7 @@ NAMELIKE = 20  # distinct values from which a column where most differ is a name
 class Encoding:
     """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
 
-    Of the target: a number's transform (:mod:`walksum.data.target`), then its mean and scale; of classes the
+    Of the target: a number's transform, then its mean and scale; of classes the
     temperature that calibrates probabilities and the weights with which they are compared; empty: all alike.
     """
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from walksum._files import to_json, whole_folder, write_file
 from walksum.data.splits import Split
-from walksum.distributed.data import PartData
-from walksum.distributed.layout import Layout, cut
-from walksum.distributed.part import GraphPart
+from walksum.distributed.fitting import PartData
+from walksum.distributed.part import GraphPart, Layout, cut
 from walksum.distributed.partition import Partition
 from walksum.graph import Graph
 from walksum.training import Data

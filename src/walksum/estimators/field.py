@@ -11,8 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
-from walksum.estimators.lookup import ambiguous_row, same_rows
+from walksum.estimators.labels import NodeClassifier, NodeRegressor, ambiguous_row, class_labels, same_rows
 from walksum.portfolio.residual import ResidualField, residual_field
 
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from walksum.data.knn import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
 from walksum.estimators.folds import TransductiveKFold
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
-from walksum.estimators.lookup import mean_of_same, same_rows
+from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels, mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.solvers import Solver

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from walksum.explore.answer import Session
 from walksum.explore.answer_panel import percent
-from walksum.explore.controls import field, options
-from walksum.explore.navigation import triggers
+from walksum.explore.controls import field, options, triggers
 from walksum.explore.view import View, stored_view
 from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, columns, describe, from_json, kinds
 from walksum.nn import GLT

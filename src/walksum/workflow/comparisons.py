@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from walksum.portfolio import clock
-from walksum.training.metrics import Score
+from walksum.training.scoring import Score
 from walksum.workflow.fit import OnEpoch, fit_model, predict
 from walksum.workflow.job import Job
 from walksum.workflow.prepare import PreparedData

@@ -19,9 +19,8 @@ from walksum.portfolio.fit import Portfolio
 from walksum.solvers import Solution
 from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
-from walksum.training.metrics import Score
-from walksum.workflow.job import Job
-from walksum.workflow.models import AUTO_NAME, new_model
+from walksum.training.scoring import Score
+from walksum.workflow.job import AUTO_NAME, Job, new_model
 from walksum.workflow.prepare import PreparedData, prepare_data
 from walksum.workflow.scorer import calibration_record, fitted_temperature
 

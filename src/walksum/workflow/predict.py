@@ -19,7 +19,7 @@ from walksum.portfolio.fit import ELSEWHERE, Portfolio
 from walksum.training.devices import available_device
 from walksum.workflow.auto import ask, output_of
 from walksum.workflow.fit import interval_around, predict
-from walksum.workflow.models import check_graph_size
+from walksum.workflow.job import check_graph_size
 
 if TYPE_CHECKING:
     from walksum.workflow.run import Run

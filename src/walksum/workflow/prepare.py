@@ -8,20 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.data.encoding import Encoding
+from walksum.data.encoding import LOG, NONE, TRANSFORMS, Encoding, fit_knots, in_target_units, transformed
 from walksum.data.encoding import fit as fit_columns
 from walksum.data.places import DELAUNAY, NEIGHBOURS
 from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_notes, split_problem
 from walksum.data.splits import Split
-from walksum.data.target import LOG, NONE, TRANSFORMS, fit_knots, in_target_units, transformed
 from walksum.portfolio.features import neighbour_mean, reduce_columns
 from walksum.portfolio.problem import WIDE
 from walksum.portfolio.residual import affordable, residual_field
 from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
-from walksum.workflow.job import AUTO, Job
-from walksum.workflow.models import check_model
+from walksum.workflow.job import AUTO, Job, check_model
 from walksum.workflow.scorer import Scorer
 
 SKEWED = 1.0  # skewness from which transforms are tried

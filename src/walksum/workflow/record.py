@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from walksum.training.metrics import over_seeds
+from walksum.training.scoring import over_seeds
 from walksum.workflow.fit import LEVEL, Result
 from walksum.workflow.search import SearchResult
 

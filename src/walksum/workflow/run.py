@@ -18,8 +18,7 @@ from walksum._files import finite_or_none, whole_folder, write_file
 from walksum.data.encoding import Encoding
 from walksum.data.problem import REGRESSION
 from walksum.workflow.fit import Result
-from walksum.workflow.job import NETWORK_SETTINGS, Job
-from walksum.workflow.models import AUTO_NAME, GLT_NAME, compared_config, load_model, save_model
+from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job, compared_config, load_model, save_model
 from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions, write_table
 from walksum.workflow.problem import Source, problem_of_run
 from walksum.workflow.record import chosen, graph_text, metrics_of, ranked

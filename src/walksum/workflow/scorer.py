@@ -13,16 +13,17 @@ from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
 from walksum.portfolio.blend import softmax
-from walksum.training.metrics import Score, score_classes
 from walksum.training.scoring import METRICS as ALL
 from walksum.training.scoring import (
     Metric,
+    Score,
     expected_calibration_error,
     log_loss,
     metric_for,
     names_for,
     paired_difference,
     reliability,
+    score_classes,
     scored,
 )
 

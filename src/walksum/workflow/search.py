@@ -17,8 +17,7 @@ from walksum.designs import NAMES
 from walksum.training import Outcome
 from walksum.training.history import rank
 from walksum.workflow.fit import OnEpoch, fit_model
-from walksum.workflow.job import Job
-from walksum.workflow.models import GLT_NAME
+from walksum.workflow.job import GLT_NAME, Job
 from walksum.workflow.prepare import PreparedData, prepare_data
 
 CHOICES: dict[str, tuple[Any, ...]] = {

@@ -18,8 +18,7 @@ from walksum.data.user_files import Columns
 from walksum.training import TASKS
 from walksum.training.batches import one_thread
 from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
-from walksum.workflow.job import NETWORK_SETTINGS, Job
-from walksum.workflow.models import AUTO_NAME, GLT_NAME
+from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job
 from walksum.workflow.prepare import with_neighbours
 from walksum.workflow.problem import Source, SplitOption, check_column_names, read_split, with_split_of
 from walksum.workflow.run import Run, run_of

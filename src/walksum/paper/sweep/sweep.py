@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, Protocol
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.spec import RunSpec, paper_spec, total
-from walksum.paper.sweep.store import RUN_LOCKS, Store
+from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
 from walksum.paper.sweep.work import record_failed
 
 TICK = 0.5  # seconds between two looks at the store
