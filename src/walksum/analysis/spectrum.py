@@ -12,12 +12,10 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from walksum.analysis.inverse import apply_inverse
-from walksum.analysis.part import ball, restrict
 from walksum.graph import Graph
 from walksum.precision import Precision
 
 __all__ = ["Spectrum", "Response", "normalised_adjacency", "spectrum", "fiedler_order", "response", "classify"]
-__all__ += ["ball", "restrict"]  # a graph too large for all its eigenvectors is looked at in part
 
 DENSE_LIMIT = 400  # up to here a dense eigensolver is as fast and has no convergence questions
 SPECTRUM_LIMIT = 3000  # a full decomposition takes N^3: seconds up to here, minutes beyond
@@ -75,7 +73,7 @@ def _spectrum(graph: Graph) -> Spectrum:
     if graph.num_nodes > SPECTRUM_LIMIT:
         raise ValueError(
             f"{graph} has more than {SPECTRUM_LIMIT} nodes; all eigenvectors would take minutes: "
-            "use a part of the graph, such as walksum.analysis.spectrum.ball(graph, node, most=1000)"
+            "use a part of the graph, such as walksum.analysis.part.ball(graph, node, most=1000)"
         )
     values, vectors = torch.linalg.eigh(torch.from_numpy(normalised_adjacency(graph).toarray()))
     return Spectrum(values.flip(0), vectors.flip(1).contiguous())

@@ -154,10 +154,6 @@ def _say_classes(console: Console, metrics: dict[str, Any]) -> None:
         console.say(f"the rarest class, {metrics['rare_class']} ({100 * share:.1f} %): {found}, {text}")
 
 
-if TYPE_CHECKING:
-    from walksum.training import Epoch, Recipe
-
-
 def check_tensorboard() -> None:
     try:
         import tensorboard  # noqa: F401

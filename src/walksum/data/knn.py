@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
+from walksum.data.places import nearest_pairs
 from walksum.graph import Graph
 from walksum.graph.spatial import is_named
 
@@ -19,10 +19,7 @@ def knn_graph(X: np.ndarray, n_neighbors: int) -> Graph:
     """Each row joined to its nearest others; undirected, unweighted."""
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors}; expected at least 1")
-    if len(X) < 2:
-        return Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), len(X))
-    nearest = NearestNeighbors(n_neighbors=min(n_neighbors, len(X) - 1)).fit(X).kneighbors_graph().tocoo()
-    return Graph.from_edge_index(torch.from_numpy(np.stack(nearest.coords).astype(np.int64)), len(X))
+    return Graph.from_edge_index(torch.from_numpy(nearest_pairs(X, n_neighbors)), len(X))
 
 
 def as_graph_of(graph: Any, num_rows: int) -> Graph:

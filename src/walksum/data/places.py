@@ -54,7 +54,7 @@ class Places:
         """The edges ``[2, E]``, each once."""
         if self.neighbours == DELAUNAY:
             return _triangulated(self._flat(position))
-        return _nearest(position, NEIGHBOURS if self.neighbours is None else int(self.neighbours))
+        return nearest_pairs(position, NEIGHBOURS if self.neighbours is None else int(self.neighbours))
 
     def lengths(self, position: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Of edges, in units of the scaled places; on the globe along the great circle."""
@@ -148,7 +148,8 @@ def on_sphere(degrees: np.ndarray) -> np.ndarray:
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], 1)
 
 
-def _nearest(position: np.ndarray, neighbours: int) -> np.ndarray:
+def nearest_pairs(position: np.ndarray, neighbours: int) -> np.ndarray:
+    """Each row of ``position [N, d]`` with its nearest others, ``[2, E]``, every pair once."""
     from sklearn.neighbors import NearestNeighbors
 
     if len(position) < 2:

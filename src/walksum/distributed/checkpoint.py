@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import warnings
@@ -73,7 +72,7 @@ class Checkpoints:
         self._check(path, known["about"])
         self._load(path, batch, best=known["best"] is not None)
         run = batch.runs[0]
-        run.epochs = [_epoch(each) for each in known["epochs"]]
+        run.epochs = [Epoch.from_json(each) for each in known["epochs"]]
         run.best = next((epoch for epoch in run.epochs if epoch.number == known["best"]), None)
         run.seconds = known["seconds"]
         batch.solves[:] = [tuple(tuple(map(tuple, each)) for each in both) for both in known["solves"]]  # type: ignore[misc]
@@ -109,12 +108,6 @@ class Checkpoints:
 
     def _found(self) -> list[Path]:
         return sorted(self.folder.glob("epoch-*")) if self.folder.is_dir() else []
-
-
-def _epoch(values: dict[str, Any]) -> Epoch:
-    steps = ("forward_steps", "backward_steps")
-    numbers: dict[str, Any] = {k: math.nan if v is None and k not in steps else v for k, v in values.items()}
-    return Epoch(**numbers)
 
 
 class _quiet(warnings.catch_warnings):

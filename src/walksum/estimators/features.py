@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from walksum.data.knn import as_graph_of
 from walksum.estimators.labels import known_labels
@@ -137,22 +137,20 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         if y is None:
             raise ValueError("y is None; labels=True needs the known targets")
         y = np.asarray(y)
-        if len(y) != len(nodes):
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(nodes), len(y)]}")
+        check_consistent_length(nodes, y)
         y, labelled = known_labels(y)
         numbers = y.dtype.kind == "f" and type_of_target(y[~np.isnan(y)]).startswith("continuous")
         known = ~np.isnan(y) if numbers else labelled
         nodes, y = nodes[known], y[known]
         if not len(nodes):
             raise ValueError("y has no known target; NaN (or -1 among class codes) marks the unknown")
-        names = [f"target of others, s={s:g}" for s in self.scales]
         if numbers:
             positive = [s for s in self.scales if s > 0]  # sums of alternating signs make no weighted mean
             found = other_targets(self.graph_, nodes, y.astype(np.float64)[:, None], positive, ratio=True)
             return found, [f"target of others, s={s:g}" for s in positive]
         classes, codes = np.unique(y, return_inverse=True)
         found = other_targets(self.graph_, nodes, np.eye(len(classes))[codes], self.scales)
-        return found, [f"{name}, {label}" for name in names for label in classes]
+        return found, [f"target of others, s={s:g}, {label}" for s in self.scales for label in classes]
 
 
 def _checked_table(X: Any) -> Any:

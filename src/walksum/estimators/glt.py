@@ -11,19 +11,24 @@ from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from walksum.data.knn import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
-from walksum.estimators.folds import TransductiveKFold
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels, mean_of_same, same_rows
+from walksum.estimators.labels import (
+    NodeClassifier,
+    NodeRegressor,
+    class_labels,
+    mean_of_same,
+    number_targets,
+    same_rows,
+)
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.portfolio.blend import softmax
 from walksum.solvers import Solver
 from walksum.training import Data, Recipe, fit
-
-__all__ = ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
 
 
 class _GLTEstimator(BaseEstimator):
@@ -214,7 +219,7 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
             weight = np.ones(len(X)) if weight is None else weight.copy()
             weight[known] *= compute_sample_weight(self.class_weight, y[known])
         self._fit(X, torch.from_numpy(target), len(self.classes_), graph, weight)
-        self.label_distributions_ = _softmax(self.output_)
+        self.label_distributions_ = softmax(self.output_)
         self.transduction_ = self.classes_[self.output_.argmax(1)]
         return self
 
@@ -225,7 +230,7 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
 
     def predict_proba(self, X: Any, graph: Any = None) -> np.ndarray:
         """The probability of each class, ``[N, classes]``."""
-        return _softmax(self._outputs(X, graph))
+        return softmax(self._outputs(X, graph))
 
 
 class GLTRegressor(NodeRegressor, _GLTEstimator):
@@ -248,7 +253,7 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
     def fit(self, X: Any, y: Any, graph: Any = None, sample_weight: Any = None) -> GLTRegressor:
         """Learn from the rows whose y is not NaN; ``graph``, ``sample_weight`` as in :meth:`GLTClassifier.fit`."""
         X = validate_data(self, X, dtype=np.float64)
-        y = _checked_y(y, len(X)).astype(np.float64)
+        y = number_targets(y, len(X))
         known = ~np.isnan(y)
         if not known.any():
             raise ValueError("y is NaN in every row; at least one row needs a value")
@@ -267,20 +272,6 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
         return outputs[:, 0] * self.scale_ + self.mean_
 
 
-def _checked_y(y: Any, num_rows: int) -> np.ndarray:
-    """One value per row; NaN is allowed, infinity is not."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    if y.dtype.kind in "fc":
-        y = check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=None, input_name="y")
-    if y.dtype.kind == "O" and all(isinstance(value, int | float) for value in y):
-        y = y.astype(np.float64)
-    if len(y) != num_rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
-    return y
-
-
 def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
     """One weight of at least 0 per row, or None."""
     if sample_weight is None:
@@ -292,8 +283,3 @@ def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
             "per row, not all of them zero"
         )
     return weight
-
-
-def _softmax(outputs: np.ndarray) -> np.ndarray:
-    exponent = np.exp(outputs - outputs.max(1, keepdims=True))
-    return exponent / exponent.sum(1, keepdims=True)

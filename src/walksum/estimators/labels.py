@@ -10,16 +10,12 @@ import scipy.sparse as sp
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 
 def class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels, one per row, and which rows have one; what is no class is refused."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    if len(y) != num_rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
+    y = _one_per_row(y, num_rows)
     if y.dtype.kind == "f" and np.isinf(y).any():
         raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
     y, known = known_labels(y)
@@ -27,6 +23,20 @@ def class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
     check_classification_targets(y[known])
     return y, known
+
+
+def number_targets(y: Any, num_rows: int) -> np.ndarray:
+    """Numbers, one per row; NaN for rows without one. Infinity is refused."""
+    y = _one_per_row(y, num_rows)
+    return check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y")
+
+
+def _one_per_row(y: Any, num_rows: int) -> np.ndarray:
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    y = column_or_1d(np.asarray(y), warn=True)
+    check_consistent_length(range(num_rows), y)
+    return y
 
 
 def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -28,6 +29,13 @@ class Epoch:
     test_score: float
     forward_steps: int | None = None
     backward_steps: int | None = None
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Epoch:
+        """An epoch as JSON holds it: null was NaN; fields that are unknown or missing are left out."""
+        values = {each.name: record[each.name] for each in fields(cls) if each.name in record}
+        steps = ("forward_steps", "backward_steps")
+        return cls(**{name: math.nan if v is None and name not in steps else v for name, v in values.items()})
 
 
 def rank(epoch: Epoch, select: str = "score") -> tuple[float, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from walksum import plot
@@ -41,16 +40,12 @@ class NamedFigure:
     draw: Callable[[str], Figure]
 
 
-def ignore(text: str) -> None:
-    """Nobody is told."""
-
-
 @dataclass(frozen=True)
 class Listener:
-    """Who is told what is being done, what is left out and why, and how trainings go."""
+    """Callbacks: what is being done, what is left out and why, and how trainings go."""
 
-    doing: Callable[[str], None] = ignore
-    note: Callable[[str], None] = ignore
+    doing: Callable[[str], None] = lambda text: None
+    note: Callable[[str], None] = lambda text: None
     on_epoch: OnEpoch | None = None
 
     def named(self, name: str) -> OnEpoch | None:
@@ -88,7 +83,7 @@ def of_run(
     if many:
         yield from of_portfolio(trained, layer - 1, listener)
         return
-    history = read_history(run.metrics["history"])
+    history = [Epoch.from_json(each) for each in run.metrics["history"]]
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
     yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))
     if isinstance(trained.model, GLT):
@@ -184,18 +179,6 @@ def influence_by_hop(trained: TrainedRun, compare: Sequence[str], listener: List
             compare, trained, lambda name: replace(own, model=name, lr=None, patience=None), listener
         )
     return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
-
-
-def read_history(history: list[dict[str, Any]]) -> list[Epoch]:
-    """Epochs as metrics.json holds them: null was NaN, and older files lack what newer ones measure."""
-    known = {each.name for each in fields(Epoch)}
-    steps = {"forward_steps", "backward_steps"}
-    read = []
-    for record in history:
-        values: dict[str, Any] = {name: value for name, value in record.items() if name in known}
-        values |= {name: math.nan for name, value in values.items() if value is None and name not in steps}
-        read.append(Epoch(**values))
-    return read
 
 
 def compared_hops(

@@ -91,10 +91,11 @@ def joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 def place_of(folder: Path, target: str, targets: list[str]) -> Path:
     """A new folder for the run of one target, named after it as far as file names allow."""
-    name = re.sub(r"[^\w-]+", "_", target).strip("_") or "target"
     names = [re.sub(r"[^\w-]+", "_", each).strip("_") or "target" for each in targets]
+    place = targets.index(target)
+    name = names[place]
     if names.count(name) > 1 or name in ("model", "tensorboard"):
-        name = f"{name}-{targets.index(target) + 1}"
+        name = f"{name}-{place + 1}"
     (folder / name).mkdir(exist_ok=True)
     return folder / name
 
