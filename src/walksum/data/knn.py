@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from walksum.data.places import nearest_pairs
-from walksum.graph import Graph
+from walksum.graph import EdgeInput, Graph
 from walksum.graph.spatial import is_named
+
+#: rows of numbers: an array, a DataFrame or a sparse matrix
+TableLike: TypeAlias = ArrayLike | sp.spmatrix | sp.sparray
+#: an adjacency matrix ``[N, N]``, an edge list ``[2, M]``, a :class:`walksum.Graph`, or a graph of networkx or libpysal
+GraphLike: TypeAlias = EdgeInput | TableLike
+#: a seed, a generator, or None for a new one
+RandomState: TypeAlias = int | np.random.RandomState | None
 
 
 def knn_graph(X: np.ndarray, n_neighbors: int) -> Graph:

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from walksum.data.knn import TableLike
 
-def class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+
+def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels, one per row, and which rows have one; what is no class is refused."""
-    y = _one_per_row(y, num_rows)
-    if y.dtype.kind == "f" and np.isinf(y).any():
+    given = _one_per_row(y, num_rows)
+    if given.dtype.kind == "f" and np.isinf(given).any():
         raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
-    y, known = known_labels(y)
+    labels, known = known_labels(given)
     if not known.any():
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
-    check_classification_targets(y[known])
-    return y, known
+    check_classification_targets(labels[known])
+    return labels, known
 
 
-def number_targets(y: Any, num_rows: int) -> np.ndarray:
+def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
     """Numbers, one per row; NaN for rows without one. Infinity is refused."""
-    y = _one_per_row(y, num_rows)
-    return check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y")
+    return check_array(
+        _one_per_row(y, num_rows), ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
+    )
 
 
-def _one_per_row(y: Any, num_rows: int) -> np.ndarray:
+def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    check_consistent_length(range(num_rows), y)
-    return y
+    found = column_or_1d(np.asarray(y), warn=True)
+    check_consistent_length(range(num_rows), found)
+    return found
 
 
 def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,23 +72,23 @@ def _unlabelled(y: np.ndarray) -> np.ndarray:
 class NodeClassifier(ClassifierMixin):
     """A classifier whose score counts the rows that have a label."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy on the rows that have a label."""
         guess = self.predict(X)
-        y, known = class_labels(y, len(guess))
+        labels, known = class_labels(y, len(guess))
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(accuracy_score(y[known], guess[known], sample_weight=weight))
+        return float(accuracy_score(labels[known], guess[known], sample_weight=weight))
 
 
 class NodeRegressor(RegressorMixin):
     """A regressor whose score counts the rows that have a value."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R^2 on the rows that have a value."""
-        y = np.asarray(y, dtype=np.float64)
-        known = ~np.isnan(y)
+        truth = np.asarray(y, dtype=np.float64)
+        known = ~np.isnan(truth)
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(r2_score(y[known], self.predict(X)[known], sample_weight=weight))
+        return float(r2_score(truth[known], self.predict(X)[known], sample_weight=weight))
 
 
 def same_rows(fitted: np.ndarray, X: np.ndarray) -> sp.csr_matrix:

@@ -33,9 +33,9 @@ class Epoch:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Epoch:
         """An epoch as JSON holds it: null was NaN; fields that are unknown or missing are left out."""
-        values = {each.name: record[each.name] for each in fields(cls) if each.name in record}
-        steps = ("forward_steps", "backward_steps")
-        return cls(**{name: math.nan if v is None and name not in steps else v for name, v in values.items()})
+        known: dict[str, Any] = {each.name: record[each.name] for each in fields(cls) if each.name in record}
+        missing = [name for name, value in known.items() if value is None and not name.endswith("_steps")]
+        return cls(**known | dict.fromkeys(missing, math.nan))
 
 
 def rank(epoch: Epoch, select: str = "score") -> tuple[float, ...]:
