@@ -3,7 +3,7 @@
 Numbers are standardised, and clipped at ten standard deviations. Two kinds of columns keep their zeros instead: one of
 zeros and ones, which already says yes and no, stays as it is; one that is mostly zero (counts, tf-idf) is divided by
 the size of its other values, for the mean and deviation of so few say nothing. A missing number becomes the training
-median. Text becomes one column a category; a category not seen in training becomes zeros.
+median. Text becomes one column per category; a category not seen in training becomes zeros.
 """
 
 from __future__ import annotations

@@ -49,14 +49,14 @@ class Numerals:
         return made
 
     def notes(self) -> list[str]:
-        """What was read, with an example per kind."""
-        told = []
+        """Notes on columns that were read as numbers, with an example each."""
+        notes = []
         for column, text in self.examples.items():
             mark = self.marks[column]
             as_number = self.plain(column, pd.Series([text], dtype=object)).iloc[0]
             doubt = f"; pass decimal={OTHER[mark]!r} if it means {_other(text, mark)}" if column in self.unsure else ""
-            told.append(f"{column!r} is written like {text!r} and read as numbers: {as_number}{doubt}")
-        return told
+            notes.append(f"{column!r} is written like {text!r} and read as numbers: {as_number}{doubt}")
+        return notes
 
 
 def _other(text: str, mark: str) -> str:

@@ -18,7 +18,7 @@ DIGITS_PER_CLASS, DIGITS_VALIDATION = 10, 200
 FRACTIONS = (0.6, 0.2, 0.2)
 CUT = 0.25  # of the training nodes: validation, where a split says train and test alone
 SPATIAL = "spatial"
-PARTS = 20  # of the graph, that a spatial split deals out
+PARTS = 20  # of the graph, which a spatial split distributes
 
 
 def split_problem(problem: Problem, how: str | None, seed: int) -> Split:

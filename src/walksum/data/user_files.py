@@ -109,8 +109,8 @@ def _problem(
     if places is not None and places.joins:
         index, weight, _ = places.edges(position)
     y, classes, task = _read_target(table, target, columns.task)
-    learned, dates, told = _with_dates(table, frame[features], columns.dates)
-    notes = [*notes, *told]
+    learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
+    notes = [*notes, *date_notes]
     by_degree = not len(learned.columns)
     if by_degree:
         degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)

@@ -74,7 +74,7 @@ def load_part(
 
 
 def about_parts(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What :func:`save_parts` was told about the data in this folder; None where there are none."""
+    """The ``about`` given to :func:`save_parts` for this folder; None if it holds no parts."""
     path = Path(folder) / "0.json"
     return json.loads(path.read_text())["about"] if path.exists() else None
 

@@ -66,7 +66,7 @@ class History:
     weights: dict[str, Tensor] | None = None
 
     def add(self, epoch: Epoch, recipe: Recipe) -> bool:
-        """Note one more epoch and decide whether it was the last; True if it is the best so far."""
+        """Add an epoch and decide whether it was the last; True if it is the best so far."""
         self.epochs.append(epoch)
         if self._diverged(epoch):
             self.ended = "diverged"

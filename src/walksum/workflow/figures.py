@@ -1,4 +1,4 @@
-"""The figures of a run."""
+"""Draw the figures of a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Listener:
     on_epoch: OnEpoch | None = None
 
     def named(self, name: str) -> OnEpoch | None:
-        """``on_epoch`` under another name than the model's."""
+        """``on_epoch`` with another name in place of the model's."""
         if self.on_epoch is None:
             return None
         tell = self.on_epoch
@@ -70,7 +70,7 @@ def of_run(
         problem: the graph it was trained on.
         compare: models trained on the same nodes for the figure of influence by hop.
         layer: whose J is drawn, from 1 on.
-        listener: told what is being done, and what is left out.
+        listener: its callbacks receive what is being done and what is left out.
     """
     for name in compare:
         model_by_name(name)
@@ -98,7 +98,7 @@ def of_run(
 
 
 def of_portfolio(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
-    """What a portfolio is made of, and what one of its operators does; it has neither epochs nor one Jacobian."""
+    """Figures of a portfolio: its members, and one of its operators; it has no epochs and no single Jacobian."""
     assert trained.metrics is not None
     weights = member_weights(trained.metrics["portfolio"]["members"])
     yield NamedFigure("members", lambda theme: plot.member_weights(weights, theme=theme))
@@ -122,7 +122,7 @@ def member_weights(members: list[dict[str, Any]], most: int = 6) -> dict[str, fl
 
 
 def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
-    """What J is, and what J^-1 does."""
+    """Figures of J and of what J^-1 does."""
     J, ids = trained.precisions[layer], [str(name) for name in trained.problem.ids]
     yield NamedFigure("graphical-model", lambda theme: plot.graphical_model(J, labels=ids, theme=theme))
     listener.doing("inverting J")
@@ -151,7 +151,7 @@ def spectral_response(trained: TrainedRun, layer: int, listener: Listener, most:
 
 
 def solving(trained: TrainedRun, layer: int, history: list[Epoch], listener: Listener) -> Iterator[NamedFigure]:
-    """How mu is found: residuals, steps, and walks."""
+    """Figures of the solves: residuals, steps, and walk sums."""
     listener.doing("solving with every solver")
     curves = trained.curves(layer)
     yield NamedFigure("convergence", lambda theme: plot.residuals(curves, theme=theme))

@@ -1,4 +1,4 @@
-"""One training: a problem in; a trained model and honest comparisons out."""
+"""Train one model on a problem, and compare it with simpler methods on the same split."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]  # model, this epoch, the 
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model, next to what simpler methods reach with the same labels."""
+    """A trained model with its predictions and scores, beside those of simpler methods."""
 
     job: Job
     prepared: PreparedData
@@ -90,26 +90,26 @@ class Result:
 def fit_model(
     job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None, deadline: float = math.inf
 ) -> tuple[nn.Module, Outcome]:
-    """The job's model, trained on the job's device; its weights start from the job's seed.
+    """Train the job's model on the job's device, from weights drawn with the job's seed.
 
-    A training that the ``deadline`` ends counts as whole: it keeps its best epoch so far.
+    A training that the ``deadline`` ends keeps its best epoch so far and does not count as interrupted.
     """
     model, recipe = make_model(job, prepared.problem, prepared.encoding), job.recipe()
-    late = False
+    timed_out = False
 
     def report(epoch: Epoch, best: Epoch) -> None:
-        nonlocal late
+        nonlocal timed_out
         if on_epoch is not None:
             on_epoch(job.title, epoch, best, recipe)
         if clock.now() > deadline:
-            late = True
+            timed_out = True
             raise KeyboardInterrupt
 
     edges, task = edges_for(model, prepared.problem), prepared.problem.task
     chosen_by = None if job.metric is None else prepared.scorer
     data = Data(prepared.x, edges, prepared.y, prepared.split, task, chosen_by)
     outcome = train(model, data, recipe, device=job.device, on_epoch=report)
-    return model, replace(outcome, interrupted=False, ended="deadline") if late else outcome
+    return model, replace(outcome, interrupted=False, ended="deadline") if timed_out else outcome
 
 
 def fit_once(
@@ -169,9 +169,9 @@ def fit_once(
 
 
 def conformal_reach(output: Tensor, prepared: PreparedData) -> float:
-    """The distance within which 95 % of the validation nodes' errors lie, one counted more: split-conformal.
+    """Half the width of split-conformal 95 % intervals, from the errors of the validation nodes.
 
-    Errors are those of the transformed target, in which they are more alike.
+    Errors are taken on the transformed target, where they vary less from node to node.
     """
     val = prepared.split.val
     z = torch.from_numpy(prepared.encoding.standardise(output.double().numpy()))
@@ -180,21 +180,21 @@ def conformal_reach(output: Tensor, prepared: PreparedData) -> float:
 
 
 def interval_around(output: Tensor, encoding: Encoding, reach: float) -> tuple[Tensor, Tensor]:
-    """Both ends, in the target's units."""
+    """Lower and upper end of each interval, in the target's units."""
     z = encoding.standardise(output.double().cpu().numpy())
     low, high = (torch.from_numpy(encoding.in_units(z + s * reach)) for s in (-1, 1))
     return low, high
 
 
 def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
-    """The job's model for this problem, its weights drawn from the job's seed."""
+    """Make the job's model for this problem, with weights drawn from the job's seed."""
     torch.manual_seed(job.seed)
     return new_model(job, encoding.num_features, problem.outputs, problem.num_nodes)
 
 
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -> Tensor:
-    """Probabilities of the classes ``[N, C]``, or numbers ``[N]`` in the target's units."""
+    """Predict all nodes: probabilities ``[N, C]``, or numbers ``[N]`` in the target's units."""
     output = model.eval()(x, edges_for(model, problem).to(x.device))
     if problem.regression:
         return torch.from_numpy(encoding.in_units(output.squeeze(-1).cpu().numpy())).to(output)

@@ -209,5 +209,5 @@ class Job:
 
 
 def default_width(problem: Problem) -> int:
-    """The paper's width; a larger one for the digits, where it pays."""
+    """The paper's width; a larger one for the digits, where it scores higher."""
     return DIGITS_WIDTH if problem.name == "digits" else Job.hidden

@@ -1,4 +1,4 @@
-"""From the arguments that name data to a Problem, for training and again for a run."""
+"""Read a Problem from the arguments that name data, for training and again for a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a graph comes from, in one way of three; none of them stands for the digits.
+    """Where a graph comes from: a dataset, tables or one file; nothing given means the digits.
 
     Args:
         dataset: a published one, by name.
@@ -130,7 +130,7 @@ class SplitOption:
 
 
 def read_split(split: str | PathLike[str] | None, source: Source) -> SplitOption:
-    """Numbers, a protocol or "spatial" say how; else it is a column, or the folder of a run."""
+    """Parse ``split``: counts, fractions, a protocol or "spatial"; else a column, or the folder of a run."""
     if split is None:
         return SplitOption()
     text = str(split)
@@ -228,12 +228,12 @@ def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> C
 
 
 def _read_columns(wanted: list[str], dates: dict[str, str]) -> list[str]:
-    """Columns of the table: a date is one, what was made of it are several."""
+    """The columns of the table that the encoded columns come from; a date column becomes several."""
     made = {f"{name}: {part}": name for name in dates for part in PARTS}
     return list(dict.fromkeys(made.get(column, column) for column in wanted))
 
 
 def _by_name(problem: Problem, classes: list[str]) -> Tensor:
-    """Class numbers as the run counts them; -1 for a class it does not know."""
+    """Class numbers in the order of the run's classes; -1 for a class it does not know."""
     number = {name: k for k, name in enumerate(classes)}
     return torch.tensor([*(number.get(name, -1) for name in problem.classes), -1])[problem.y]

@@ -1,4 +1,4 @@
-"""fit_tables: tables in, a run out; fit_problem: the same for a graph that was read already."""
+"""fit_tables: train on tables; fit_problem: train on a graph that is already read."""
 
 from __future__ import annotations
 
@@ -163,13 +163,13 @@ def make_job(search: int = 0, **settings: Any) -> Job:
 
 
 def names_in(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Names of columns, also written "a,b"."""
+    """Split names of columns given as "a,b"; a list stays as it is."""
     parts = columns.split(",") if isinstance(columns, str) else columns or ()
     return tuple(name.strip() for name in parts)
 
 
 def read_problem(source: Source, columns: Columns, keep_rare: bool = False, split: SplitOption = AS_USUAL) -> Problem:
-    """The graph and target that a source and its columns describe; refuses what nothing can be learned from."""
+    """Read and check the graph and target that a source and its columns describe."""
     if columns.task is not None:
         check_choice("task", columns.task, tuple(TASKS))
     _check_one_split(columns, split)

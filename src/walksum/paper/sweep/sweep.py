@@ -91,7 +91,7 @@ class Sweep:
         since: see Store; the size of the store at the start to try again what failed, else 0.
         time_limit: begin nothing new after so many seconds.
         on_tick: called about twice a second.
-        on_note: told in words what went wrong.
+        on_note: called with a description of what went wrong.
     """
 
     def __init__(
