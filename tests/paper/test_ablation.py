@@ -89,7 +89,7 @@ def test_the_papers_gabp_gives_the_same_solution_and_says_its_steps():
 def test_couplings_times_a_factor_are_epsilon_times_it(model, monkeypatch):
     from benchmarks.ablation import Variant
 
-    from walksum.paper import changes
+    from benchmarks import ablation_changes as changes
 
     monkeypatch.setitem(VARIANTS, "epsilon 0.891", Variant(model=changes.on_designs(epsilon=0.891)))
     (one,), (other,) = trained("couplings times 0.9", model), trained("epsilon 0.891", model)

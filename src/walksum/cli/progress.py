@@ -1,4 +1,4 @@
-"""What was read, how training goes (also as TensorBoard logs), what came out: in words for a person."""
+"""Messages about the data, the progress (also as TensorBoard logs) and the result of a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RARE = 0.25  # share of the labelled nodes below which the rarest class gets a l
 
 
 def say_data(console: Console, data: dict[str, Any]) -> None:
-    """What was understood of the graph and the target."""
+    """Print what was read: the graph and the target."""
     console.say(
         f"{data['name']}: {data['nodes']} nodes, {data['edges']} {'weighted ' if data['weighted'] else ''}edges, "
         f"{data['components']} connected component{'s' * (data['components'] != 1)}, "
@@ -107,7 +107,7 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
 
 
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
-    """What a portfolio is made of and whether the graph helped, how intervals cover, what the solver did."""
+    """Print the members of a portfolio, whether the graph helped, coverage of intervals, and the solver's report."""
     from walksum.workflow.record import graph_text
 
     if metrics.get("portfolio"):

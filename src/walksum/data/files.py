@@ -21,7 +21,7 @@ from walksum.precision import Precision
 
 
 def load_pt(path: Path) -> Data:
-    """A Data, or a dict of tensors, without running anything the file might hold."""
+    """Load a Data or a dict of tensors without executing code from the file."""
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import EdgeStorage, GlobalStorage, NodeStorage
 
@@ -46,7 +46,7 @@ def load_pt(path: Path) -> Data:
 
 
 def read_graphml(path: Path, text: frozenset[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Nodes with their id and attributes, edges with source, target and attributes; ``text`` stay text."""
+    """Read nodes and edges with their attributes; attributes named in ``text`` stay text."""
     import networkx as nx
 
     try:
@@ -78,7 +78,7 @@ BYTES_PER_ROW, BYTES_PER_ENTRY = 100, 80
 
 
 def read_system(matrix: Path, rhs: Path) -> tuple[Precision, Tensor]:
-    """J and h of J mu = h, in float64."""
+    """Read J and h of J mu = h, in float64."""
     rows, columns, entries = _declared_size(matrix)
     if rows != columns or rows == 0:
         raise ValueError(f"{matrix} has shape ({rows}, {columns}); a precision matrix is square")
@@ -90,7 +90,7 @@ def read_system(matrix: Path, rhs: Path) -> tuple[Precision, Tensor]:
 
 
 def read_precision(path: Path) -> Precision:
-    """A symmetric real matrix from MatrixMarket (.mtx, .mtx.gz) or scipy's .npz."""
+    """Read a symmetric real matrix from MatrixMarket (.mtx, .mtx.gz) or scipy's .npz."""
     A = _read_matrix(path)
     if np.iscomplexobj(A.data):
         raise ValueError(f"{path} holds complex numbers; a precision matrix is real")
@@ -106,7 +106,7 @@ def read_precision(path: Path) -> Precision:
 
 
 def read_rhs(path: Path) -> Tensor:
-    """Right-hand sides ``[N, F]`` from .npy, .npz (its first array), .mtx or text."""
+    """Read right-hand sides ``[N, F]`` from .npy, .npz (its first array), .mtx or text."""
     check_file(path)
     try:
         values = _read_array(path)
@@ -123,7 +123,7 @@ def read_rhs(path: Path) -> Tensor:
 
 
 def check_memory(path: Path, size: str, needed: float) -> None:
-    """Refuse what does not fit this machine, before it is built."""
+    """Raise a ValueError if this machine has less free memory than needed."""
     free = _free_memory()
     if free is not None and needed > free:
         raise ValueError(
@@ -132,7 +132,7 @@ def check_memory(path: Path, size: str, needed: float) -> None:
 
 
 def _free_memory() -> float | None:
-    """Bytes that can be had without swapping; None where the system does not tell."""
+    """Available memory in bytes; None where the system does not report it."""
     try:
         with open("/proc/meminfo") as file:
             available = next(line for line in file if line.startswith("MemAvailable"))

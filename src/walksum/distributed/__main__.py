@@ -33,7 +33,7 @@ POLL = 0.2  # seconds between two looks for the parts that process 0 writes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 for wrong input, whose message is on stderr."""
+    """Run the command; the exit code is 0, or 2 for wrong input, with a message on stderr."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)

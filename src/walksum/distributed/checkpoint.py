@@ -60,7 +60,7 @@ class Checkpoints:
         dist.barrier(self.group)
 
     def restore(self, batch: Batch) -> int:
-        """Take up the newest checkpoint, if there is one; the number of its epoch, else 0."""
+        """Load the newest checkpoint; returns the number of its epoch, or 0 without one."""
         found: list[Any] = [self._found()[-1].name if self.rank == 0 and self._found() else None]
         dist.broadcast_object_list(
             found, src=0 if self.group is None else dist.get_global_rank(self.group, 0), group=self.group
@@ -111,7 +111,7 @@ class Checkpoints:
 
 
 class _quiet(warnings.catch_warnings):
-    """torch.distributed.checkpoint warns of its own deprecated parts."""
+    """Silences torch.distributed.checkpoint's warnings about its own deprecated parts."""
 
     def __enter__(self) -> Any:
         entered = super().__enter__()

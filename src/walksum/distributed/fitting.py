@@ -40,7 +40,7 @@ class PartData(Data):
 
 @dataclass(frozen=True)
 class PartSubset(Subset):
-    """Our nodes of a part of the split.
+    """This process's nodes of a part of the split.
 
     Args:
         exchange: with the other processes.
@@ -52,7 +52,7 @@ class PartSubset(Subset):
     total: float = 0.0
 
     def shared(self) -> PartSubset:
-        """With the numbers of the other processes."""
+        """A copy with the counts over all processes."""
         most = int(self.exchange.max(torch.tensor([float(self.nodes.size(1))], device=self.y.device)))
         return replace(self, most=most, total=float(self.exchange.sum(self.weight.sum())))
 

@@ -69,7 +69,7 @@ def fingerprint(graph: Graph) -> str:
 
 
 def cut(graph: Graph, partition: Partition, part: int) -> Layout:
-    """The layout of one part; needs the whole graph."""
+    """Compute the layout of one part from the whole graph."""
     partition.check(graph)
     n, (i, j) = graph.num_nodes, graph.edges
     owner = partition.assignment.to(graph.device)
@@ -137,7 +137,7 @@ class GraphPart(Graph):
 
     @classmethod
     def of(cls, graph: Graph, partition: Partition, part: int | None = None, group: Any = None) -> GraphPart:
-        """The part of this process, where each has the whole graph in memory; else see :func:`load_parts`."""
+        """The part of this process, where each has the whole graph in memory; else see :func:`load_part`."""
         part = (dist.get_rank(group) if dist.is_initialized() else 0) if part is None else part
         return cls(cut(graph, partition, part), group)
 
@@ -209,7 +209,7 @@ class GraphPart(Graph):
         return GraphPart(layout, self.exchange.group)
 
     def __reduce__(self) -> tuple:
-        raise TypeError("a GraphPart belongs to its process; write parts with save_parts and read them with load_parts")
+        raise TypeError("a GraphPart belongs to its process; write parts with save_parts and read them with load_part")
 
     def __repr__(self) -> str:
         weighted = "" if self.edge_weight is None else ", weighted"
@@ -224,7 +224,7 @@ def _known(part: GraphPart) -> WeakIdKeyDictionary:
 
 
 def _agree(part: GraphPart) -> None:
-    """All processes must hold parts of one partition of one graph, on devices of one kind."""
+    """Check that all processes hold parts of one partition of one graph, on devices of one kind."""
     layout, exchange = part.layout, part.exchange
     processes = dist.get_world_size(exchange.group) if dist.is_initialized() else 1
     if layout.parts != processes:

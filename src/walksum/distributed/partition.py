@@ -81,10 +81,10 @@ class Partition:
 
 
 def partition(graph: Graph, parts: int, method: str = "metis", seed: int = 0) -> Partition:
-    """Share out the nodes so that parts are of about equal size and few edges join two of them.
+    """Partition the nodes into parts of about equal size with few edges between them.
 
     Args:
-        graph: what to share out.
+        graph: what to partition.
         parts: number of processes.
         method: "metis" (multilevel k-way by METIS, ``pip install pymetis``) or "stream" (Fennel: nodes join the part
             where most of their neighbours are, less a price for its size; three passes in breadth-first order,

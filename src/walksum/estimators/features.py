@@ -1,4 +1,4 @@
-"""GraphFeatures: what a node's surroundings say, as columns for any tabular estimator."""
+"""GraphFeatures: columns that describe a node's neighbourhood, for any tabular estimator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from walksum.portfolio.features import SCALES, node_features, other_targets, red
 
 
 class GraphFeatures(TransformerMixin, BaseEstimator):
-    r"""Columns that describe a node's surroundings: near and far, of features and of known targets.
+    r"""Columns that describe a node's neighbourhood, near and far: of features and of known targets.
 
     Each node gets its own columns, its degree, the means of its neighbours' columns (one and two hops),
     :math:`P_s X = (1 - |s|)(I - s D^{-1/2} A D^{-1/2})^{-1} X`, and with ``labels=True`` the targets of *other* nodes:
@@ -117,7 +117,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         return self.features_[self._nodes(X, len(self.features_))]
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
-        """What each column holds."""
+        """The names of the columns."""
         check_is_fitted(self)
         return np.asarray(self.names_, dtype=object)
 

@@ -46,7 +46,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         return rows
 
     def _out_of_fold(self, X: np.ndarray, rows: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
-        """The estimator's answer for every known row, each from a fit that did not see it; and the last fit of all."""
+        """Predict every known row by a fit that did not see it; then fit ``estimator_`` on all of them."""
         if len(rows) < max(self.cv, 4):
             raise ValueError(
                 f"y is known in {len(rows)} rows; cv={self.cv} folds need at least as many, and a field at least 4"
@@ -70,7 +70,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         return share
 
     def _rows(self, X: TableLike, values: str) -> np.ndarray:
-        """Which rows of fit these are: a field has values at the nodes it was conditioned on a graph with."""
+        """The numbers of these rows in ``fit``: a field knows only the nodes it was fitted with."""
         check_is_fitted(self)
         asked = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         same = same_rows(self.X_, asked)

@@ -16,7 +16,7 @@ from walksum.data.knn import TableLike
 
 
 def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, one per row, and which rows have one; what is no class is refused."""
+    """Check labels, one per row; also return which rows have one."""
     given = _one_per_row(y, num_rows)
     if given.dtype.kind == "f" and np.isinf(given).any():
         raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
@@ -28,7 +28,7 @@ def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
-    """Numbers, one per row; NaN for rows without one. Infinity is refused."""
+    """Check numeric targets, one per row; NaN marks rows without one, infinity is refused."""
     return check_array(
         _one_per_row(y, num_rows), ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
     )

@@ -47,7 +47,7 @@ def _explained(session: Session, node: int) -> str:
 
 
 def _covered(found: WholeInfluence) -> list[Any]:
-    """What of a blend has no derivative, said plainly."""
+    """A note on the members of a blend that have no derivative."""
     if not found.left_out:
         return []
     names = ", ".join(f"{name} ({percent(weight)})" for name, weight in found.left_out)

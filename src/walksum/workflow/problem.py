@@ -14,7 +14,8 @@ from torch import Tensor
 
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
-from walksum.data.edges import EdgeColumns, first
+from walksum.data.edges import EdgeColumns
+from walksum.data.frames import name_list
 from walksum.data.places import Places
 from walksum.data.problem import REGRESSION, Problem, from_data
 from walksum.data.problem_split import SPATIAL
@@ -151,7 +152,7 @@ def with_split_of(problem: Problem, run: Path) -> Problem:
     part = dict(zip(before["id"].map(plain), before["split"], strict=True))
     found = np.array([part.get(str(name)) or None for name in problem.ids], dtype=object)
     if not any(found):
-        raise ValueError(f"split={str(run)!r} knows none of these nodes; its ids are {first(before['id'][:3])}")
+        raise ValueError(f"split={str(run)!r} knows none of these nodes; its ids are {name_list(before['id'][:3])}")
     return replace(problem, given_split=found, columns=problem.columns | {"split": str(run)})
 
 
@@ -177,7 +178,7 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
             cells = [f"{problem.classes[int(problem.y[k])]!r} of {problem.ids[k]!r}" for k in strange[:5]]
             notes.append(
                 f"{len(strange)} cells of {run.config['target']!r} hold classes that training did not know "
-                f"({', '.join(cells)}): read as empty; the classes are {first(classes)}"
+                f"({', '.join(cells)}): read as empty; the classes are {name_list(classes)}"
             )
     if task == REGRESSION and not y.is_floating_point():
         y = torch.full(y.shape, torch.nan)  # of a file without y

@@ -54,10 +54,10 @@ class Engine(Protocol):
     def running(self) -> int: ...
     def start(self, group: Group) -> None: ...
     def poll(self, seconds: float) -> list[Ended]:
-        """What ended, after at most so long."""
+        """The groups that ended, after waiting at most so many seconds."""
 
     def doing(self) -> list[str]:
-        """What each worker is at, in words."""
+        """A description of what each worker is doing."""
 
     def stop(self) -> None: ...
 
