@@ -280,6 +280,6 @@ def _split_words(table: Table, values: pd.Series) -> np.ndarray:
     words = values.map(lambda word: None if word is None else SPLIT_WORDS.get(str(word).strip().lower(), word))
     unknown = [word for word in words.dropna().unique() if word not in SPLIT_WORDS.values()]
     if unknown:
-        words = name_list(unknown)
-        raise ValueError(f"{table.name}: the split column holds {words}; expected train, val, test or nothing")
+        odd = name_list(unknown)
+        raise ValueError(f"{table.name}: the split column holds {odd}; expected train, val, test or nothing")
     return words.to_numpy(dtype=object)

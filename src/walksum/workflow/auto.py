@@ -69,10 +69,25 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     outcome = Outcome(best, [], took, portfolio.interrupted, seed=job.seed, device=device)
     by = "a Gaussian field, calibrated by leave-one-out" if portfolio.fields else "out-of-fold errors"
     return Result(
-        job, prepared, portfolio, outcome, found.output, rows.scores, None,
-        prepared.notes + notes + rows.notes, interrupted, {job.title: took} | rows.seconds, found.low, found.high,
-        by if problem.regression else "", None, record, rows.parts(), graph, calibration, importance,
-    )  # fmt: skip
+        job,
+        prepared,
+        portfolio,
+        outcome,
+        found.output,
+        rows.scores,
+        solve=None,
+        notes=prepared.notes + notes + rows.notes,
+        interrupted=interrupted,
+        seconds={job.title: took} | rows.seconds,
+        low=found.low,
+        high=found.high,
+        interval_by=by if problem.regression else "",
+        portfolio=record,
+        parts=rows.parts(),
+        graph=graph,
+        calibration=calibration,
+        importance=importance,
+    )
 
 
 def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProblem, Tensor, list[str]]:

@@ -138,13 +138,7 @@ def fit_once(
             f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch with "
             f"lr={job.recipe().lr:g}; take a smaller one"
         )
-    output, calibration = predict(model, prepared.x, problem, prepared.encoding), None
-    if not problem.regression:
-        before, val = output, prepared.split.val
-        temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
-        prepared = prepared.with_temperature(temperature)
-        output = predict(model, prepared.x, problem, prepared.encoding)
-        calibration = calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
+    prepared, output, calibration = _calibrated(prepared, model)
     found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
     if not interrupted:
         try:
@@ -153,19 +147,43 @@ def fit_once(
             importance = importance_of_network(job, prepared, model)
         except KeyboardInterrupt:
             interrupted = True
-    seconds, notes = {job.title: outcome.seconds} | found.seconds, prepared.notes + found.notes
-    solve = None
-    if isinstance(model, GLT):
-        solve = model.mixers[-1].last_solve
-    elif problem.edge_weight is not None:
+    notes = prepared.notes + found.notes
+    if not isinstance(model, GLT) and problem.edge_weight is not None:
         notes.append(f"model {job.model} does not use edge weights")
     reach = conformal_reach(output, prepared) if problem.regression else None
     low, high = (None, None) if reach is None else interval_around(output, prepared.encoding, reach)
-    by_whom = "split-conformal" if problem.regression else ""
     return Result(
-        job, prepared, model, outcome, output, found.scores, solve, notes, interrupted, seconds,
-        low, high, by_whom, reach, None, found.parts(), found.graph(), calibration, importance,
-    )  # fmt: skip
+        job,
+        prepared,
+        model,
+        outcome,
+        output,
+        found.scores,
+        solve=model.mixers[-1].last_solve if isinstance(model, GLT) else None,
+        notes=notes,
+        interrupted=interrupted,
+        seconds={job.title: outcome.seconds} | found.seconds,
+        low=low,
+        high=high,
+        interval_by="split-conformal" if problem.regression else "",
+        interval_reach=reach,
+        parts=found.parts(),
+        graph=found.graph(),
+        calibration=calibration,
+        importance=importance,
+    )
+
+
+def _calibrated(prepared: PreparedData, model: nn.Module) -> tuple[PreparedData, Tensor, dict[str, Any] | None]:
+    """Predict all nodes; probabilities with a temperature that is fitted on the validation nodes, and its record."""
+    problem, val = prepared.problem, prepared.split.val
+    before = predict(model, prepared.x, problem, prepared.encoding)
+    if problem.regression:
+        return prepared, before, None
+    temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
+    prepared = prepared.with_temperature(temperature)
+    output = predict(model, prepared.x, problem, prepared.encoding)
+    return prepared, output, calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
 
 
 def conformal_reach(output: Tensor, prepared: PreparedData) -> float:
