@@ -90,8 +90,8 @@ def reading(console: Console) -> Any:
 
 
 def outcome_table(metrics: dict[str, Any]) -> Table:
+    from walksum.workflow.metrics import ranked
     from walksum.workflow.page import score_text, seconds_text
-    from walksum.workflow.record import ranked
 
     split = metrics["split"]
     title = f"test {metrics['score']}: {split['train']} training and {split['test']} test nodes"
@@ -108,7 +108,7 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
 
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
     """Print the members of a portfolio, whether the graph helped, coverage of intervals, and the solver's report."""
-    from walksum.workflow.record import graph_text
+    from walksum.workflow.metrics import graph_text
 
     if metrics.get("portfolio"):
         shown = [row for row in metrics["portfolio"]["members"] if row["weight"] > 0][:MOST_MEMBERS]

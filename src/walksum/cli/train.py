@@ -152,8 +152,8 @@ def train(
     from walksum.cli.progress import check_tensorboard, reading
     from walksum.workflow.job import AUTO_NAME, DEMO_MODEL, GLT_NAME, default_width
     from walksum.workflow.problem import Source, read_split
+    from walksum.workflow.runs import read_each, target_names
     from walksum.workflow.search import SearchPlan
-    from walksum.workflow.several import read_each, target_names
     from walksum.workflow.tables import make_job, read_problem
 
     trials = SearchPlan(search, engine, workers)
@@ -207,7 +207,7 @@ def _train(
 ) -> None:
     from walksum._files import whole_folder
     from walksum.workflow.run import free_folder
-    from walksum.workflow.several import Runs, place_of
+    from walksum.workflow.runs import Runs, place_of
 
     names, runs = list(problems), Runs()
     folder = free_folder(out, problems[names[0]].name, force)

@@ -16,7 +16,7 @@ from walksum.explore.matrices import Recent
 from walksum.explore.page import FIRST_PANEL, legend
 from walksum.explore.panels import panel
 from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, stored_view, to_query
-from walksum.explore.whatif_page import connect_whatif
+from walksum.explore.whatif_panel import connect_whatif
 from walksum.workflow.trained_run import TrainedRun
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from walksum.portfolio import clock
 from walksum.training.scoring import Score
+from walksum.workflow.baselines import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 from walksum.workflow.fit import OnEpoch, fit_model, predict
 from walksum.workflow.job import Job
 from walksum.workflow.prepare import PreparedData
-from walksum.workflow.rows import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 
 SHARE = 12  # a row's seconds are the budget over this: about what one kind of members of a portfolio gets
 NEARLY = 0.9  # of its share, from which a row counts as stopped by the clock

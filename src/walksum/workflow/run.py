@@ -19,9 +19,9 @@ from walksum.data.encoding import Encoding
 from walksum.data.problem import REGRESSION
 from walksum.workflow.fit import Result
 from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job, compared_config, load_model, save_model
+from walksum.workflow.metrics import chosen, graph_text, metrics_of, ranked
 from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions, write_table
 from walksum.workflow.problem import Source, problem_of_run
-from walksum.workflow.record import chosen, graph_text, metrics_of, ranked
 from walksum.workflow.search import SearchResult
 
 FORMAT, SEVERAL = "walksum.run/1", "walksum.runs/1"

@@ -22,9 +22,9 @@ from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job
 from walksum.workflow.prepare import with_neighbours
 from walksum.workflow.problem import Source, SplitOption, check_column_names, read_split, with_split_of
 from walksum.workflow.run import Run, run_of
+from walksum.workflow.runs import Runs, read_each, target_names
 from walksum.workflow.search import OnTrial, SearchPlan, SearchResult
 from walksum.workflow.search import search as run_search
-from walksum.workflow.several import Runs, read_each, target_names
 
 AS_USUAL, NO_SEARCH = SplitOption(), SearchPlan()
 SMALL = 2e7  # numbers in the features below which a second thread costs more than it saves
@@ -69,7 +69,7 @@ def fit_tables(
         nodes: one row per node: a DataFrame, or the path of a CSV, TSV, Parquet, Feather, JSON lines or Excel file.
         edges: one row per edge, both ends by id; None: ``coordinates`` or ``knn`` make the edges.
         target: column to predict; rows where it is empty are predicted. Several ("a,b" or a list) give one run each,
-            in a :class:`walksum.workflow.several.Runs`; none of them is learned from to predict another.
+            in a :class:`walksum.workflow.runs.Runs`; none of them is learned from to predict another.
         id: column of node ids; None: id, node, node_id or name, else a column whose values the edges name, else the
             row number.
         source, destination: columns with the ends of an edge; None: by their usual names, else the first two.

@@ -11,7 +11,7 @@ import torch
 
 from walksum.analysis.inverse import apply_inverse, units
 from walksum.nn import GLT
-from walksum.workflow.record import graph_text
+from walksum.workflow.metrics import graph_text
 from walksum.workflow.trained_run import TrainedRun
 
 if TYPE_CHECKING:
