@@ -63,8 +63,9 @@ class ModelOperator:
         return np.zeros_like(row) if abs(total) < 1e-12 else weight / total * carried
 
 
-def operators_of(model: object, x: Tensor, graph: Graph, targets: np.ndarray, residuals: np.ndarray | None,
-                 scale: float = 1.0) -> list[ModelOperator]:  # fmt: skip
+def operators_of(
+    model: object, x: Tensor, graph: Graph, targets: np.ndarray, residuals: np.ndarray | None, scale: float = 1.0
+) -> list[ModelOperator]:
     """The operators of a GLT (one per layer) or of a portfolio (the heaviest first); none of other models.
 
     Args:

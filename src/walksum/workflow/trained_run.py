@@ -311,9 +311,20 @@ def open_trained_run(
         residuals = known_residuals(run, model, problem)
     stored = None if rows["prediction"].isna().any() else rows  # some nodes are new: what was kept lacks them
     return TrainedRun(
-        title, problem, x, run.encoding, model, train or None, run.job, prepared, test, stored, residuals, run.metrics,
-        table,
-    )  # fmt: skip
+        title,
+        problem,
+        x,
+        run.encoding,
+        model,
+        training=train or None,
+        job=run.job,
+        prepared=prepared,
+        hidden=test,
+        stored=stored,
+        residuals=residuals,
+        metrics=run.metrics,
+        table=table,
+    )
 
 
 def _stored_output(stored: Any, problem: Problem) -> Tensor:
