@@ -81,7 +81,7 @@ def hop_shares(
     return Hops(torch.stack(rows), nodes)
 
 
-def sample(x: Tensor, work: float = WORK, seed: int = 0) -> Tensor:
+def sample(x: Tensor, work: float = WORK) -> Tensor:
     """Draw the nodes to measure, ascending: 2 to 32, fewer where gradients take long."""
     count = min(x.size(0), max(2, min(NODES, int(work / max(1, x.numel())))))
-    return torch.randperm(x.size(0), generator=torch.Generator().manual_seed(seed))[:count].sort().values
+    return torch.randperm(x.size(0), generator=torch.Generator().manual_seed(0))[:count].sort().values

@@ -20,6 +20,7 @@ __all__ = ["Spectrum", "Response", "normalised_adjacency", "spectrum", "fiedler_
 DENSE_LIMIT = 400  # up to here a dense eigensolver is as fast and has no convergence questions
 SPECTRUM_LIMIT = 3000  # a full decomposition takes N^3: seconds up to here, minutes beyond
 SAME = 1e-4  # of the largest gain: a J of float32 is a function of the adjacency up to its rounding
+MIDDLE, MARGIN = 0.5, 1.1  # largest |eigenvalue| of the middle; least ratio of gains that counts as a difference
 DIGITS = 10  # leaves of one node have equal Fiedler entries: rounding must not order them
 
 
@@ -125,19 +126,16 @@ def response(J: Precision, axes: Spectrum | None = None) -> Response:
     return Response(axes.values, gain, spread)
 
 
-def classify(eigenvalues: Tensor, gain: Tensor, edge: float = 0.5, margin: float = 1.1) -> str:
-    """Low-pass, high-pass, band-pass or flat: the mean gain of smooth, middle and alternating eigenvectors compared.
-
-    ``edge`` bounds the middle, ``margin`` is the least ratio that counts as a difference.
-    """
-    parts = (eigenvalues > edge, eigenvalues.abs() <= edge, eigenvalues < -edge)
+def classify(eigenvalues: Tensor, gain: Tensor) -> str:
+    """Low-pass, high-pass, band-pass, band-stop or flat, by the mean gain of smooth, middle and alternating vectors."""
+    parts = (eigenvalues > MIDDLE, eigenvalues.abs() <= MIDDLE, eigenvalues < -MIDDLE)
     smooth, middle, rough = (float(gain[part].mean()) if bool(part.any()) else float("nan") for part in parts)
     outer = [value for value in (smooth, rough) if value == value]
-    if middle == middle and outer and middle > margin * max(outer):
+    if middle == middle and outer and middle > MARGIN * max(outer):
         return "band-pass"
-    if middle == middle and len(outer) == 2 and margin * middle < min(outer):
+    if middle == middle and len(outer) == 2 and MARGIN * middle < min(outer):
         return "band-stop"
     ends = [value for value in (smooth, middle, rough) if value == value]
-    if len(ends) < 2 or max(ends) <= margin * min(ends):
+    if len(ends) < 2 or max(ends) <= MARGIN * min(ends):
         return "flat"
     return "low-pass" if ends[0] > ends[-1] else "high-pass"

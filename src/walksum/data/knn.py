@@ -1,4 +1,4 @@
-"""Rows of X as nodes of a graph."""
+"""What estimators take: tables, graphs and seeds; and rows of X as nodes of a graph."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 COMPARED = ("gcn", "gat", "appnp")
 SMALL = 25  # nodes that can be looked at one by one
+MOST_KINDS = 6  # of members in a figure of their weights
 MEDIUM = 800  # nodes of a part, where the whole graph is too large for N^3
 
 
@@ -111,14 +112,14 @@ def of_portfolio(trained: TrainedRun, layer: int, listener: Listener) -> Iterato
     yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
 
 
-def member_weights(members: list[dict[str, Any]], most: int = 6) -> dict[str, float]:
+def member_weights(members: list[dict[str, Any]]) -> dict[str, float]:
     """The weight of each kind of member, the heaviest first."""
     found: dict[str, float] = {}
     for row in members:
         kind = row["member"].split(",")[0]
         if row["weight"] > 0:
             found[kind] = found.get(kind, 0.0) + row["weight"]
-    return dict(sorted(found.items(), key=lambda item: -item[1])[:most])
+    return dict(sorted(found.items(), key=lambda item: -item[1])[:MOST_KINDS])
 
 
 def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
