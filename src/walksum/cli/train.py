@@ -13,7 +13,6 @@ from walksum.cli.console import Console, Interrupted, missing_folders
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
-    from walksum.data.user_files import Columns
     from walksum.workflow.job import Job
     from walksum.workflow.run import Run
     from walksum.workflow.search import SearchPlan
@@ -154,13 +153,14 @@ def train(
     from walksum.workflow.problem import Source, read_split
     from walksum.workflow.runs import read_each, target_names
     from walksum.workflow.search import SearchPlan
-    from walksum.workflow.tables import make_job, read_problem
+    from walksum.workflow.tables import make_columns, make_job, read_problem
 
     trials = SearchPlan(search, engine, workers)
     trials.check()
     data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
     cut = read_split(split, data)
-    columns = _columns(options, cut.column)
+    options["neighbours"] = int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours
+    columns = make_columns(options, cut.column)
     asked = {name: options[name] for name in SETTINGS} | {"max_epochs": epochs, "split": cut.how}
     asked["model"] = model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None)
     job = make_job(search, **{name: value for name, value in asked.items() if value is not None})
@@ -173,26 +173,6 @@ def train(
     if job.model != AUTO_NAME:
         job = replace(job, hidden=hidden or default_width(next(iter(problems.values()))))
     _train(console, job, problems, seeds, trials, out, tensorboard, force)
-
-
-def _columns(options: dict[str, Any], split: str | None) -> Columns:
-    """How the options name the columns of the tables; the target is added later."""
-    from walksum.data.edges import EdgeColumns
-    from walksum.data.user_files import Columns
-    from walksum.workflow.tables import names_in
-
-    features, neighbours = options["features"], options["neighbours"]
-    return Columns(
-        target=None,
-        edges=EdgeColumns(options["source"], options["destination"], options["weight"]),
-        features=None if features is None else names_in(features),
-        split=split,
-        coordinates=names_in(options["coordinates"]),
-        knn=names_in(options["knn"]),
-        neighbours=int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours,
-        **{name: options[name] for name in ("id", "task", "drop_unknown", "add_unknown", "decimal", "thousands")},
-        **{name: options[f"{name}_column"] for name in ("name", "time", "group")},
-    )
 
 
 def _train(

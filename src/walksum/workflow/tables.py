@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -111,29 +111,13 @@ def fit_tables(
         >>> run.predictions.shape[0], "prediction" in run.predictions
         (60, True)
     """
+    given = locals().copy()  # before there are other names than those of the arguments
     plan = SearchPlan(search, engine, workers)
     plan.check()
     tables = Source(nodes=nodes, edges=edges, encoding=encoding)
     cut = read_split(split, tables)
     job = make_job(search, split=cut.how, **settings)
-    columns = Columns(
-        target=None,
-        id=id,
-        edges=EdgeColumns(source, destination, weight),
-        features=None if features is None else tuple(features),
-        split=cut.column,
-        task=task,
-        drop_unknown=drop_unknown,
-        add_unknown=add_unknown,
-        name=name_column,
-        time=time_column,
-        group=group_column,
-        coordinates=names_in(coordinates),
-        knn=names_in(knn),
-        neighbours=neighbours,
-        decimal=decimal,
-        thousands=thousands,
-    )
+    columns = make_columns(given, cut.column)
     names = target_names(target, tables)
     problems = read_each(names, lambda name: read_problem(tables, replace(columns, target=name), keep_rare, cut))
     callbacks: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
@@ -160,6 +144,21 @@ def make_job(search: int = 0, **settings: Any) -> Job:
     job = Job(**settings)
     job.check()
     return job
+
+
+def make_columns(given: Mapping[str, Any], split: str | None) -> Columns:
+    """The columns that arguments of :func:`fit_tables`, or options of the command, name; the target is added later."""
+    features = given["features"]
+    return Columns(
+        edges=EdgeColumns(given["source"], given["destination"], given["weight"]),
+        features=None if features is None else names_in(features) if isinstance(features, str) else tuple(features),
+        split=split,
+        coordinates=names_in(given["coordinates"]),
+        knn=names_in(given["knn"]),
+        **{name: given[name] for name in ("id", "task", "neighbours", "decimal", "thousands")},
+        **{name: given[name] for name in ("drop_unknown", "add_unknown")},
+        **{name: given[f"{name}_column"] for name in ("name", "time", "group")},
+    )
 
 
 def names_in(columns: str | Sequence[str] | None) -> tuple[str, ...]:
