@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from walksum.graph import Graph
 STEPS, STEPS_OF_A_PICTURE = 90, 300
 GRAVITY = 0.05  # keeps parts that no edge joins on the page
 SMALLEST = 4  # nodes from which a spectral start exists
+DENSE_LIMIT = 400  # nodes up to which all eigenvectors are computed: milliseconds
 
 
 def positions(graph: Graph) -> np.ndarray:
@@ -58,11 +60,23 @@ def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
     root = 1 / np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
     S = sp.diags(root) @ A @ sp.diags(root) + sp.identity(count)
     try:
-        _, vectors = spla.eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3)
+        vectors = _leading_vectors(S)
     except spla.ArpackError:
         return noise * np.sqrt(count)
     rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: no mode crowds the page
     return ((rank / count - 0.5) * 2 * np.sqrt(count) + 0.1 * noise).astype(np.float32)
+
+
+def _leading_vectors(S: sp.csr_matrix) -> np.ndarray:
+    """The eigenvectors of the three largest eigenvalues, ascending, the same in every call.
+
+    ARPACK starts again from random numbers where it finds an invariant subspace, as in graphs of several pieces.
+    """
+    count = S.shape[0]
+    if count <= DENSE_LIMIT:
+        return np.linalg.eigh(S.toarray())[1][:, -3:]
+    seeded: dict[str, Any] = {"rng": 0} if "rng" in signature(spla.eigsh).parameters else {}  # scipy 1.17
+    return spla.eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3, **seeded)[1]
 
 
 def relax(edges: np.ndarray, start: np.ndarray, steps: int = STEPS, fixed: int | None = None) -> np.ndarray:
