@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from walksum.graph import Graph
+from walksum.precision import largest_eigenvectors
 
 STEPS, STEPS_OF_A_PICTURE = 90, 300
 GRAVITY = 0.05  # keeps parts that no edge joins on the page
@@ -68,15 +68,10 @@ def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
 
 
 def _leading_vectors(S: sp.csr_matrix) -> np.ndarray:
-    """The eigenvectors of the three largest eigenvalues, ascending, the same in every call.
-
-    ARPACK starts again from random numbers where it finds an invariant subspace, as in graphs of several pieces.
-    """
-    count = S.shape[0]
-    if count <= DENSE_LIMIT:
+    """The eigenvectors of the three largest eigenvalues, ascending."""
+    if S.shape[0] <= DENSE_LIMIT:
         return np.linalg.eigh(S.toarray())[1][:, -3:]
-    seeded: dict[str, Any] = {"rng": 0} if "rng" in signature(spla.eigsh).parameters else {}  # scipy 1.17
-    return spla.eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3, **seeded)[1]
+    return largest_eigenvectors(S, 3, np.ones(S.shape[0]), tol=1e-3)
 
 
 def relax(edges: np.ndarray, start: np.ndarray, steps: int = STEPS, fixed: int | None = None) -> np.ndarray:
