@@ -1,6 +1,6 @@
-"""docs/benchmarks.md, its charts and the table in the README, from results/bench/*.json and nothing else.
+"""docs/benchmarks.md, its charts and the headline in docs/results.md, from results/bench/*.json and nothing else.
 
-python -m benchmarks.report [--results results/bench] [--docs docs] [--readme README.md]
+python -m benchmarks.report [--results results/bench] [--docs docs]
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ How to read it:
 """.replace("{runs}", str(Effort().runs)).replace("{rounds}", str(Effort().rounds))
 
 
-README_INTRO = """## How fast
+HEADLINE_INTRO = """## How fast
 
 How many times faster `ws.solve` is than the paper's algorithm in plain torch, for one forward and one backward pass
 with 64 columns, at an error of at most a few 1e-6 of a float64 solve. What depends on the graph alone is done before,
 for both, as in training on one graph{brackets}. F and L: fixed and learned; PN, DD, Lap: pairwise normal, diagonally
 dominant, Laplacian. ~: the paper's algorithm takes so long there that its time is extrapolated from some of its
 columns. On the GPU also *as a CUDA graph*: recorded once and replayed, with no Python in between, as in training.
-{there} and every target are in [docs/benchmarks.md](docs/benchmarks.md);{missing} `make bench` repeats the CPU part.
+{there} and every target are in [Benchmarks](benchmarks.md);{missing} `make bench` repeats the CPU part.
 """
 BRACKETS = "; in brackets the same on a graph that is seen once, from its list of edges on"
 FURTHER = {  # what a record may hold beside the headline, and the field that says so
@@ -288,12 +288,12 @@ def _verdict(records: list[Record], bench: str) -> str:
     return f"Targets: {counted(found)}.{said}"
 
 
-def readme_intro(benches: list[dict[str, Any]]) -> str:
+def headline_intro(benches: list[dict[str, Any]]) -> str:
     """How to read the headlines; names only what the records hold, and says what they lack."""
     fields = {name for held in benches for record in held["records"] for name in record}
     there = ["other solvers and libraries", *(what for what, field in FURTHER.items() if field in fields)]
     lacking = [what for what, field in FURTHER.items() if field not in fields]
-    text = README_INTRO.format(
+    text = HEADLINE_INTRO.format(
         brackets=BRACKETS if "new_ratio" in fields else "",
         there=", ".join(there).capitalize(),
         missing=f" {', '.join(lacking)} have no record there yet;" if lacking else "",
@@ -301,17 +301,16 @@ def readme_intro(benches: list[dict[str, Any]]) -> str:
     return "\n\n".join(textwrap.fill(part, 120, break_on_hyphens=False) for part in text.split("\n\n")) + "\n"
 
 
-def write_readme(readme: Path, benches: list[dict[str, Any]]) -> None:
+def write_headline(page: Path, benches: list[dict[str, Any]]) -> None:
     """Replace what stands between the two marks."""
-    parts = [readme_intro(benches), *(headline(held) for held in benches)]
-    readme.write_text(fill_marks(readme.read_text(), "measured", "\n".join(parts)))
+    parts = [headline_intro(benches), *(headline(held) for held in benches)]
+    page.write_text(fill_marks(page.read_text(), "measured", "\n".join(parts)))
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.report", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("results/bench"))
     parser.add_argument("--docs", type=Path, default=Path("docs"))
-    parser.add_argument("--readme", type=Path, default=Path("README.md"))
     args = parser.parse_args(argv)
     found = [path for name in ("cpu", "gpu") if (path := args.results / f"{name}.json").exists()]
     if not found:
@@ -321,8 +320,9 @@ def main(argv: list[str] | None = None) -> int:
     benches = [json.loads(path.read_text()) for path in found]
     page = "\n".join([INTRO, *(section(held, images) for held in benches)])
     (args.docs / "benchmarks.md").write_text(page.rstrip() + "\n")
-    if args.readme.exists():
-        write_readme(args.readme, benches)
+    results = args.docs / "results.md"
+    if results.exists():
+        write_headline(results, benches)
     print(f"wrote {args.docs / 'benchmarks.md'} from {', '.join(map(str, found))}")
     return 0
 

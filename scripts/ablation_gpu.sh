@@ -12,7 +12,7 @@ export PYTHONPATH=src PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 nvidia-cuda-mps-control -d </dev/null >/dev/null 2>&1
 common=(--device "${DEVICE:-cuda}" --time-limit "$limit")
 bounded() { timeout -s TERM -k 12 $((limit + 60)) python3 -m "$@" "${common[@]}"; }
-ablation() { bounded walksum.paper.ablation --out "$store" "$@"; }
+ablation() { bounded benchmarks.ablation --out "$store" "$@"; }
 ablation --runs "$runs" "${chosen[@]}" --dataset pubmed --workers "${WORKERS:-6}" >"$logs/pubmed.log" 2>&1 &
 ablation --runs "$runs" "${chosen[@]}" --dataset cora --dataset citeseer --workers "${WORKERS:-4}" \
   >"$logs/planetoid.log" 2>&1 &

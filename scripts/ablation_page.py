@@ -1,4 +1,4 @@
-"""Writes the tables of docs/ablation.md from the records: python scripts/ablation_page.py"""
+"""Writes the tables of docs/ablation.md from the records: python -m scripts.ablation_page"""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
+from benchmarks.ablation import OPTION, VARIANTS
+
 from walksum.paper import rows
-from walksum.paper.ablation import OPTION, VARIANTS
 from walksum.paper.report.marks import fill_marks, markdown_table
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.record import RunRecord, cells_of

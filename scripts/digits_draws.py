@@ -20,11 +20,11 @@ from walksum._files import write_file
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.nn import Propagate
+from walksum.workflow.baselines import SCALES, label_propagation
 from walksum.workflow.comparisons import RowBudget
 from walksum.workflow.fit import fit_model, predict
 from walksum.workflow.job import Job, default_width
 from walksum.workflow.prepare import prepare_data
-from walksum.workflow.rows import SCALES, label_propagation
 
 FOLDER = Path(__file__).parent.parent / "results" / "demo"
 AGAIN = (0.8, 0.9, 0.95)  # scales of the last propagation; or none

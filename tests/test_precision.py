@@ -164,3 +164,10 @@ def test_from_scipy_takes_the_rounding_of_a_product():
 def test_from_scipy_refuses_what_is_no_precision(matrix, message):
     with pytest.raises(ValueError, match=message):
         ws.Precision.from_scipy(matrix)
+
+
+def test_the_interval_of_a_graph_in_many_equal_pieces_is_the_same_in_every_call():
+    first = torch.arange(0, 900, 3)
+    paths = torch.cat([torch.stack([first, first + 1]), torch.stack([first + 1, first + 2])], 1)
+    J = ws.FixedLaplacian(0.9)(ws.Graph.from_edge_index(paths, 900)).to(torch.float64)
+    assert len({ws.Precision(J.graph, J.diag, J.off).walk_summability() for _ in range(3)}) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -238,13 +239,22 @@ def _absolute_coupling(J: sp.csr_matrix, diag: np.ndarray) -> sp.csr_matrix:
     return R
 
 
+def largest_eigenvectors(A: sp.csr_matrix, count: int, start: np.ndarray, **options: Any) -> np.ndarray:
+    """Eigenvectors of the ``count`` largest eigenvalues of a symmetric matrix, ascending, the same in every call.
+
+    ARPACK starts again from random numbers where it finds an invariant subspace, as in graphs of several pieces; scipy
+    takes new ones in each call from 1.17 on, unless it is given a seed.
+    """
+    seed = {"rng": 0} if "rng" in signature(spla.eigsh).parameters else {}
+    return spla.eigsh(A, count, which="LA", v0=start, **options, **seed)[1]
+
+
 def _leading_vector(R: sp.csr_matrix) -> np.ndarray:
     if R.shape[0] <= DENSE_LIMIT:
         return np.abs(np.linalg.eigh(R.toarray())[1][:, -1])
     start = np.sqrt(np.asarray(R.sum(1)).ravel() + 1e-300)
     try:
-        _, vectors = spla.eigsh(R, k=1, which="LA", v0=start, tol=1e-8, ncv=min(40, R.shape[0] - 1))
-        return np.abs(vectors[:, 0])
+        return np.abs(largest_eigenvectors(R, 1, start, tol=1e-8, ncv=min(40, R.shape[0] - 1))[:, 0])
     except spla.ArpackNoConvergence:
         return start
 

@@ -17,7 +17,7 @@ import torch
 import walksum as ws
 from gallery import DESIGNS, complete, grid, islands, make_design, random_graph, star
 from walksum.backends.cpu.ldl import multifrontal, selected_inverse, symbolic
-from walksum.distributed.stream import fennel
+from walksum.distributed.partition import fennel
 from walksum.solvers.column_factor import ColumnFactor
 from walksum.solvers.factor import Factor
 

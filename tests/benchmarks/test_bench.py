@@ -409,15 +409,16 @@ def test_smoke_run_and_report(tmp_path, capsys):
     assert {r["contestant"] for r in held["records"]} == {"yardstick", "yardstick-tuned", "auto", "cg"}
     assert all(r["seconds"] > 0 and r["error_mu"] < 1e-4 for r in held["records"])
     assert capsys.readouterr().out.splitlines()[-1].startswith("targets: ")
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n")
-    arguments = ["--results", str(tmp_path), "--docs", str(tmp_path / "docs"), "--readme", str(readme)]
+    (tmp_path / "docs").mkdir()
+    results = tmp_path / "docs" / "results.md"
+    results.write_text("before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n")
+    arguments = ["--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
     assert report.main(arguments) == 0
     assert report.main(arguments) == 0  # a second time changes nothing
-    assert readme.read_text().startswith("before\n<!-- measured -->\n\n## How fast")
-    assert readme.read_text().endswith("<!-- /measured -->\nafter\n")
-    assert "| tiny (" in readme.read_text()
-    assert "old" not in readme.read_text()
+    assert results.read_text().startswith("before\n<!-- measured -->\n\n## How fast")
+    assert results.read_text().endswith("<!-- /measured -->\nafter\n")
+    assert "| tiny (" in results.read_text()
+    assert "old" not in results.read_text()
     page = (tmp_path / "docs" / "benchmarks.md").read_text()
     assert "| tiny |" in page
     assert "not measured.**" in page

@@ -14,9 +14,8 @@ from customers import start
 from typer.testing import CliRunner
 
 from walksum.cli import app
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
-from walksum.paper.sweep.store import Store, read_records
+from walksum.paper.sweep.store import RunLocks, Store, read_records
 from walksum.paper.sweep.sweep import plan
 
 QUICK = ("bench", "table1", "--datasets", "digits", "--max-epochs", "2", "--workers", "1", "--store", "store")

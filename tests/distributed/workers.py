@@ -12,7 +12,7 @@ import walksum as ws
 from walksum.data import load
 from walksum.data.splits import Split
 from walksum.distributed import GraphPart, PartData, Partition, fit, joined, load_part, partition, product, save_parts
-from walksum.distributed.layout import cut
+from walksum.distributed.part import cut
 from walksum.solvers.base import backward_error, norm_inf, worst
 from walksum.training import Data, Recipe
 

@@ -147,7 +147,7 @@ def test_numbers_as_targets_are_explored_too():
     from walksum.explore.answer_panel import answer_panel, nothing_yet, spoken
     from walksum.explore.drawing import draw
     from walksum.explore.whatif import ALL, Changes, WhatIf
-    from walksum.explore.whatif_page import before_and_after
+    from walksum.explore.whatif_panel import before_and_after
 
     problem = village()
     y = problem.features.sum(1)

@@ -13,7 +13,7 @@ import torch
 import walksum as ws
 from walksum.data import datasets
 from walksum.data.cache import cached
-from walksum.data.matrices import read_rhs, read_system
+from walksum.data.files import read_rhs, read_system
 from walksum.data.user_files import Columns, read_graph, read_tables
 from walksum.paper.sweep.store import Store
 from walksum.workflow import open_run

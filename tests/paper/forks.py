@@ -12,10 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import paper_spec
-from walksum.paper.sweep.store import AlreadyRecorded, Store
+from walksum.paper.sweep.store import AlreadyRecorded, RunLocks, Store
 
 KILLS, RUNS = 100, 40
 

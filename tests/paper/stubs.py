@@ -5,9 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
-from walksum.paper.sweep.store import RUN_LOCKS, Store
+from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
 from walksum.paper.sweep.sweep import Ended
 from walksum.paper.sweep.work import work_on
 

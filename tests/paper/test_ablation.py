@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from benchmarks.ablation import VARIANTS, row_normalised, runs_of, variant_of
 from stubs import Inline
 from toy_cell import data_of
 
-import walksum.paper.ablation as ablation
-from walksum.paper.ablation import VARIANTS, row_normalised, runs_of, variant_of
+from benchmarks import ablation
 from walksum.paper.sweep.store import read_records
 
 PN, DD, FIXED = "glt-pairwise-normal-learned", "glt-diagonally-dominant-learned", "glt-pairwise-normal-fixed"
@@ -87,8 +87,9 @@ def test_the_papers_gabp_gives_the_same_solution_and_says_its_steps():
 
 @pytest.mark.parametrize("model", [PN, FIXED])
 def test_couplings_times_a_factor_are_epsilon_times_it(model, monkeypatch):
-    from walksum.paper import changes
-    from walksum.paper.ablation import Variant
+    from benchmarks.ablation import Variant
+
+    from benchmarks import ablation_changes as changes
 
     monkeypatch.setitem(VARIANTS, "epsilon 0.891", Variant(model=changes.on_designs(epsilon=0.891)))
     (one,), (other,) = trained("couplings times 0.9", model), trained("epsilon 0.891", model)

@@ -207,6 +207,14 @@ def test_pieces_stand_apart():
     np.testing.assert_array_equal(spots, positions(islands()))
 
 
+def test_the_layout_of_many_equal_pieces_is_the_same_in_every_call():
+    from walksum.plot.layout import spectral_start
+
+    first = np.arange(0, 1500, 3)
+    paths = np.concatenate([[first, first + 1], [first + 1, first + 2]], 1)
+    np.testing.assert_array_equal(spectral_start(paths, 1500), spectral_start(paths, 1500))
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_layer_and_how_J_is_made_are_drawn(theme):
     check_drawn(ws.plot.layer(theme=theme), theme)

@@ -77,7 +77,7 @@ def test_a_paired_interval_is_narrower_than_those_of_the_two_scores():
 def test_r2_of_equal_numbers_is_zero_unless_perfect(y):
     import torch
 
-    from walksum.training.metrics import r_squared
+    from walksum.training.data import r_squared
 
     for guess, expected in ((y + 1, 0.0), (y, 1.0)):
         assert METRICS["r2"].of(guess, y) == expected

@@ -12,7 +12,7 @@ from gallery import random_graph
 from walksum.data.problem import from_data
 from walksum.paper.figures import of_paper
 from walksum.training import Epoch
-from walksum.workflow.figures import Listener, of_run, read_history, small_part
+from walksum.workflow.figures import Listener, of_run, small_part
 from walksum.workflow.fit import Job
 from walksum.workflow.fit import fit_once as run_job
 from walksum.workflow.page import page_figures
@@ -52,10 +52,10 @@ def test_a_learned_run_on_labelled_nodes_has_all_figures(problem, learned, tmp_p
 
 def test_history_is_read_back_as_it_was(learned, tmp_path):
     run_of([learned]).write(tmp_path, page=False)
-    assert read_history(open_run(tmp_path).metrics["history"]) == learned.outcome.history
+    assert [Epoch.from_json(each) for each in open_run(tmp_path).metrics["history"]] == learned.outcome.history
     assert all(epoch.forward_steps > 0 and epoch.backward_steps > 0 for epoch in learned.outcome.history)
     old = {"number": 1, "train_loss": 0.5, "val_loss": None, "val_score": None, "test_score": None, "extra": 1}
-    (epoch,) = read_history([old])
+    epoch = Epoch.from_json(old)
     assert dataclasses.replace(epoch, val_loss=0, val_score=0, test_score=0) == Epoch(1, 0.5, 0, 0, 0)
     assert math.isnan(epoch.val_loss)
 

@@ -14,8 +14,8 @@ from walksum.data.problem import from_data
 from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
 from walksum.workflow import comparisons
+from walksum.workflow.baselines import boosting
 from walksum.workflow.fit import Job, fit_model, fit_once, prepare_data
-from walksum.workflow.rows import boosting
 from walksum.workflow.search import Random, SearchPlan, best_sampler, search
 
 

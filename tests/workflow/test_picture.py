@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem
-from walksum.workflow import findings, page
+from walksum.workflow import page
+from walksum.workflow import page_findings as findings
 from walksum.workflow.fit import Job, fit_once
 from walksum.workflow.trained_run import TrainedRun
 

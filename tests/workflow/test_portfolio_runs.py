@@ -21,10 +21,10 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
 from walksum.workflow import fit_tables, open_run
 from walksum.workflow.auto import output_of, portfolio_problem
+from walksum.workflow.baselines import boosting, label_propagation, linear
 from walksum.workflow.comparisons import Comparison, RowBudget
 from walksum.workflow.fit import Job, prepare_data
 from walksum.workflow.importance import importance_of_portfolio
-from walksum.workflow.rows import boosting, label_propagation, linear
 from walksum.workflow.tables import make_job
 
 FEW = ("boosting x", "boosting surroundings", "linear")

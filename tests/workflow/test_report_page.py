@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from walksum.workflow import fit_tables
-from walksum.workflow.findings import heading, target_name, verdict
+from walksum.workflow.page_findings import heading, target_name, verdict
 
 NASTY = '<b>odd & "id"</b>'
 

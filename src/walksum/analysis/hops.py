@@ -64,7 +64,7 @@ def hop_shares(
         graph: the graph on which hops are counted.
         nodes: the nodes measured; by default up to 32 drawn from a fixed seed, fewer on graphs so large that their
             gradients would take long.
-        most: K, the number of hops told apart.
+        most: K, the number of hops that are distinguished.
     """
     nodes = sample(x) if nodes is None else nodes
     hops = graph.hop_distances(nodes, limit=most)
@@ -81,7 +81,7 @@ def hop_shares(
     return Hops(torch.stack(rows), nodes)
 
 
-def sample(x: Tensor, work: float = WORK, seed: int = 0) -> Tensor:
-    """Nodes to measure, ascending, 2 to 32: as many as their gradients are worth waiting for."""
+def sample(x: Tensor, work: float = WORK) -> Tensor:
+    """Draw the nodes to measure, ascending: 2 to 32, fewer where gradients take long."""
     count = min(x.size(0), max(2, min(NODES, int(work / max(1, x.numel())))))
-    return torch.randperm(x.size(0), generator=torch.Generator().manual_seed(seed))[:count].sort().values
+    return torch.randperm(x.size(0), generator=torch.Generator().manual_seed(0))[:count].sort().values

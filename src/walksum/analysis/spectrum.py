@@ -6,22 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spla
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from walksum.analysis.inverse import apply_inverse
-from walksum.analysis.part import ball, restrict
 from walksum.graph import Graph
-from walksum.precision import Precision
+from walksum.precision import Precision, largest_eigenvectors
 
 __all__ = ["Spectrum", "Response", "normalised_adjacency", "spectrum", "fiedler_order", "response", "classify"]
-__all__ += ["ball", "restrict"]  # a graph too large for all its eigenvectors is looked at in part
 
 DENSE_LIMIT = 400  # up to here a dense eigensolver is as fast and has no convergence questions
 SPECTRUM_LIMIT = 3000  # a full decomposition takes N^3: seconds up to here, minutes beyond
 SAME = 1e-4  # of the largest gain: a J of float32 is a function of the adjacency up to its rounding
+MIDDLE, MARGIN = 0.5, 1.1  # largest |eigenvalue| of the middle; least ratio of gains that counts as a difference
 DIGITS = 10  # leaves of one node have equal Fiedler entries: rounding must not order them
 
 
@@ -75,7 +73,7 @@ def _spectrum(graph: Graph) -> Spectrum:
     if graph.num_nodes > SPECTRUM_LIMIT:
         raise ValueError(
             f"{graph} has more than {SPECTRUM_LIMIT} nodes; all eigenvectors would take minutes: "
-            "use a part of the graph, such as walksum.analysis.spectrum.ball(graph, node, most=1000)"
+            "use a part of the graph, such as walksum.analysis.part.ball(graph, node, most=1000)"
         )
     values, vectors = torch.linalg.eigh(torch.from_numpy(normalised_adjacency(graph).toarray()))
     return Spectrum(values.flip(0), vectors.flip(1).contiguous())
@@ -113,7 +111,7 @@ def second_vector(A: sp.csr_matrix) -> np.ndarray:
     else:
         start = np.random.default_rng(0).normal(size=size)
         # the shift makes the wanted end the largest in magnitude too, which Lanczos likes
-        vector = spla.eigsh(A + sp.identity(size), k=2, which="LA", v0=start, ncv=min(size - 1, 60))[1][:, 0]
+        vector = largest_eigenvectors(A + sp.identity(size), 2, start, ncv=min(size - 1, 60))[:, 0]
     return vector * np.sign(vector[np.abs(vector).argmax()])
 
 
@@ -127,19 +125,16 @@ def response(J: Precision, axes: Spectrum | None = None) -> Response:
     return Response(axes.values, gain, spread)
 
 
-def classify(eigenvalues: Tensor, gain: Tensor, edge: float = 0.5, margin: float = 1.1) -> str:
-    """Low-pass, high-pass, band-pass or flat: the mean gain of smooth, middle and alternating eigenvectors compared.
-
-    ``edge`` bounds the middle, ``margin`` is the least ratio that counts as a difference.
-    """
-    parts = (eigenvalues > edge, eigenvalues.abs() <= edge, eigenvalues < -edge)
+def classify(eigenvalues: Tensor, gain: Tensor) -> str:
+    """Low-pass, high-pass, band-pass, band-stop or flat, by the mean gain of smooth, middle and alternating vectors."""
+    parts = (eigenvalues > MIDDLE, eigenvalues.abs() <= MIDDLE, eigenvalues < -MIDDLE)
     smooth, middle, rough = (float(gain[part].mean()) if bool(part.any()) else float("nan") for part in parts)
     outer = [value for value in (smooth, rough) if value == value]
-    if middle == middle and outer and middle > margin * max(outer):
+    if middle == middle and outer and middle > MARGIN * max(outer):
         return "band-pass"
-    if middle == middle and len(outer) == 2 and margin * middle < min(outer):
+    if middle == middle and len(outer) == 2 and MARGIN * middle < min(outer):
         return "band-stop"
     ends = [value for value in (smooth, middle, rough) if value == value]
-    if len(ends) < 2 or max(ends) <= margin * min(ends):
+    if len(ends) < 2 or max(ends) <= MARGIN * min(ends):
         return "flat"
     return "low-pass" if ends[0] > ends[-1] else "high-pass"

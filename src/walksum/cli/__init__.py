@@ -33,16 +33,6 @@ for command in TABLES:
 app.add_typer(tables, name="bench")
 
 
-@tables.callback()
-def of_tables() -> None:
-    """Make the paper's tables again."""
-
-
-@app.callback()
-def main() -> None:
-    """Graph layers whose mixing is one exact linear operator, mu = J^-1 h."""
-
-
 def run() -> None:
     """The program ``walksum``."""
     try:

@@ -1,4 +1,4 @@
-"""Rows, columns and settings of a table from the words of a command line."""
+"""Parse rows, columns and settings of a table from the options of a command."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ GROUPS: dict[str, Callable[[], list[str]]] = {
 
 
 def words(*values: str) -> list[str]:
-    """Lists with commas and options given several times come to the same."""
+    """Split values at commas; an option may also be given several times."""
     return [word.strip() for value in values for word in value.split(",") if word.strip()]
 
 
 def whole_numbers(option: str, text: str, least: int, expected: str) -> list[int]:
-    """Numbers from a list with commas."""
+    """Parse whole numbers from a list with commas."""
     found = words(text)
     if not all(word.isdecimal() and int(word) >= least for word in found):
         raise ValueError(f"--{option} {text!r}; expected {expected} from {least} on, such as {least},10,100")
@@ -78,7 +78,7 @@ def changes_of(settings: list[str], max_epochs: int | None) -> dict[str, Any]:
 
 
 def check_taken(models: list[str], changes: dict[str, Any]) -> None:
-    """A setting that a model ignores would be recorded as if it had been tried."""
+    """Refuse a setting that a chosen model ignores: it would be recorded as if it had been tried."""
     for name in changes:
         if ignoring := [model for model in models if not row_of(model).takes(name)]:
             raise ValueError(

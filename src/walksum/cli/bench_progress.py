@@ -1,4 +1,4 @@
-"""A table that fills: in a terminal as it happens, elsewhere a line now and then."""
+"""The progress of a sweep: a live table in a terminal, else a line from time to time."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def filled(specs: Iterable[RunSpec], cells: dict[tuple[str, str], Cell]) -> Tabl
 
 
 def trouble(specs: Iterable[RunSpec], records: Iterable[RunRecord]) -> list[str]:
-    """A line for each cell with runs that did not end well, with the first one's reason."""
+    """One line per cell with failed runs, with the reason of the first."""
     specs, records = list(specs), list(records)
     reasons: dict[tuple[str, str], str] = {}
     wanted = {spec.key for spec in specs}

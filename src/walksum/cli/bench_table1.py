@@ -112,7 +112,7 @@ def _engine(name: str, job: WorkerSettings, workers: int | None, store: Store) -
 
 
 def _check_data(specs: list[RunSpec], root: Path | None) -> None:
-    """Read every dataset and make a split before anything is trained: what is not there is said at once."""
+    """Read every dataset and make a split before training, so that missing files are reported at once."""
     from walksum.data.datasets import load
     from walksum.data.splits import make_split
 
@@ -123,7 +123,7 @@ def _check_data(specs: list[RunSpec], root: Path | None) -> None:
 def _sweep(
     console: Console, specs: list[RunSpec], store: Store, since: int, time_limit: float | None, engine: Engine
 ) -> int:
-    """Returns how many runs were trained here."""
+    """Run the sweep; returns how many runs were trained here."""
     from walksum.cli.bench_progress import Screen
     from walksum.paper.sweep.sweep import Sweep
 
@@ -176,7 +176,7 @@ def _say_plan(console: Console, specs: list[RunSpec], store: Store, since: int) 
 
 
 def _say_end(console: Console, specs: list[RunSpec], store: Store, since: int, trained: int) -> bool:
-    """Returns whether a run failed; out of memory and divergence are results."""
+    """Print the table; returns whether a run failed (out of memory and divergence are results)."""
     from walksum.cli.bench_progress import cell_json, filled, trouble
     from walksum.paper.sweep.record import cells_of
 

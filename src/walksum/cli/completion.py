@@ -19,7 +19,7 @@ def _names(module: str, found: Callable[[Any], Iterable[str]]) -> Callable[[str]
 of_datasets = _names("data.datasets", lambda module: module.names())
 of_designs = _names("designs", lambda module: module.NAMES)
 of_couplings = _names("designs", lambda module: module.COUPLINGS)
-of_models = _names("workflow.models", lambda module: module.MODELS)
+of_models = _names("workflow.job", lambda module: module.MODELS)
 of_rows = _names("cli.bench_options", lambda module: (*module.GROUPS, *module.ROWS))
 of_solvers = _names("solvers", lambda module: ("auto", *module.SOLVERS))
 of_devices = _names("training.devices", lambda module: module.DEVICES)

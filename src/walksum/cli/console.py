@@ -41,11 +41,11 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an
 
 
 class Interrupted(Exception):
-    """Ctrl-C after something worth keeping was kept; its text, if any, is the message."""
+    """Ctrl-C after results were saved; its text, if any, is the message."""
 
 
 class Stdout(RichConsole):
-    """As wide as tables need where there is no terminal to ask; a reader who leaves early is no failure."""
+    """Standard output: wide enough for tables without a terminal; a closed pipe is no failure."""
 
     def __init__(self) -> None:
         asked = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -78,7 +78,7 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
 
 
 def with_flags(text: str, options: Iterable[str] | None = None) -> str:
-    """A text of the library, its arguments written as options of the command: lr=1 becomes --lr 1."""
+    """Rewrite the arguments in a message of the library as options of the command: lr=1 becomes --lr 1."""
     known = set(_options if options is None else options)
 
     def flag(found: re.Match[str]) -> str:
@@ -101,7 +101,7 @@ class Console:
         self._last = 0.0
 
     def say(self, text: Any = "", always: bool = False) -> None:
-        """For people, on stdout; ``always``: even with --quiet."""
+        """Print for people, on stdout; ``always``: even with --quiet."""
         if not self.as_json and (always or not self.quiet):
             self.out.print(text, markup=False)
 
@@ -114,7 +114,7 @@ class Console:
             self.out.print(table)
 
     def result(self, record: dict[str, Any]) -> None:
-        """For machines, with --json."""
+        """Print as JSON, if --json was given."""
         if self.as_json:
             from walksum._files import to_json
 
@@ -137,7 +137,7 @@ class Console:
 
 
 def _terminate(*_: Any) -> None:
-    """End as an exception does, so that half-written files and folders are taken away."""
+    """End by an exception, so that half-written files and folders are removed."""
     raise SystemExit(TERMINATED)
 
 
@@ -176,7 +176,7 @@ def run_command(console: Console, action: Callable[[], int | None]) -> None:
 
 
 def leave(code: int) -> None:
-    """End the process as Python does, but leave its objects to the system: taking torch apart costs a second."""
+    """Exit without destroying Python's objects one by one, which takes a second with torch loaded."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()

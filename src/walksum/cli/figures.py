@@ -99,7 +99,7 @@ def _themes(theme: str) -> list[str]:
 
 
 class _Progress:
-    """The progress line, and the notes to be told at the end."""
+    """The progress line, and notes to be printed at the end."""
 
     def __init__(self, console: Console):
         from walksum.cli.progress import Epochs

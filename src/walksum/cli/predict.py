@@ -33,7 +33,7 @@ def predict(
     from walksum.cli.progress import reading
     from walksum.workflow.predict import predict_nodes, write_predictions
     from walksum.workflow.problem import Source, problem_of_run
-    from walksum.workflow.several import joined, open_runs
+    from walksum.workflow.runs import joined, open_runs
 
     source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
     runs, tables, notes = open_runs(run), {}, []

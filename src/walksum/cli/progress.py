@@ -1,4 +1,4 @@
-"""What was read, how training goes (also as TensorBoard logs), what came out: in words for a person."""
+"""Messages about the data, the progress (also as TensorBoard logs) and the result of a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RARE = 0.25  # share of the labelled nodes below which the rarest class gets a l
 
 
 def say_data(console: Console, data: dict[str, Any]) -> None:
-    """What was understood of the graph and the target."""
+    """Print what was read: the graph and the target."""
     console.say(
         f"{data['name']}: {data['nodes']} nodes, {data['edges']} {'weighted ' if data['weighted'] else ''}edges, "
         f"{data['components']} connected component{'s' * (data['components'] != 1)}, "
@@ -90,8 +90,8 @@ def reading(console: Console) -> Any:
 
 
 def outcome_table(metrics: dict[str, Any]) -> Table:
+    from walksum.workflow.metrics import ranked
     from walksum.workflow.page import score_text, seconds_text
-    from walksum.workflow.record import ranked
 
     split = metrics["split"]
     title = f"test {metrics['score']}: {split['train']} training and {split['test']} test nodes"
@@ -107,8 +107,8 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
 
 
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
-    """What a portfolio is made of and whether the graph helped, how intervals cover, what the solver did."""
-    from walksum.workflow.record import graph_text
+    """Print the members of a portfolio, whether the graph helped, coverage of intervals, and the solver's report."""
+    from walksum.workflow.metrics import graph_text
 
     if metrics.get("portfolio"):
         shown = [row for row in metrics["portfolio"]["members"] if row["weight"] > 0][:MOST_MEMBERS]
@@ -152,10 +152,6 @@ def _say_classes(console: Console, metrics: dict[str, Any]) -> None:
         text = "never predicted" if precision is None else f"precision {100 * precision:.1f} %"
         found = "no test node has it" if recall is None else f"recall {100 * recall:.1f} %"
         console.say(f"the rarest class, {metrics['rare_class']} ({100 * share:.1f} %): {found}, {text}")
-
-
-if TYPE_CHECKING:
-    from walksum.training import Epoch, Recipe
 
 
 def check_tensorboard() -> None:

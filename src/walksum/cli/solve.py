@@ -39,7 +39,7 @@ def solve(
     Example: walksum solve --matrix A.mtx --rhs b.npy --compare
     """
     from walksum._files import write_file
-    from walksum.data.matrices import read_system
+    from walksum.data.files import read_system
     from walksum.solvers import resolve_name
 
     resolve_name(solver)

@@ -13,7 +13,6 @@ from walksum.cli.console import Console, Interrupted, missing_folders
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
-    from walksum.data.user_files import Columns
     from walksum.workflow.job import Job
     from walksum.workflow.run import Run
     from walksum.workflow.search import SearchPlan
@@ -150,18 +149,18 @@ def train(
     options = locals().copy()  # before there are other names than those of the options
 
     from walksum.cli.progress import check_tensorboard, reading
-    from walksum.workflow.job import default_width
-    from walksum.workflow.models import AUTO_NAME, DEMO_MODEL, GLT_NAME
+    from walksum.workflow.job import AUTO_NAME, DEMO_MODEL, GLT_NAME, default_width
     from walksum.workflow.problem import Source, read_split
+    from walksum.workflow.runs import read_each, target_names
     from walksum.workflow.search import SearchPlan
-    from walksum.workflow.several import read_each, target_names
-    from walksum.workflow.tables import make_job, read_problem
+    from walksum.workflow.tables import make_columns, make_job, read_problem
 
     trials = SearchPlan(search, engine, workers)
     trials.check()
     data = Source(dataset, nodes, edges, graph, root, encoding, reading(console))
     cut = read_split(split, data)
-    columns = _columns(options, cut.column)
+    options["neighbours"] = int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours
+    columns = make_columns(options, cut.column)
     asked = {name: options[name] for name in SETTINGS} | {"max_epochs": epochs, "split": cut.how}
     asked["model"] = model or (DEMO_MODEL if data.is_demo else GLT_NAME if tensorboard else None)
     job = make_job(search, **{name: value for name, value in asked.items() if value is not None})
@@ -176,26 +175,6 @@ def train(
     _train(console, job, problems, seeds, trials, out, tensorboard, force)
 
 
-def _columns(options: dict[str, Any], split: str | None) -> Columns:
-    """How the options name the columns of the tables; the target is added later."""
-    from walksum.data.edges import EdgeColumns
-    from walksum.data.user_files import Columns
-    from walksum.workflow.tables import names_in
-
-    features, neighbours = options["features"], options["neighbours"]
-    return Columns(
-        target=None,
-        edges=EdgeColumns(options["source"], options["destination"], options["weight"]),
-        features=None if features is None else names_in(features),
-        split=split,
-        coordinates=names_in(options["coordinates"]),
-        knn=names_in(options["knn"]),
-        neighbours=int(neighbours) if neighbours is not None and neighbours.isdigit() else neighbours,
-        **{name: options[name] for name in ("id", "task", "drop_unknown", "add_unknown", "decimal", "thousands")},
-        **{name: options[f"{name}_column"] for name in ("name", "time", "group")},
-    )
-
-
 def _train(
     console: Console,
     job: Job,
@@ -208,7 +187,7 @@ def _train(
 ) -> None:
     from walksum._files import whole_folder
     from walksum.workflow.run import free_folder
-    from walksum.workflow.several import Runs, place_of
+    from walksum.workflow.runs import Runs, place_of
 
     names, runs = list(problems), Runs()
     folder = free_folder(out, problems[names[0]].name, force)

@@ -49,7 +49,7 @@ SHA256 = {
 
 
 def verified_digest(path: Path) -> str:
-    """The file's SHA-256; ValueError if the file is in the table with another one."""
+    """The file's SHA-256; a ValueError if it is not the one in the table."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     expected = SHA256.get(path.name, digest)
@@ -63,7 +63,7 @@ def verified_digest(path: Path) -> str:
 
 
 def fingerprint(paths: Iterable[Path], salt: str) -> str:
-    """One short name for the content of several files, each verified; the salt separates readers."""
+    """A short hash of the content of several files, each verified; the salt keeps readers apart."""
     lines = [salt, *(f"{path.name} {verified_digest(path)}" for path in paths)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -95,12 +95,12 @@ def _platform_cache() -> Path:
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes away, on the cache's disk so that a rename out of it is one step."""
+    """A temporary folder on the cache's disk, so that a rename out of it is atomic."""
     return tempfile.TemporaryDirectory(prefix="making-", dir=cache_root())
 
 
 def cached(key: str, make: Callable[[], Data]) -> Data:
-    """The entry named key, made on first use."""
+    """Read the cache entry of this key; make it on first use."""
     path = cache_root() / "processed" / f"{key}.pt"
     try:
         return _read(path)

@@ -77,7 +77,7 @@ def _download(name: str, source: Source, root: Path, downloads: Path) -> None:
 
 
 def _download_errors() -> tuple[type[Exception], ...]:
-    """What PyG's download raises; aiohttp, which it may use, is not ours to require."""
+    """The exceptions of PyG's download, which may use aiohttp; that is no dependency of this package."""
     try:
         from aiohttp import ClientError
     except ImportError:
@@ -86,7 +86,7 @@ def _download_errors() -> tuple[type[Exception], ...]:
 
 
 def _read(source: Source, home: Path) -> Data:
-    """PyG writes beside the raw files it reads, so it is shown links to them in a folder of its own."""
+    """Read by PyG from a folder of links to the raw files: PyG writes beside the files it reads."""
     with scratch() as folder:
         for original, link in zip(source.paths(home), source.paths(Path(folder)), strict=True):
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def shift_distance(images: np.ndarray) -> np.ndarray:
 
 
 def _nearest(distance: np.ndarray, k: int) -> np.ndarray:
-    """Pairs of an image and its k nearest, both ways; of equally near ones the first.
+    """Join each image to its k nearest, in both directions; of equally near ones the first counts.
 
     Scikit-learn's search chooses among equals by the number of threads.
     """

@@ -22,7 +22,7 @@ PARTS = ("year", "month", "season sine", "season cosine", "weekday", "days")
 
 
 def date_format(values: pd.Series) -> tuple[str, bool] | None:
-    """How a column of text writes dates, and whether another reading fits as well; None if it holds other things."""
+    """Detect the date format of a column of text, and whether another one fits too; None if it holds no dates."""
     known = values[~is_missing(values)].astype(str).str.strip().drop_duplicates()[:SAMPLE]
     if not len(known):
         return None
@@ -34,7 +34,7 @@ def date_format(values: pd.Series) -> tuple[str, bool] | None:
 
 
 def parse_dates(table: Table, values: pd.Series, column: str, how: str) -> pd.Series:
-    """Timestamps, missing where the cell is empty; an error with the first row that holds no such date."""
+    """Parse dates; empty cells become missing, any other cell that is no date is an error that names its row."""
     blank = is_missing(values)
     found = _parsed(values.where(~blank, None), how)
     bad = (found.isna() & ~blank).to_numpy()
@@ -46,7 +46,7 @@ def parse_dates(table: Table, values: pd.Series, column: str, how: str) -> pd.Se
 
 
 def date_columns(name: str, dates: pd.Series) -> dict[str, np.ndarray]:
-    """Year, month, where in the year (sine and cosine), day of the week (Monday 0), and days since 1970."""
+    """Columns of a date: year, month, season (sine and cosine), day of the week (Monday 0), days since 1970."""
     days = (dates - pd.Timestamp(0).as_unit("s")) / pd.Timedelta(days=1).as_unit("s")  # in ns years end in 2262
     angle = 2 * np.pi * (dates.dt.day_of_year - 1) / YEAR
     parts = (dates.dt.year, dates.dt.month, np.sin(angle), np.cos(angle), dates.dt.day_of_week, days)

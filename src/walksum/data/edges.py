@@ -1,4 +1,4 @@
-"""Edges from a table: names of nodes -> numbers, chunk by chunk."""
+"""Read edges from a table in chunks, and turn the names of nodes into numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, first, numbers
+from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, name_list, numbers
 
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
 
@@ -33,7 +33,7 @@ class Edges:
 
 
 def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: bool) -> Edges:
-    """The edges of a table between nodes with these ids."""
+    """Read the edges of a table, between nodes with these ids."""
     present, named = table.columns(), columns.source is not None or columns.destination is not None
     columns = _with_ends(table.name, present, columns)
     ends = [str(columns.source), str(columns.destination)]
@@ -77,7 +77,7 @@ def end_names(table: Table, columns: EdgeColumns, some: bool = False) -> Any:
 
 
 def weight_notes(table: str, column: str, weight: Tensor) -> list[str]:
-    """What negative weights and zeros mean; weights that are all zero are refused, for no edge would carry anything."""
+    """Notes on negative and zero weights; weights that are all zero are refused."""
     count = weight.numel()
     negative, zero = int((weight < 0).sum()), int((weight == 0).sum())
     if count and zero == count:
@@ -114,18 +114,19 @@ def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColu
 def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[str]:
     if not collected.unknown:
         return []
-    message = f"{collected.unknown} of {collected.rows} rows of {table} name unknown nodes: {first(collected.examples)}"
+    examples = name_list(collected.examples)
+    message = f"{collected.unknown} of {collected.rows} rows of {table} name unknown nodes: {examples}"
     if not drop_unknown:
         raise ValueError(
             f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out, or "
-            f"add_unknown=True to add empty rows; the nodes' ids are {first(collected.ids[:3], 2)}"
+            f"add_unknown=True to add empty rows; the nodes' ids are {name_list(collected.ids[:3], 2)}"
             f"{_likely_cause(collected)}"
         )
     return [f"{message}; those edges were left out"]
 
 
 def _likely_cause(collected: _Collected) -> str:
-    """Spreadsheets take leading zeros from ids and may write 5 as 5.0."""
+    """A hint where ids differ in zeros or spaces only: spreadsheets drop leading zeros and may write 5 as 5.0."""
     plain = {_plain(str(name)): str(name) for name in collected.ids}
     for name in collected.examples:
         if (twin := plain.get(_plain(name))) is not None:

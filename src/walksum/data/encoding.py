@@ -3,7 +3,7 @@
 Numbers are standardised, and clipped at ten standard deviations. Two kinds of columns keep their zeros instead: one of
 zeros and ones, which already says yes and no, stays as it is; one that is mostly zero (counts, tf-idf) is divided by
 the size of its other values, for the mean and deviation of so few say nothing. A missing number becomes the training
-median. Text becomes one column a category; a category not seen in training becomes zeros.
+median. Text becomes one column per category; a category not seen in training becomes zeros.
 """
 
 from __future__ import annotations
@@ -16,8 +16,54 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.frames import first
-from walksum.data.target import NONE, in_target_units, transformed
+from walksum.data.frames import name_list
+
+NONE, LOG, QUANTILE = "none", "log", "quantile"
+TRANSFORMS = (NONE, LOG, QUANTILE)
+KNOTS = 200
+LARGEST_FACTOR = 10.0  # times the largest known value: no prediction through a logarithm goes beyond
+
+
+def fit_knots(kind: str, y: np.ndarray) -> list[float]:
+    """Fit a transform to the training targets: unit and maximum of a logarithm, or quantiles."""
+    if kind == NONE:
+        return []
+    if kind == QUANTILE:
+        return np.quantile(y, (np.arange(KNOTS) + 0.5) / KNOTS).tolist()
+    if y.min() < 0:
+        raise ValueError(
+            f"transform='log' needs targets of at least 0; the smallest training one is {y.min():g}; "
+            "take transform='quantile' or 'auto'"
+        )
+    positive = y[y > 0]
+    unit = float(np.quantile(positive, 0.05)) if len(positive) else 1.0
+    return [unit, float(y.max())]
+
+
+def transformed(kind: str, knots: list[float], y: Any) -> np.ndarray:
+    """``y``, ``log(1 + y / unit)``, or the normal score of y among the training targets; NaN stays NaN."""
+    y = np.asarray(y, dtype=np.float64)
+    if kind == LOG:
+        return np.log1p(np.maximum(y, 0) / knots[0])
+    return np.interp(y, *_scores(knots)) if kind == QUANTILE else y
+
+
+def in_target_units(kind: str, knots: list[float], value: Any) -> np.ndarray:
+    """The inverse of :func:`transformed`, limited to ten times the largest training target or to the range of all."""
+    value = np.asarray(value, dtype=np.float64)
+    if kind == LOG:
+        unit, largest = knots
+        return unit * np.expm1(np.clip(value, 0, np.log1p(LARGEST_FACTOR * largest / unit)))
+    return np.interp(value, *reversed(_scores(knots))) if kind == QUANTILE else value
+
+
+def _scores(knots: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Different quantiles and the normal scores of each; of equal ones the mean score."""
+    from scipy.special import ndtri
+
+    value, place, count = np.unique(knots, return_inverse=True, return_counts=True)
+    return value, np.bincount(place, ndtri((np.arange(len(knots)) + 0.5) / len(knots))) / count
+
 
 FARTHEST = 10.0  # standard deviations
 MOST_CATEGORIES = 256  # a column; rarer ones become zeros
@@ -28,7 +74,7 @@ NAMELIKE = 20  # distinct values from which a column where most differ is a name
 class Encoding:
     """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
 
-    Of the target: a number's transform (:mod:`walksum.data.target`), then its mean and scale; of classes the
+    Of the target: a number's transform, then its mean and scale; of classes the
     temperature that calibrates probabilities and the weights with which they are compared; empty: all alike.
     """
 
@@ -57,13 +103,13 @@ class Encoding:
         return self.width if self.width is not None else len(self.numeric) + sum(map(len, self.categories.values()))
 
     def span(self, column: str) -> slice:
-        """Which features a column of the table became."""
+        """The features that a column of the table is encoded as."""
         before = self.columns[: self.columns.index(column)]
         first = sum(len(self.categories.get(name, [name])) for name in before)
         return slice(first, first + len(self.categories.get(column, [column])))
 
     def encode(self, features: Any) -> Tensor:
-        """Features ``[N, F]`` of a frame with these columns, or of a tensor as it is."""
+        """Encode a frame with these columns as features ``[N, F]``; a tensor stays as it is."""
         if isinstance(features, Tensor):
             return features
         if self.width is not None:
@@ -75,11 +121,11 @@ class Encoding:
         return _tensor(np.concatenate(blocks, 1))
 
     def standardise(self, y: Any) -> np.ndarray:
-        """Numbers of the target as a model learns them."""
+        """Transform and standardise numbers of the target."""
         return (transformed(self.target_transform, self.target_knots, y) - self.target_mean) / self.target_scale
 
     def in_units(self, value: Any) -> np.ndarray:
-        """A model's numbers in the target's units."""
+        """Convert a model's numbers back to the target's units; the inverse of :meth:`standardise`."""
         value = np.asarray(value, dtype=np.float64) * self.target_scale + self.target_mean
         return in_target_units(self.target_transform, self.target_knots, value)
 
@@ -90,21 +136,21 @@ class Encoding:
         return shares * (torch.tensor(self.class_weight) if isinstance(shares, Tensor) else np.array(self.class_weight))
 
     def notes(self, features: Any) -> list[str]:
-        """What a reader should know about encoding these rows: missing values, unknown categories."""
+        """Notes on encoding these rows: missing values and unknown categories."""
         if isinstance(features, Tensor) or self.width is not None:
             return []
         found = []
         missing = features[self.numeric].isna().sum()
         if missing.sum():
             names = [name for name in self.numeric if missing[name]]
-            found.append(f"{int(missing.sum())} missing numbers in {first(names)}: training medians were put in")
+            found.append(f"{int(missing.sum())} missing numbers in {name_list(names)}: training medians were put in")
         for name, known in self.categories.items():
             values = features[name].dropna()
             strange = values[~values.isin(known)]
             if len(strange):
                 found.append(
                     f"{len(strange)} rows of {name!r} hold categories not kept from the training nodes "
-                    f"({first(strange.unique().tolist())}): zeros were put in"
+                    f"({name_list(strange.unique().tolist())}): zeros were put in"
                 )
             if (empty := len(features) - len(values)) > 0:
                 found.append(f"{empty} rows without {name!r}: zeros were put in")
@@ -115,7 +161,7 @@ class Encoding:
 
 
 def fit(features: Any, train: Tensor) -> tuple[Encoding, list[str]]:
-    """The encoding of these columns as the training nodes show them, and notes on what was left out."""
+    """Fit the encoding of these columns on the training nodes; also notes on what was left out."""
     if isinstance(features, Tensor):
         return Encoding(width=features.size(1)), []
     rows = features.iloc[train.numpy()]
@@ -124,7 +170,7 @@ def fit(features: Any, train: Tensor) -> tuple[Encoding, list[str]]:
     flat = [name for name in numbers if rows[name].nunique() == 1 and rows[name].max() not in (0, 1)]
     flat += [name for name in numbers if rows[name].isna().all()]
     if flat:
-        notes.append(f"left out: {first(flat)} say the same of every training node")
+        notes.append(f"left out: {name_list(flat)} say the same of every training node")
     used = [name for name in numbers if name not in set(flat)]
     return Encoding(**_fit_numbers(rows[used]), categories=categories), notes
 
@@ -150,7 +196,7 @@ def _fit_numbers(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def medians(values: np.ndarray) -> np.ndarray:
-    """What an empty cell of each column becomes; zero where all are empty."""
+    """The median of each column, which fills its empty cells; zero for an empty column."""
     return np.nan_to_num(pd.DataFrame(values).median().to_numpy(np.float64))
 
 

@@ -1,20 +1,27 @@
-"""Graphs that come as one file: GraphML, and PyG's Data saved by torch.save."""
+"""Graphs and linear systems that come as files: GraphML, PyG's Data, and a symmetric matrix with right-hand sides."""
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.io
+import scipy.sparse as sp
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
-from walksum.data.frames import is_missing
+from walksum.data.frames import check_file, is_missing
+from walksum.graph import Graph
+from walksum.precision import Precision
 
 
 def load_pt(path: Path) -> Data:
-    """A Data, or a dict of tensors, without running anything the file might hold."""
+    """Load a Data or a dict of tensors without executing code from the file."""
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import EdgeStorage, GlobalStorage, NodeStorage
 
@@ -39,7 +46,7 @@ def load_pt(path: Path) -> Data:
 
 
 def read_graphml(path: Path, text: frozenset[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Nodes with their id and attributes, edges with source, target and attributes; ``text`` stay text."""
+    """Read nodes and edges with their attributes; attributes named in ``text`` stay text."""
     import networkx as nx
 
     try:
@@ -63,3 +70,125 @@ def _numbers_as_numbers(frame: pd.DataFrame, text: frozenset[str]) -> pd.DataFra
         else:
             frame[name] = parsed
     return frame
+
+
+SYMMETRIC = 1e-10  # asymmetry relative to the largest entry that counts as rounding
+# peak while a matrix becomes a Precision: 101 per row of a diagonal matrix, about 80 per entry of one with nine bands
+BYTES_PER_ROW, BYTES_PER_ENTRY = 100, 80
+
+
+def read_system(matrix: Path, rhs: Path) -> tuple[Precision, Tensor]:
+    """Read J and h of J mu = h, in float64."""
+    rows, columns, entries = _declared_size(matrix)
+    if rows != columns or rows == 0:
+        raise ValueError(f"{matrix} has shape ({rows}, {columns}); a precision matrix is square")
+    h = read_rhs(rhs)
+    if len(h) != rows:
+        raise ValueError(f"{rhs} has {len(h)} rows for a matrix of {rows}; they must agree")
+    check_memory(matrix, f"{rows} rows and {entries} entries", BYTES_PER_ROW * rows + BYTES_PER_ENTRY * entries)
+    return read_precision(matrix), h
+
+
+def read_precision(path: Path) -> Precision:
+    """Read a symmetric real matrix from MatrixMarket (.mtx, .mtx.gz) or scipy's .npz."""
+    A = _read_matrix(path)
+    if np.iscomplexobj(A.data):
+        raise ValueError(f"{path} holds complex numbers; a precision matrix is real")
+    A = A.astype(np.float64)
+    if not np.isfinite(A.data).all():
+        raise ValueError(f"{path} holds NaN or infinity; every entry must be finite")
+    _refuse_asymmetry(path, A)
+    upper = sp.triu((A + A.T) / 2, 1).tocsr()
+    upper.sort_indices()
+    pairs = upper.tocoo()
+    graph = Graph(torch.from_numpy(np.stack(pairs.coords).astype(np.int64)), A.shape[0])
+    return Precision(graph, torch.from_numpy(A.diagonal()), torch.from_numpy(pairs.data))
+
+
+def read_rhs(path: Path) -> Tensor:
+    """Read right-hand sides ``[N, F]`` from .npy, .npz (its first array), .mtx or text."""
+    check_file(path)
+    try:
+        values = _read_array(path)
+    except Exception as error:  # four readers, many errors
+        raise ValueError(f"{path} holds no readable array: {error}") from error
+    if values.dtype.kind == "c":
+        raise ValueError(f"{path} holds complex numbers; a right-hand side is real")
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{path} holds values of dtype {values.dtype}; a right-hand side is numbers")
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim not in (1, 2) or not np.isfinite(values).all():
+        raise ValueError(f"{path} has shape {values.shape}; expected finite numbers, [N] or [N, F]")
+    return torch.from_numpy(np.array(values.reshape(len(values), -1), order="C"))
+
+
+def check_memory(path: Path, size: str, needed: float) -> None:
+    """Raise a ValueError if this machine has less free memory than needed."""
+    free = _free_memory()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{path} declares {size}, about {needed / 2**30:.0f} GB of memory; {free / 2**30:.0f} GB are free here"
+        )
+
+
+def _free_memory() -> float | None:
+    """Available memory in bytes; None where the system does not report it."""
+    try:
+        with open("/proc/meminfo") as file:
+            available = next(line for line in file if line.startswith("MemAvailable"))
+        return 1024.0 * int(available.split()[1])
+    except (OSError, StopIteration):
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _declared_size(path: Path) -> tuple[int, int, int]:
+    """Rows, columns and stored entries, without reading the values."""
+    check_file(path)
+    try:
+        if path.suffix != ".npz":
+            return tuple(scipy.io.mminfo(path)[:3])
+        with np.load(path, allow_pickle=False) as archive:
+            rows, columns = archive["shape"].tolist()
+        return rows, columns, path.stat().st_size // 12
+    except Exception as error:  # two readers, many errors
+        raise ValueError(f"{path} is neither MatrixMarket nor scipy's npz: {error}") from error
+
+
+def _read_matrix(path: Path) -> Any:
+    try:
+        found = sp.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
+    except Exception as error:  # two readers, many errors
+        raise ValueError(f"{path} is neither MatrixMarket nor scipy's npz: {error}") from error
+    matrix = sp.csr_matrix(found)
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _read_array(path: Path) -> np.ndarray:
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return archive[archive.files[0]]
+    if path.suffix == ".npy":
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # a header that promises too much is refused
+    if path.suffix in (".mtx", ".gz"):
+        rows, columns = scipy.io.mminfo(path)[:2]
+        check_memory(path, f"{rows} rows and {columns} columns", 24.0 * rows * columns)
+        found = scipy.io.mmread(path)
+        return found.toarray() if hasattr(found, "toarray") else found
+    return np.loadtxt(path)
+
+
+def _refuse_asymmetry(path: Path, A: Any) -> None:
+    gap = abs(A - A.T).tocoo()
+    largest = abs(A.data).max(initial=0.0)
+    if gap.nnz and gap.data.max() > SYMMETRIC * largest:
+        at = int(np.argmax(gap.data))
+        i, j = int(gap.row[at]), int(gap.col[at])
+        raise ValueError(
+            f"{path} is not symmetric: the largest asymmetry is {gap.data[at]:.3g}, between ({i + 1}, {j + 1}) = "
+            f"{A[i, j]:g} and ({j + 1}, {i + 1}) = {A[j, i]:g} (counted from 1); a precision matrix is symmetric"
+        )

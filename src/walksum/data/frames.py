@@ -37,7 +37,7 @@ class Table(ABC):
 
     @abstractmethod
     def row(self, number: int) -> str:
-        """Where row ``number`` (from 0 on) stands, in words."""
+        """Describe where row ``number`` (from 0 on) is, for a message."""
 
     def sample(self, columns: Sequence[str]) -> pd.DataFrame:
         """The first rows of the named columns, as they are written."""
@@ -115,7 +115,7 @@ def check_file(path: Path) -> None:
 
 
 def check_columns(table: str, present: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse names the table has not, with the nearest one it has."""
+    """Raise a ValueError for a column that is not there, with the most similar name."""
     for name in wanted:
         if name not in present:
             near = difflib.get_close_matches(name, present, 1, cutoff=0.6)
@@ -131,7 +131,7 @@ def numbers(
     missing: bool = True,
     expected: str = "a finite number",
 ) -> np.ndarray:
-    """float64 values; an error with the first row that is not a number, or (unless ``missing``) has none."""
+    """Convert to float64; an error names the first row that is no number, or (unless ``missing``) is empty."""
     blank = is_missing(values)
     parsed = pd.to_numeric(values.where(~blank), errors="coerce").to_numpy(dtype=np.float64)
     bad = (np.isnan(parsed) & ~blank.to_numpy()) | np.isinf(parsed)
@@ -167,8 +167,8 @@ def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.D
     return pd.DataFrame(made, columns=chunk.columns)
 
 
-def first(names: Sequence[Any], most: int = 5) -> str:
-    """The first of some names, for a message."""
+def name_list(names: Sequence[Any], most: int = 5) -> str:
+    """Some names for a message, at most ``most`` of them."""
     names = list(names)
     return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
 

@@ -1,32 +1,37 @@
-"""Rows of X as nodes of a graph."""
+"""What estimators take: tables, graphs and seeds; and rows of X as nodes of a graph."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.neighbors import NearestNeighbors
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from walksum.graph import Graph
+from walksum.data.places import nearest_pairs
+from walksum.graph import EdgeInput, Graph
 from walksum.graph.spatial import is_named
+
+#: rows of numbers: an array, a DataFrame or a sparse matrix
+TableLike: TypeAlias = ArrayLike | sp.spmatrix | sp.sparray
+#: an adjacency matrix ``[N, N]``, an edge list ``[2, M]``, a :class:`walksum.Graph`, or a graph of networkx or libpysal
+GraphLike: TypeAlias = EdgeInput | TableLike
+#: a seed, a generator, or None for a new one
+RandomState: TypeAlias = int | np.random.RandomState | None
 
 
 def knn_graph(X: np.ndarray, n_neighbors: int) -> Graph:
-    """Each row joined to its nearest others; undirected, unweighted."""
+    """Join each row to its nearest others: an undirected, unweighted graph."""
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors}; expected at least 1")
-    if len(X) < 2:
-        return Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), len(X))
-    nearest = NearestNeighbors(n_neighbors=min(n_neighbors, len(X) - 1)).fit(X).kneighbors_graph().tocoo()
-    return Graph.from_edge_index(torch.from_numpy(np.stack(nearest.coords).astype(np.int64)), len(X))
+    return Graph.from_edge_index(torch.from_numpy(nearest_pairs(X, n_neighbors)), len(X))
 
 
 def as_graph_of(graph: Any, num_rows: int) -> Graph:
-    """A Graph of so many nodes from an adjacency matrix, an edge list, a Graph, or one of networkx or libpysal.
+    """Convert an adjacency matrix, an edge list or a graph of networkx or libpysal to a Graph of ``num_rows`` nodes.
 
     Nodes of networkx and libpysal are the rows in their own order.
     """
@@ -56,7 +61,7 @@ def entries(matrix: Any) -> sp.coo_matrix:
 
 
 def _warn_of_order(graph: Any, num_rows: int) -> None:
-    """networkx keeps nodes in the order they were met: numbers 0 to N - 1 in another order are hardly meant so."""
+    """Warn if the nodes of a networkx graph are 0 to N - 1 in another order than the rows."""
     nodes = list(graph.nodes) if hasattr(graph, "is_directed") and hasattr(graph, "nodes") else []
     if nodes != list(range(num_rows)) and set(nodes) == set(range(num_rows)):
         warnings.warn(

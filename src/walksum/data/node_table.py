@@ -64,7 +64,7 @@ class Columns:
 
 
 def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.DataFrame, Columns, list[str]]:
-    """The cells that are wanted, the columns with what was found about them, and notes."""
+    """Read the needed columns; also return the columns with what was detected about them, and notes."""
     present, places = table.columns(), columns.place_columns
     roles = (columns.target, columns.id, columns.split, columns.name, columns.time, columns.group)
     named = [name for name in roles if name is not None]
@@ -107,7 +107,7 @@ def _on_unnamed(table: Table, names: list[str]) -> list[str]:
 
 
 def _on_odd_cell(table: Table, values: pd.Series) -> str | None:
-    """A note where a few cells make text of a column of numbers."""
+    """A note if a few cells turn a column of numbers into text."""
     known = values.dropna()
     odd = pd.to_numeric(known, errors="coerce").isna()
     if known.dtype == np.float64 or not 0 < odd.mean() <= FEW:
@@ -120,7 +120,7 @@ def _on_odd_cell(table: Table, values: pd.Series) -> str | None:
 
 
 def _find_id(table: Table, present: list[str], columns: Columns, links: Table | None) -> tuple[str | None, list[str]]:
-    """The id column by its usual name, or the first of unique values that the edges name; None: rows are numbered."""
+    """Find the id column: by its usual name, or by the ids that the edges use; None: rows are numbered."""
     taken = {columns.target, columns.split, columns.name, columns.time, columns.group, *columns.place_columns}
     free = [name for name in present if name not in taken | set(columns.features or ())]
     usual = next((name for name in free if name.lower() in ID_NAMES), None)
@@ -157,7 +157,7 @@ def _covered(table: Table, name: str, wanted: set[str]) -> float:
 
 
 def _numerals(table: Table, wanted: list[str], columns: Columns) -> Numerals:
-    """How numbers of the columns are written: as in training where the first rows follow it, else as they show."""
+    """Detect how numbers are written; the format of training is kept where the first rows follow it."""
     apart = {columns.id, columns.split, columns.name, *columns.text}
     open_ = [name for name in wanted if name not in apart]
     sample = table.sample(open_) if open_ else pd.DataFrame()
@@ -181,7 +181,7 @@ def _without_split_words(frame: pd.DataFrame, features: list[str], columns: Colu
 
 
 def check_one_use_each(columns: Columns) -> None:
-    """Refuse a column in two uses: a target among the features would be given away."""
+    """Refuse a column with two uses: a target among the features would leak."""
     given = [("target=", columns.target), ("id=", columns.id), ("split=", columns.split)]
     given += [("name_column=", columns.name)]
     given += [("features=", name) for name in columns.features or ()]

@@ -26,7 +26,7 @@ GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 
 @dataclass(frozen=True)
 class Numerals:
-    """Which columns are written in a way that is no plain number, and by which decimal mark each is read.
+    """The columns of formatted numbers, and the decimal mark of each.
 
     Attributes:
         marks: "." or "," by column.
@@ -39,7 +39,7 @@ class Numerals:
     unsure: tuple[str, ...] = ()
 
     def plain(self, column: str, values: pd.Series) -> pd.Series:
-        """The cells with numbers written plainly, 1234.5; others as they were."""
+        """Rewrite numbers plainly, as 1234.5; other cells stay as they are."""
         mark = self.marks[column]
         texts = values[values.map(lambda value: isinstance(value, str)).astype(bool)]
         texts = texts[texts.str.fullmatch(SHAPES[mark])]
@@ -49,14 +49,14 @@ class Numerals:
         return made
 
     def notes(self) -> list[str]:
-        """What was read, with an example per kind."""
-        told = []
+        """Notes on columns that were read as numbers, with an example each."""
+        notes = []
         for column, text in self.examples.items():
             mark = self.marks[column]
             as_number = self.plain(column, pd.Series([text], dtype=object)).iloc[0]
             doubt = f"; pass decimal={OTHER[mark]!r} if it means {_other(text, mark)}" if column in self.unsure else ""
-            told.append(f"{column!r} is written like {text!r} and read as numbers: {as_number}{doubt}")
-        return told
+            notes.append(f"{column!r} is written like {text!r} and read as numbers: {as_number}{doubt}")
+        return notes
 
 
 def _other(text: str, mark: str) -> str:
@@ -66,7 +66,7 @@ def _other(text: str, mark: str) -> str:
 def find_numerals(
     columns: Mapping[str, pd.Series], decimal: str | None = None, thousands: str | None = None, semicolons: bool = False
 ) -> Numerals:
-    """The columns of text whose every known cell is a number that needs reading.
+    """Find the columns of text in which every known cell is a formatted number.
 
     Args:
         columns: known cells, by column.
@@ -96,7 +96,7 @@ def follows(values: pd.Series, mark: str) -> bool:
 
 
 def checked_marks(decimal: str | None, thousands: str | None) -> str | None:
-    """The decimal mark that the two options name, if any."""
+    """Check the two options; the decimal mark that they imply, if any."""
     if decimal not in (None, POINT, COMMA):
         raise ValueError(f"decimal={decimal!r}; expected '.' or ','")
     if thousands not in (None, POINT, COMMA, " ", "'"):

@@ -1,4 +1,4 @@
-"""Places: nodes that lie somewhere, joined to those near them; on a plane, on the globe, or in the space of columns."""
+"""Places: nodes with positions (on a plane, on the globe or in the space of columns), joined to near ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEIGHBOURS = 8
 
 @dataclass(frozen=True)
 class Places:
-    """How columns become places and places edges, the same for training and for later tables.
+    """How columns become positions, and positions edges; the same for training and for later tables.
 
     Edges join each node to its ``neighbours`` nearest, or as the Delaunay triangulation does; one of length d weighs
     ``1 / (1 + (d / h)^2)``.
@@ -54,10 +54,10 @@ class Places:
         """The edges ``[2, E]``, each once."""
         if self.neighbours == DELAUNAY:
             return _triangulated(self._flat(position))
-        return _nearest(position, NEIGHBOURS if self.neighbours is None else int(self.neighbours))
+        return nearest_pairs(position, NEIGHBOURS if self.neighbours is None else int(self.neighbours))
 
     def lengths(self, position: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Of edges, in units of the scaled places; on the globe along the great circle."""
+        """Lengths of edges in units of the scaled positions; on the globe along the great circle."""
         chord = np.linalg.norm(position[pairs[0]] - position[pairs[1]], axis=1)
         if not self.globe:
             return chord
@@ -74,7 +74,7 @@ class Places:
         return torch.from_numpy(pairs), torch.from_numpy(weight.astype(np.float32)), replace(self, bandwidth=width)
 
     def described(self) -> str:
-        """In words, for a note."""
+        """A description for a note."""
         where = "great-circle distance" if self.globe else f"distance in {', '.join(self.columns)}"
         if self.neighbours == DELAUNAY:
             return f"the Delaunay triangulation of {', '.join(self.columns)} makes the edges, weighted by {where}"
@@ -96,7 +96,7 @@ class Places:
 def make_places(
     columns: Sequence[str], values: np.ndarray, coordinates: bool, neighbours: int | str | None, joins: bool
 ) -> Places:
-    """Places as the values of a training table show them.
+    """Fit places to the values of a training table.
 
     Args:
         columns: their names; longitude and latitude are known by them.
@@ -124,7 +124,7 @@ def make_places(
 
 
 def check_neighbours(neighbours: int | str | None, coordinates: bool) -> None:
-    """Refuse what is no number of neighbours."""
+    """Raise a ValueError unless ``neighbours`` is a positive whole number, "delaunay" or None."""
     whole = isinstance(neighbours, int) and not isinstance(neighbours, bool) and neighbours >= 1
     if neighbours is None or whole:
         return
@@ -148,7 +148,8 @@ def on_sphere(degrees: np.ndarray) -> np.ndarray:
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], 1)
 
 
-def _nearest(position: np.ndarray, neighbours: int) -> np.ndarray:
+def nearest_pairs(position: np.ndarray, neighbours: int) -> np.ndarray:
+    """Each row of ``position [N, d]`` with its nearest others, ``[2, E]``, every pair once."""
     from sklearn.neighbors import NearestNeighbors
 
     if len(position) < 2:

@@ -82,7 +82,7 @@ class Problem:
         return 1 if self.regression else len(self.classes)
 
     def summary(self) -> dict[str, Any]:
-        """What was understood: sizes, components, homophily, classes."""
+        """Sizes, components, homophily and classes, for reports."""
         graph = self.graph
         found = {
             "name": self.name,
@@ -103,7 +103,7 @@ class Problem:
 
 
 def from_data(name: str, data: Data) -> Problem:
-    """A PyG graph with x and edge_index; its features are taken as they are. Without y no node has a target."""
+    """Make a Problem of a PyG graph with x and edge_index; without y no node has a target."""
     for key in ("x", "edge_index"):
         if not isinstance(data.get(key), Tensor):
             raise ValueError(f"{name} holds no tensor {key!r}; a graph to learn from needs x, edge_index and y")

@@ -1,4 +1,4 @@
-"""Splits of a Problem into train, validation and test, from what the user said."""
+"""Split a Problem into training, validation and test nodes, as the user asked."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DIGITS_PER_CLASS, DIGITS_VALIDATION = 10, 200
 FRACTIONS = (0.6, 0.2, 0.2)
 CUT = 0.25  # of the training nodes: validation, where a split says train and test alone
 SPATIAL = "spatial"
-PARTS = 20  # of the graph, that a spatial split deals out
+PARTS = 20  # of the graph, which a spatial split distributes
 
 
 def split_problem(problem: Problem, how: str | None, seed: int) -> Split:
-    """The split of the labelled nodes.
+    """Split the labelled nodes.
 
     Args:
         problem: the graph and its target.
@@ -56,7 +56,7 @@ def split_problem(problem: Problem, how: str | None, seed: int) -> Split:
 
 
 def check_labels(problem: Problem, keep_rare: bool = False) -> None:
-    """Refuse targets nothing can be learned from; ``keep_rare``: classes of a single node are the user's will."""
+    """Raise a ValueError for targets that cannot be learned; ``keep_rare`` allows classes of a single node."""
     known = problem.labelled.numel()
     if known < 6:
         raise ValueError(
@@ -79,7 +79,7 @@ def check_labels(problem: Problem, keep_rare: bool = False) -> None:
 
 
 def _by_column(problem: Problem, words: np.ndarray, seed: int) -> Split:
-    """Parts as the user says; without a word for validation, some training nodes of each class are it."""
+    """Split by a column; if it names no validation nodes, take some training nodes of each class."""
     known = np.zeros(len(words), dtype=bool)
     known[problem.labelled.numpy()] = True
     train, val, test = (np.nonzero((words == part) & known)[0] for part in ("train", "val", "test"))
@@ -102,7 +102,7 @@ def _cut_validation(problem: Problem, train: np.ndarray, seed: int) -> tuple[np.
 
 
 def _by_time(problem: Problem, time: np.ndarray, how: str | None) -> Split:
-    """The past trains, the latest nodes are the test; nodes of one time are never parted."""
+    """Train on the earliest nodes, test on the latest; nodes of equal time stay together."""
     labelled = problem.labelled.numpy()
     if np.isnan(time[labelled]).any():
         at = problem.ids[labelled[np.isnan(time[labelled]).argmax()]]
@@ -122,7 +122,7 @@ def _by_time(problem: Problem, time: np.ndarray, how: str | None) -> Split:
 
 
 def _by_groups(problem: Problem, groups: np.ndarray, how: str | None, seed: int) -> Split:
-    """Whole groups in a random order, each to the part that lacks most."""
+    """Assign whole groups, the largest first, each to the part that is furthest from its size."""
     labelled = problem.labelled.numpy()
     found, sizes = np.unique(groups[labelled], return_counts=True)
     if len(found) < 3:
@@ -141,7 +141,7 @@ def _by_groups(problem: Problem, groups: np.ndarray, how: str | None, seed: int)
 
 
 def graph_parts(graph: Graph, parts: int = PARTS) -> np.ndarray:
-    """The number of the connected part that each node is in: METIS where pymetis is installed, else by breadth."""
+    """Cut the graph into parts and number them by node: by METIS if pymetis is installed, else breadth-first."""
     parts = max(3, min(parts, graph.num_nodes // 3))
     start, neighbours = _adjacency(graph)
     try:
@@ -160,7 +160,7 @@ def _adjacency(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parts_by_breadth(start: np.ndarray, neighbours: np.ndarray, parts: int) -> np.ndarray:
-    """Parts grown one after another from a node at the rim of the last, each until it has its share."""
+    """Grow parts breadth-first, one after another, each from the border of the last until it is full."""
     count = len(start) - 1
     part, size, queue, number, grown = np.full(count, -1), -(-count // parts), deque[int](), 0, 0
     for root in range(count):
@@ -214,7 +214,7 @@ def _counts(problem: Problem, how: str | None) -> Counts:
 
 
 def split_notes(problem: Problem, how: str | None) -> list[str]:
-    """Counts that were perhaps meant as per cent."""
+    """A note where counts were perhaps meant as per cent."""
     try:
         total = sum(float(part) for part in (how or "").split(","))
     except ValueError:

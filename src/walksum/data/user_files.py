@@ -14,7 +14,7 @@ from torch import Tensor
 from walksum.data.dates import date_columns, date_format, parse_dates
 from walksum.data.edges import EdgeColumns, Edges, end_names, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
-from walksum.data.frames import FrameTable, Table, check_columns, check_file, first, is_missing, numbers
+from walksum.data.frames import FrameTable, Table, check_columns, check_file, is_missing, name_list, numbers
 from walksum.data.node_table import FEW, SPLIT_WORDS, Columns, check_one_use_each, read_nodes
 from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
@@ -28,7 +28,7 @@ DEGREE = "degree"  # the one feature of nodes that have none
 def read_tables(
     nodes: Any, edges: Any, columns: Columns, encoding: str = "utf-8", on_read: OnRead | None = None
 ) -> Problem:
-    """Nodes and edges from DataFrames or files; see :mod:`walksum.data.tables`.
+    """Read nodes and edges from DataFrames or files; see :mod:`walksum.data.tables`.
 
     Args:
         nodes, edges: a DataFrame or the path of a file each. Without ``edges``, near rows are joined, as
@@ -55,7 +55,7 @@ def read_tables(
 
 
 def read_graph(path: Path, columns: Columns) -> Problem:
-    """One file that holds it all: GraphML, or PyG's Data saved by torch.save."""
+    """Read a graph from one file: GraphML, or PyG's Data saved by torch.save."""
     check_file(path)
     if path.suffix == ".pt":
         return from_data(path.stem, load_pt(path))
@@ -78,7 +78,7 @@ def _with_unknown(
     new = [name for name in end_names(links, columns) if name not in known]
     if not new:
         return ids, frame, []
-    note = f"{len(new)} nodes are named by {links.name} alone ({first(new)}): added, with empty cells"
+    note = f"{len(new)} nodes are named by {links.name} alone ({name_list(new)}): added, with empty cells"
     return np.array([*ids, *new], dtype=object), frame.reindex(range(len(ids) + len(new))), [note]
 
 
@@ -90,7 +90,8 @@ def _take_ids(table: Table, frame: pd.DataFrame, name: str | None) -> tuple[np.n
         raise ValueError(f"{table.row(int(ids.isna().argmax()))}: {name} is empty; every node needs an id")
     twice = ids[ids.duplicated()]
     if len(twice):
-        raise ValueError(f"{table.name}: {len(twice)} rows repeat an id: {first(twice.unique())}; ids must be unique")
+        repeated = name_list(twice.unique())
+        raise ValueError(f"{table.name}: {len(twice)} rows repeat an id: {repeated}; ids must be unique")
     return ids.to_numpy(dtype=object), frame.drop(columns=name)
 
 
@@ -109,8 +110,8 @@ def _problem(
     if places is not None and places.joins:
         index, weight, _ = places.edges(position)
     y, classes, task = _read_target(table, target, columns.task)
-    learned, dates, told = _with_dates(table, frame[features], columns.dates)
-    notes = [*notes, *told]
+    learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
+    notes = [*notes, *date_notes]
     by_degree = not len(learned.columns)
     if by_degree:
         degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)
@@ -173,7 +174,7 @@ def _places(table: Table, frame: pd.DataFrame, columns: Columns, joins: bool) ->
 def _with_dates(
     table: Table, frame: pd.DataFrame, known: dict[str, str] | None
 ) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
-    """Columns of dates replaced by columns of numbers; how each is written, and notes."""
+    """Replace columns of dates by columns of numbers; also return their formats, and notes."""
     found, notes = dict(known or {}), list[str]()
     if known is None:
         for name in frame.columns:
@@ -249,7 +250,7 @@ def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Ten
 
 
 def _refuse_odd_cell(table: Table, known: pd.Series, as_number: pd.Series) -> None:
-    """A few words among many different numbers: hardly that many classes."""
+    """Refuse a target of many different numbers with a few words among them."""
     odd = as_number.isna()
     if 0 < odd.mean() <= FEW and _looks_like_a_quantity(as_number[~odd]):
         at = odd.idxmax()
@@ -260,7 +261,7 @@ def _refuse_odd_cell(table: Table, known: pd.Series, as_number: pd.Series) -> No
 
 
 def _refuse_twins(table: Table, labels: Any) -> None:
-    """Two ways to write one class would be two classes."""
+    """Refuse a class that is written in two ways, which would be two classes."""
     seen: dict[Any, str] = {}
     for label in labels:
         number = pd.to_numeric(label, errors="coerce")
@@ -279,5 +280,6 @@ def _split_words(table: Table, values: pd.Series) -> np.ndarray:
     words = values.map(lambda word: None if word is None else SPLIT_WORDS.get(str(word).strip().lower(), word))
     unknown = [word for word in words.dropna().unique() if word not in SPLIT_WORDS.values()]
     if unknown:
-        raise ValueError(f"{table.name}: the split column holds {first(unknown)}; expected train, val, test or nothing")
+        odd = name_list(unknown)
+        raise ValueError(f"{table.name}: the split column holds {odd}; expected train, val, test or nothing")
     return words.to_numpy(dtype=object)

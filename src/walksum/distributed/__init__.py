@@ -1,8 +1,7 @@
 """Graphs that outgrow one process: parts, exchange of rows, solves and training on torch.distributed."""
 
-from walksum.distributed.data import PartData
 from walksum.distributed.files import load_part, save_parts
-from walksum.distributed.fitting import fit
+from walksum.distributed.fitting import PartData, fit
 from walksum.distributed.part import GraphPart
 from walksum.distributed.partition import Partition, partition
 from walksum.distributed.processes import ProcessLost, joined

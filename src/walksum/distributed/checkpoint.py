@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import warnings
@@ -61,7 +60,7 @@ class Checkpoints:
         dist.barrier(self.group)
 
     def restore(self, batch: Batch) -> int:
-        """Take up the newest checkpoint, if there is one; the number of its epoch, else 0."""
+        """Load the newest checkpoint; returns the number of its epoch, or 0 without one."""
         found: list[Any] = [self._found()[-1].name if self.rank == 0 and self._found() else None]
         dist.broadcast_object_list(
             found, src=0 if self.group is None else dist.get_global_rank(self.group, 0), group=self.group
@@ -73,7 +72,7 @@ class Checkpoints:
         self._check(path, known["about"])
         self._load(path, batch, best=known["best"] is not None)
         run = batch.runs[0]
-        run.epochs = [_epoch(each) for each in known["epochs"]]
+        run.epochs = [Epoch.from_json(each) for each in known["epochs"]]
         run.best = next((epoch for epoch in run.epochs if epoch.number == known["best"]), None)
         run.seconds = known["seconds"]
         batch.solves[:] = [tuple(tuple(map(tuple, each)) for each in both) for both in known["solves"]]  # type: ignore[misc]
@@ -111,14 +110,8 @@ class Checkpoints:
         return sorted(self.folder.glob("epoch-*")) if self.folder.is_dir() else []
 
 
-def _epoch(values: dict[str, Any]) -> Epoch:
-    steps = ("forward_steps", "backward_steps")
-    numbers: dict[str, Any] = {k: math.nan if v is None and k not in steps else v for k, v in values.items()}
-    return Epoch(**numbers)
-
-
 class _quiet(warnings.catch_warnings):
-    """torch.distributed.checkpoint warns of its own deprecated parts."""
+    """Silences torch.distributed.checkpoint's warnings about its own deprecated parts."""
 
     def __enter__(self) -> Any:
         entered = super().__enter__()

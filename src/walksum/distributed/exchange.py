@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 
 class Exchange:
-    """Who needs which of our rows, and whose rows we need.
+    """Which rows this process sends to which others, and which it receives.
 
     Args:
         send: our rows that others need, those for process 0 first, then those for process 1, ...
@@ -30,12 +30,12 @@ class Exchange:
         self.bytes_sent = self.exchanges = self.reductions = 0
 
     def start(self, x: Tensor) -> Pending:
-        """Begin to send rows of ``x [H, n, F]``; what comes is read from the result."""
+        """Start to send rows of ``x [H, n, F]``; the result's ``wait`` returns the received rows."""
         rows = x.detach().index_select(1, self.send).transpose(0, 1).contiguous()  # [rows, H, F]: processes apart
         return self._start(rows, self.send_counts, self.receive_counts)
 
     def start_back(self, rows: Tensor) -> Pending:
-        """The other way: gradients of received rows ``[H, r, F]`` go to the processes that sent them."""
+        """Start to send gradients of received rows ``[H, r, F]`` to the processes that sent those."""
         return self._start(rows.transpose(0, 1).contiguous(), self.receive_counts, self.send_counts)
 
     def _start(self, rows: Tensor, sent: list[int], received: list[int]) -> Pending:
@@ -65,7 +65,7 @@ class Exchange:
 
 
 class Pending:
-    """Rows that are on their way."""
+    """An exchange that was started and not yet awaited."""
 
     def __init__(self, out: Tensor, work: Any, sent: Tensor):
         self.out, self.work, self.sent = out, work, sent  # what is sent must live until it is gone
@@ -78,7 +78,7 @@ class Pending:
 
 
 class Fill(torch.autograd.Function):
-    """Rows of other processes behind our own; backward, the gradients of those rows go back and are added there."""
+    """Append the rows of other processes; backward, their gradients are sent back and added there."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, exchange: Exchange) -> Tensor:

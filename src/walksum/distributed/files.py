@@ -14,9 +14,8 @@ from torch import Tensor
 
 from walksum._files import to_json, whole_folder, write_file
 from walksum.data.splits import Split
-from walksum.distributed.data import PartData
-from walksum.distributed.layout import Layout, cut
-from walksum.distributed.part import GraphPart
+from walksum.distributed.fitting import PartData
+from walksum.distributed.part import GraphPart, Layout, cut
 from walksum.distributed.partition import Partition
 from walksum.graph import Graph
 from walksum.training import Data
@@ -75,7 +74,7 @@ def load_part(
 
 
 def about_parts(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What :func:`save_parts` was told about the data in this folder; None where there are none."""
+    """The ``about`` given to :func:`save_parts` for this folder; None if it holds no parts."""
     path = Path(folder) / "0.json"
     return json.loads(path.read_text())["about"] if path.exists() else None
 

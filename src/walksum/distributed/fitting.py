@@ -1,23 +1,90 @@
-"""fit: the training loop of :mod:`walksum.training`, with a model's weights replicated over the processes."""
+"""fit: the training loop of :mod:`walksum.training` on a graph that lies in several processes.
+
+Weights are replicated; losses and scores are those of all processes together.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import MessagePassing
 
 from walksum._checks import check_count
 from walksum.distributed.checkpoint import Checkpoints
-from walksum.distributed.data import PartData
+from walksum.distributed.exchange import Sum
+from walksum.distributed.part import GraphPart
 from walksum.nn import GLTConv, Propagate
 from walksum.training import Epoch, Outcome, Recipe
+from walksum.training.data import TASKS, Data, Subset
 from walksum.training.loop import Batch
+
+
+@dataclass(frozen=True)
+class PartData(Data):
+    """Features and targets of the owned nodes, with the split in their local numbers."""
+
+    edges: GraphPart
+
+    def subset(self, part: str, seeds: Sequence[int]) -> Subset:
+        nodes = [getattr(self.split(seed), part) for seed in seeds]
+        own = PartSubset.of(nodes, self.y, TASKS[self.task])
+        return replace(own, exchange=self.edges.exchange).shared()  # type: ignore[call-arg, attr-defined]
+
+
+@dataclass(frozen=True)
+class PartSubset(Subset):
+    """This process's nodes of a part of the split.
+
+    Args:
+        exchange: with the other processes.
+        most, total: the largest number of such nodes in any process, and the number in all.
+    """
+
+    exchange: Any = None
+    most: int = 0
+    total: float = 0.0
+
+    def shared(self) -> PartSubset:
+        """A copy with the counts over all processes."""
+        most = int(self.exchange.max(torch.tensor([float(self.nodes.size(1))], device=self.y.device)))
+        return replace(self, most=most, total=float(self.exchange.sum(self.weight.sum())))
+
+    @property
+    def empty(self) -> bool:
+        return self.most == 0
+
+    def losses(self, outputs: Tensor) -> Tensor:
+        """The mean over the nodes of all processes, the same number in each.
+
+        Its gradient is that of as many equal losses as there are processes, of which DistributedDataParallel takes the
+        mean.
+        """
+        each = self.task.losses(self._of_nodes(outputs), self.y)
+        own = (each * self.weight).sum(1) / self.total
+        return Sum.apply(own, self.exchange)
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """Of the outputs of all processes, since not every score is a mean."""
+        own = self._of_nodes(outputs)
+        return self.task.score(*map(self._gather, (own, self.y, self.weight)))
+
+    def _gather(self, values: Tensor) -> Tensor:
+        """``[S, n, ...]`` of all processes one after another, padded to equal lengths with nodes of weight 0."""
+        if self.exchange.alone:
+            return values
+        padded = values.new_zeros(values.size(0), self.most, *values.shape[2:])
+        padded[:, : values.size(1)] = values
+        everyone = [torch.empty_like(padded) for _ in self.exchange.send_counts]
+        dist.all_gather(everyone, padded, group=self.exchange.group)
+        return torch.cat(everyone, 1)
+
 
 MIXES = (GLTConv, Propagate)
 OVER_NODES = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)

@@ -1,10 +1,12 @@
-"""GraphPart: one process's share of a graph, which takes the place of a Graph in every layer and design."""
+"""GraphPart: one process's share of a graph, which takes the place of a Graph; Layout: its tensors."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -12,10 +14,96 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from walksum._torch import needs_grad
 from walksum.distributed.exchange import Exchange, Fill
-from walksum.distributed.layout import Layout, cut
 from walksum.distributed.partition import Partition
 from walksum.graph import Graph
 from walksum.graph.edges import check_weight
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The nodes of one part, those of other parts next to them (its halo), and every edge that touches the part.
+
+    Nodes of the part are numbered first, in the order of the whole graph; then the halo, by owner, then by number.
+
+    Attributes:
+        part, parts: which of how many.
+        num_nodes, num_edges: of the whole graph.
+        fingerprint: of the whole graph; :func:`fingerprint`.
+        owned, halo: numbers in the whole graph.
+        edges: ``[2, e]`` in local numbers, ``i < j``, sorted.
+        edge: ``[e]``, the number of each edge in the whole graph.
+        weight: ``[e]`` or None; ``largest`` is the largest magnitude of a weight in the whole graph.
+        send: local numbers of owned nodes that others need, by receiver.
+        send_counts, receive_counts: per part.
+    """
+
+    part: int
+    parts: int
+    num_nodes: int
+    num_edges: int
+    fingerprint: str
+    owned: Tensor
+    halo: Tensor
+    edges: Tensor
+    edge: Tensor
+    weight: Tensor | None
+    largest: float
+    send: Tensor
+    send_counts: list[int]
+    receive_counts: list[int]
+
+    def to(self, device: torch.device | str) -> Layout:
+        moved: dict[str, Any] = {
+            f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+def fingerprint(graph: Graph) -> str:
+    """A hash of the edges and their weights: a checkpoint belongs to one graph."""
+    digest = hashlib.sha256(f"{graph.num_nodes} {graph.num_edges}".encode())
+    for values in (graph.edges, graph.edge_weight):
+        if values is not None:
+            digest.update(np.ascontiguousarray(values.detach().cpu().numpy()).data)
+    return digest.hexdigest()
+
+
+def cut(graph: Graph, partition: Partition, part: int) -> Layout:
+    """Compute the layout of one part from the whole graph."""
+    partition.check(graph)
+    n, (i, j) = graph.num_nodes, graph.edges
+    owner = partition.assignment.to(graph.device)
+    at_i, at_j = owner[i], owner[j]
+    mine = ((at_i == part) | (at_j == part)).nonzero().view(-1)
+    i, j, at_i, at_j = i[mine], j[mine], at_i[mine], at_j[mine]
+    ours, theirs = torch.where(at_i == part, i, j), torch.where(at_i == part, j, i)
+    crosses = at_i != at_j
+    ours, theirs = ours[crosses], theirs[crosses]
+    there = owner[theirs]
+    sent, received = torch.unique(there * n + ours), torch.unique(there * n + theirs)  # each node once per receiver
+    owned, halo = (owner == part).nonzero().view(-1), received % n
+    local = torch.empty(n, dtype=torch.int64, device=graph.device)
+    local[owned] = torch.arange(len(owned), device=graph.device)
+    local[halo] = len(owned) + torch.arange(len(halo), device=graph.device)
+    low, high = torch.minimum(local[i], local[j]), torch.maximum(local[i], local[j])
+    order = torch.argsort(low * (len(owned) + len(halo)) + high)
+    weight = graph.edge_weight
+    return Layout(
+        part=part,
+        parts=partition.parts,
+        num_nodes=n,
+        num_edges=graph.num_edges,
+        fingerprint=graph.derived(fingerprint),
+        owned=owned,
+        halo=halo,
+        edges=torch.stack([low[order], high[order]]),
+        edge=mine[order],
+        weight=None if weight is None else weight.detach()[mine[order]],
+        largest=0.0 if weight is None or not weight.numel() else float(graph.largest_weight()),
+        send=local[sent % n],
+        send_counts=torch.bincount(sent // n, minlength=partition.parts).tolist(),
+        receive_counts=torch.bincount(received // n, minlength=partition.parts).tolist(),
+    )
 
 
 class GraphPart(Graph):
@@ -49,7 +137,7 @@ class GraphPart(Graph):
 
     @classmethod
     def of(cls, graph: Graph, partition: Partition, part: int | None = None, group: Any = None) -> GraphPart:
-        """The part of this process, where each has the whole graph in memory; else see :func:`load_parts`."""
+        """The part of this process, where each has the whole graph in memory; else see :func:`load_part`."""
         part = (dist.get_rank(group) if dist.is_initialized() else 0) if part is None else part
         return cls(cut(graph, partition, part), group)
 
@@ -121,7 +209,7 @@ class GraphPart(Graph):
         return GraphPart(layout, self.exchange.group)
 
     def __reduce__(self) -> tuple:
-        raise TypeError("a GraphPart belongs to its process; write parts with save_parts and read them with load_parts")
+        raise TypeError("a GraphPart belongs to its process; write parts with save_parts and read them with load_part")
 
     def __repr__(self) -> str:
         weighted = "" if self.edge_weight is None else ", weighted"
@@ -136,7 +224,7 @@ def _known(part: GraphPart) -> WeakIdKeyDictionary:
 
 
 def _agree(part: GraphPart) -> None:
-    """All processes must hold parts of one partition of one graph, on devices of one kind."""
+    """Check that all processes hold parts of one partition of one graph, on devices of one kind."""
     layout, exchange = part.layout, part.exchange
     processes = dist.get_world_size(exchange.group) if dist.is_initialized() else 1
     if layout.parts != processes:

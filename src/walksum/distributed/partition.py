@@ -1,4 +1,4 @@
-"""partition: which process owns which node."""
+"""partition: which process owns which node, by METIS or by Fennel's streaming partition."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from walksum._checks import check_choice, check_count
+from walksum.backends.cpu.compile import jit
 from walksum.graph import Graph
 
 METHODS = ("metis", "stream")
@@ -80,10 +81,10 @@ class Partition:
 
 
 def partition(graph: Graph, parts: int, method: str = "metis", seed: int = 0) -> Partition:
-    """Share out the nodes so that parts are of about equal size and few edges join two of them.
+    """Partition the nodes into parts of about equal size with few edges between them.
 
     Args:
-        graph: what to share out.
+        graph: what to partition.
         parts: number of processes.
         method: "metis" (multilevel k-way by METIS, ``pip install pymetis``) or "stream" (Fennel: nodes join the part
             where most of their neighbours are, less a price for its size; three passes in breadth-first order,
@@ -123,8 +124,6 @@ def _metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
 def _stream(graph: Graph, parts: int, seed: int) -> np.ndarray:
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    from walksum.distributed.stream import fennel  # needs numba
-
     csr = graph.to("cpu").csr
     order = reverse_cuthill_mckee(graph.to("cpu").to_scipy(), symmetric_mode=True)  # breadth first from the rim
     limit = int(np.ceil(SLACK * graph.num_nodes / parts))
@@ -138,3 +137,32 @@ def _without_empty(assignment: Tensor, parts: int) -> Tensor:
             largest = int(torch.bincount(assignment, minlength=parts).argmax())
             assignment[(assignment == largest).nonzero()[-1]] = part
     return assignment
+
+
+@jit
+def fennel(indptr, indices, order, parts, limit, passes):
+    """The part of every node by Fennel (Tsourakakis et al. 2014), int64 ``[N]``; no part exceeds ``limit`` nodes.
+
+    A node joins the part with the most of its neighbours less ``1.5 a sqrt(size)``, a = sqrt(parts) E / N^1.5: the
+    derivative of the cost a size^1.5 of a part.
+    """
+    n = indptr.size - 1
+    price = 1.5 * np.sqrt(parts) * (indices.size / 2) / max(n, 1) ** 1.5
+    found, sizes = np.full(n, -1, np.int64), np.zeros(parts, np.int64)
+    near = np.zeros(parts, np.int64)
+    for _ in range(passes):
+        for node in order:
+            if found[node] >= 0:
+                sizes[found[node]] -= 1
+            for e in range(indptr[node], indptr[node + 1]):
+                if found[indices[e]] >= 0:
+                    near[found[indices[e]]] += 1
+            best, best_score = -1, -np.inf
+            for part in range(parts):
+                score = near[part] - price * np.sqrt(sizes[part])
+                if sizes[part] < limit and score > best_score:
+                    best, best_score = part, score
+            found[node] = best
+            sizes[best] += 1
+            near[:] = 0
+    return found

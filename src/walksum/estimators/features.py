@@ -1,4 +1,4 @@
-"""GraphFeatures: what a node's surroundings say, as columns for any tabular estimator."""
+"""GraphFeatures: columns that describe a node's neighbourhood, for any tabular estimator."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from walksum.data.knn import as_graph_of
+from walksum.data.knn import GraphLike, TableLike, as_graph_of
 from walksum.estimators.labels import known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 
 
 class GraphFeatures(TransformerMixin, BaseEstimator):
-    r"""Columns that describe a node's surroundings: near and far, of features and of known targets.
+    r"""Columns that describe a node's neighbourhood, near and far: of features and of known targets.
 
     Each node gets its own columns, its degree, the means of its neighbours' columns (one and two hops),
     :math:`P_s X = (1 - |s|)(I - s D^{-1/2} A D^{-1/2})^{-1} X`, and with ``labels=True`` the targets of *other* nodes:
@@ -55,8 +56,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        graph: Any = None,
-        table: Any = None,
+        graph: GraphLike | None = None,
+        table: TableLike | None = None,
         scales: Sequence[float] = SCALES,
         hops: int = 2,
         degrees: bool = True,
@@ -75,7 +76,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         self.components = components
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, graph: Any = None) -> GraphFeatures:
+    def fit(self, X: TableLike, y: ArrayLike | None = None, graph: GraphLike | None = None) -> GraphFeatures:
         """Compute the columns of all nodes.
 
         Args:
@@ -101,7 +102,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             self.names_ += names
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: TableLike) -> np.ndarray:
         """The columns of these rows: node numbers, or the table of ``fit``."""
         check_is_fitted(self)
         if self.table is None:
@@ -115,12 +116,12 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
                 raise ValueError("X is not the table of fit, whose columns these are; fit again for other values")
         return self.features_[self._nodes(X, len(self.features_))]
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """What each column holds."""
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
+        """The names of the columns."""
         check_is_fitted(self)
         return np.asarray(self.names_, dtype=object)
 
-    def _nodes(self, X: Any, num_nodes: int) -> np.ndarray:
+    def _nodes(self, X: TableLike, num_nodes: int) -> np.ndarray:
         if self.table is None:
             return np.arange(num_nodes)
         nodes = np.asarray(X)
@@ -133,26 +134,23 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             )
         return nodes
 
-    def _label_columns(self, nodes: np.ndarray, y: Any) -> tuple[np.ndarray, list[str]]:
+    def _label_columns(self, nodes: np.ndarray, y: ArrayLike | None) -> tuple[np.ndarray, list[str]]:
         if y is None:
             raise ValueError("y is None; labels=True needs the known targets")
-        y = np.asarray(y)
-        if len(y) != len(nodes):
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(nodes), len(y)]}")
-        y, labelled = known_labels(y)
-        numbers = y.dtype.kind == "f" and type_of_target(y[~np.isnan(y)]).startswith("continuous")
-        known = ~np.isnan(y) if numbers else labelled
-        nodes, y = nodes[known], y[known]
+        check_consistent_length(nodes, y)
+        given, labelled = known_labels(np.asarray(y))
+        numbers = given.dtype.kind == "f" and type_of_target(given[~np.isnan(given)]).startswith("continuous")
+        known = ~np.isnan(given) if numbers else labelled
+        nodes, targets = nodes[known], given[known]
         if not len(nodes):
             raise ValueError("y has no known target; NaN (or -1 among class codes) marks the unknown")
-        names = [f"target of others, s={s:g}" for s in self.scales]
         if numbers:
             positive = [s for s in self.scales if s > 0]  # sums of alternating signs make no weighted mean
-            found = other_targets(self.graph_, nodes, y.astype(np.float64)[:, None], positive, ratio=True)
+            found = other_targets(self.graph_, nodes, targets.astype(np.float64)[:, None], positive, ratio=True)
             return found, [f"target of others, s={s:g}" for s in positive]
-        classes, codes = np.unique(y, return_inverse=True)
+        classes, codes = np.unique(targets, return_inverse=True)
         found = other_targets(self.graph_, nodes, np.eye(len(classes))[codes], self.scales)
-        return found, [f"{name}, {label}" for name in names for label in classes]
+        return found, [f"target of others, s={s:g}, {label}" for s in self.scales for label in classes]
 
 
 def _checked_table(X: Any) -> Any:

@@ -5,39 +5,48 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from walksum.data.knn import as_graph_of
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
-from walksum.estimators.lookup import ambiguous_row, same_rows
+from walksum.data.knn import GraphLike, RandomState, TableLike, as_graph_of
+from walksum.estimators.labels import (
+    NodeClassifier,
+    NodeRegressor,
+    ambiguous_row,
+    class_labels,
+    number_targets,
+    same_rows,
+)
 from walksum.portfolio.residual import ResidualField, residual_field
 
 
 class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
     """What both share: out-of-fold residuals, the field, and rows that must be those of ``fit``."""
 
-    def __init__(self, estimator: Any, graph: Any = None, cv: int = 5, random_state: Any = 0):
+    def __init__(
+        self, estimator: BaseEstimator, graph: GraphLike | None = None, cv: int = 5, random_state: RandomState = 0
+    ):
         self.estimator = estimator
         self.graph = graph
         self.cv = cv
         self.random_state = random_state
 
-    def _prepare(self, X: Any, graph: Any) -> np.ndarray:
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")  # the estimator may fill them
+    def _prepare(self, X: TableLike, graph: GraphLike | None) -> np.ndarray:
+        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")  # the estimator may fill them
         graph = self.graph if graph is None else graph
         if graph is None:
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
         if isinstance(self.cv, bool) or not isinstance(self.cv, int) or self.cv < 2:
             raise ValueError(f"cv={self.cv!r}; expected a number of folds, 2 or more")
-        self.graph_ = as_graph_of(graph, len(X))
-        self.X_ = X
-        return X
+        self.graph_ = as_graph_of(graph, len(rows))
+        self.X_ = rows
+        return rows
 
     def _out_of_fold(self, X: np.ndarray, rows: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
-        """The estimator's answer for every known row, each from a fit that did not see it; and the last fit of all."""
+        """Predict every known row by a fit that did not see it; then fit ``estimator_`` on all of them."""
         if len(rows) < max(self.cv, 4):
             raise ValueError(
                 f"y is known in {len(rows)} rows; cv={self.cv} folds need at least as many, and a field at least 4"
@@ -60,11 +69,11 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         share[:, model.classes_.astype(np.int64)] = model.predict_proba(X)
         return share
 
-    def _rows(self, X: Any, values: str) -> np.ndarray:
-        """Which rows of fit these are: a field has values at the nodes it was conditioned on a graph with."""
+    def _rows(self, X: TableLike, values: str) -> np.ndarray:
+        """The numbers of these rows in ``fit``: a field knows only the nodes it was fitted with."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        same = same_rows(self.X_, X)
+        asked = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        same = same_rows(self.X_, asked)
         count = np.diff(same.indptr)
         if not count.all():
             raise ValueError(
@@ -111,21 +120,19 @@ class FieldRegressor(NodeRegressor, _FieldEstimator):
         True
     """
 
-    def fit(self, X: Any, y: Any, graph: Any = None) -> FieldRegressor:
+    def fit(self, X: TableLike, y: ArrayLike, graph: GraphLike | None = None) -> FieldRegressor:
         """Learn from the rows whose y is not NaN."""
-        X = self._prepare(X, graph)
-        y = np.asarray(y, dtype=np.float64).reshape(-1)
-        if len(y) != len(X):
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
-        rows = np.nonzero(~np.isnan(y))[0]
-        guess = self._out_of_fold(X, rows, y[rows], 0)
-        left = y[rows] - guess[:, 0]
+        table = self._prepare(X, graph)
+        targets = number_targets(y, len(table))
+        rows = np.nonzero(~np.isnan(targets))[0]
+        guess = self._out_of_fold(table, rows, targets[rows], 0)
+        left = targets[rows] - guess[:, 0]
         self.field_: ResidualField = residual_field(self.graph_, rows, left)
         mean, self.std_ = self.field_.condition(self.graph_, rows, left)
-        self.transduction_ = self._answer(self.estimator_, X, 0)[:, 0] + mean[:, 0]
+        self.transduction_ = self._answer(self.estimator_, table, 0)[:, 0] + mean[:, 0]
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: TableLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """The values of rows of ``fit``; with ``return_std`` also their standard deviations."""
         rows = self._rows(X, "transduction_")
         return (self.transduction_[rows], self.std_[rows]) if return_std else self.transduction_[rows]
@@ -148,32 +155,32 @@ class FieldClassifier(NodeClassifier, _FieldEstimator):
         True
     """
 
-    def fit(self, X: Any, y: Any, graph: Any = None) -> FieldClassifier:
+    def fit(self, X: TableLike, y: ArrayLike, graph: GraphLike | None = None) -> FieldClassifier:
         """Learn from the rows that have a label."""
-        X = self._prepare(X, graph)
+        table = self._prepare(X, graph)
         if not hasattr(self.estimator, "predict_proba"):
             raise ValueError(f"estimator={self.estimator!r} has no predict_proba; calibrate it, for example with "
                              "sklearn.calibration.CalibratedClassifierCV")  # fmt: skip
-        y, known = class_labels(y, len(X))
+        labels, known = class_labels(y, len(table))
         rows = np.nonzero(known)[0]
-        self.classes_, codes = np.unique(y[rows], return_inverse=True)
+        self.classes_, codes = np.unique(labels[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_.tolist()}")
-        guess = self._out_of_fold(X, rows, codes, len(self.classes_))
+        guess = self._out_of_fold(table, rows, codes, len(self.classes_))
         left = np.eye(len(self.classes_))[codes] - guess
         self.field_: ResidualField = residual_field(self.graph_, rows, left)
         mean, _ = self.field_.condition(self.graph_, rows, left)
-        share = np.maximum(self._answer(self.estimator_, X, len(self.classes_)) + mean, 1e-6)
+        share = np.maximum(self._answer(self.estimator_, table, len(self.classes_)) + mean, 1e-6)
         self.label_distributions_ = share / share.sum(1, keepdims=True)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: TableLike) -> np.ndarray:
         """The probability of each class for rows of ``fit``."""
         rows = self._rows(X, "label_distributions_")
         return self.label_distributions_[rows]
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: TableLike) -> np.ndarray:
         """The class of rows of ``fit``."""
         share = self.predict_proba(X)
         return self.classes_[share.argmax(1)]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from sklearn.base import clone, is_regressor
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from walksum.data.knn import GraphLike, TableLike
 from walksum.estimators.labels import known_labels
 
 
@@ -36,21 +37,32 @@ class TransductiveKFold:
     def __init__(self, n_splits: int = 5, random_state: int | None = 0):
         self.n_splits, self.random_state = n_splits, random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(
+        self, X: TableLike | None = None, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> int:
         return self.n_splits
 
-    def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def split(
+        self, X: TableLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row numbers of training and test, one pair per fold."""
-        y = np.asarray(y)
-        y, known = known_labels(y)
-        hidden = np.isnan(y) if y.dtype.kind == "f" else ~known
+        labels, known = known_labels(np.asarray(y))
+        numbers = labels.dtype.kind == "f"
+        hidden = np.isnan(labels) if numbers else ~known
         rows, rest = np.nonzero(~hidden)[0], np.nonzero(hidden)[0]
-        kind: Any = KFold if y.dtype.kind == "f" else StratifiedKFold
+        kind = KFold if numbers else StratifiedKFold
         folds = kind(self.n_splits, shuffle=True, random_state=self.random_state)
-        for train_rows, test_rows in folds.split(rows, y[rows]):
+        for train_rows, test_rows in folds.split(rows, labels[rows]):
             yield np.sort(np.concatenate([rows[train_rows], rest])), rows[test_rows]
 
-    def cross_val_score(self, estimator: Any, X: Any, y: Any, graph: Any = None, scoring: Any = None) -> np.ndarray:
+    def cross_val_score(
+        self,
+        estimator: BaseEstimator,
+        X: TableLike,
+        y: ArrayLike,
+        graph: GraphLike | None = None,
+        scoring: Callable[[np.ndarray, np.ndarray], float] | None = None,
+    ) -> np.ndarray:
         """One score per fold: a clone is fitted to all rows and the whole graph, test rows without their label.
 
         Args:
@@ -58,16 +70,15 @@ class TransductiveKFold:
             X, y, graph: as for its ``fit``.
             scoring: called with true and predicted values of the test rows; None: accuracy or R^2.
         """
-        y, scores = np.asarray(y), []
-        y = y.astype(np.float64) if is_regressor(estimator) else y  # whole numbers are no classes there
-        nothing = {"f": np.nan, "i": -1, "u": -1}.get(y.dtype.kind)
-        score = scoring or (r2_score if y.dtype.kind == "f" else accuracy_score)
-        for _, test in self.split(X, y):
-            hidden = (
-                y.astype(np.int64) if y.dtype.kind == "u" else y.copy() if nothing is not None else y.astype(object)
-            )
-            hidden[test] = nothing
+        # whole numbers are no classes of a regressor
+        targets, scores = np.asarray(y, dtype=np.float64 if is_regressor(estimator) else None), []
+        kind = targets.dtype.kind
+        as_hidden: type = {"f": np.float64, "i": np.int64, "u": np.int64}.get(kind, object)
+        score = scoring or (r2_score if kind == "f" else accuracy_score)
+        for _, test in self.split(X, targets):
+            hidden: np.ndarray = targets.astype(as_hidden)
+            hidden[test] = {"f": np.nan, "i": -1, "u": -1}.get(kind)
             fitted = clone(estimator).fit(X, hidden, **({} if graph is None else {"graph": graph}))
-            truth, _ = known_labels(y[test])
+            truth, _ = known_labels(targets[test])
             scores.append(float(score(truth, fitted.predict(X)[test])))
         return np.array(scores)

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from walksum.data.knn import as_features, as_graph_of, knn_graph
+from walksum.data.knn import GraphLike, RandomState, TableLike, as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
-from walksum.estimators.folds import TransductiveKFold
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
-from walksum.estimators.lookup import mean_of_same, same_rows
+from walksum.estimators.labels import (
+    NodeClassifier,
+    NodeRegressor,
+    class_labels,
+    mean_of_same,
+    number_targets,
+    same_rows,
+)
 from walksum.graph import Graph
 from walksum.nn import GLT
+from walksum.portfolio.blend import softmax
 from walksum.solvers import Solver
 from walksum.training import Data, Recipe, fit
-
-__all__ = ["GLTClassifier", "GLTRegressor", "TransductiveKFold"]
 
 
 class _GLTEstimator(BaseEstimator):
@@ -48,7 +52,7 @@ class _GLTEstimator(BaseEstimator):
         validation_fraction: float = 0.0,
         patience: int = 50,
         solver: Solver | str = "auto",
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: str = "auto",
     ):
         self.design = design
@@ -68,7 +72,7 @@ class _GLTEstimator(BaseEstimator):
         self.random_state = random_state
         self.device = device
 
-    def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: Any, weight: np.ndarray | None) -> None:
+    def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: GraphLike | None, weight: np.ndarray | None) -> None:
         """Train on the rows whose ``y`` is known, each by its weight; keep X, the graph and the model."""
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction={self.validation_fraction!r}; expected a share in [0, 1)")
@@ -109,16 +113,16 @@ class _GLTEstimator(BaseEstimator):
     def _forward(self, X: np.ndarray, graph: Graph) -> np.ndarray:
         return self.model_(as_features(X), graph).double().numpy()
 
-    def _outputs(self, X: Any, graph: Any) -> np.ndarray:
+    def _outputs(self, X: TableLike, graph: GraphLike | None) -> np.ndarray:
         """The model's outputs for rows of X: looked up for rows of fit, else computed on the graph joined to them."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        asked = validate_data(self, X, reset=False, dtype=np.float64)
         if graph is not None:
-            return self._forward(X, as_graph_of(graph, len(X)))
-        same = same_rows(self.X_, X)
+            return self._forward(asked, as_graph_of(graph, len(asked)))
+        same = same_rows(self.X_, asked)
         found, new = mean_of_same(same, self.output_, self._own_graph), np.diff(same.indptr) == 0
         if new.any():
-            found[new] = self._of_new(X[new])
+            found[new] = self._of_new(asked[new])
         return found
 
     def _of_new(self, X: np.ndarray) -> np.ndarray:
@@ -180,9 +184,9 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
         validation_fraction: float = 0.0,
         patience: int = 50,
         solver: Solver | str = "auto",
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: str = "auto",
-        class_weight: Any = None,
+        class_weight: Mapping[Hashable, float] | str | None = None,
     ):
         super().__init__(
             design, learned, coupling, n_neighbors, hidden_channels, num_layers, heads, dropout, lr, weight_decay,
@@ -190,7 +194,9 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
         )  # fmt: skip
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, graph: Any = None, sample_weight: Any = None) -> GLTClassifier:
+    def fit(
+        self, X: TableLike, y: ArrayLike, graph: GraphLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> GLTClassifier:
         """Learn from the rows whose label is not -1 (or NaN).
 
         Args:
@@ -200,33 +206,33 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
                 or one of networkx; without one, the ``n_neighbors`` nearest rows of X are joined.
             sample_weight: how much each row counts in the loss ``[N]``; a factor of the class weights.
         """
-        X = validate_data(self, X, dtype=np.float64)
-        y, known = class_labels(y, len(X))
-        self.classes_, codes = np.unique(y[known], return_inverse=True)
+        rows = validate_data(self, X, dtype=np.float64)
+        labels, known = class_labels(y, len(rows))
+        self.classes_, codes = np.unique(labels[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_.tolist()}"
                 + ("" if known.all() else "; -1, NaN and None mark rows without a label")
             )
-        target = np.full(len(y), -1, dtype=np.int64)
+        target = np.full(len(rows), -1, dtype=np.int64)
         target[known] = codes
-        weight = row_weights(sample_weight, len(X))
+        weight = row_weights(sample_weight, len(rows))
         if self.class_weight is not None:
-            weight = np.ones(len(X)) if weight is None else weight.copy()
-            weight[known] *= compute_sample_weight(self.class_weight, y[known])
-        self._fit(X, torch.from_numpy(target), len(self.classes_), graph, weight)
-        self.label_distributions_ = _softmax(self.output_)
+            weight = np.ones(len(rows)) if weight is None else weight.copy()
+            weight[known] *= compute_sample_weight(self.class_weight, labels[known])
+        self._fit(rows, torch.from_numpy(target), len(self.classes_), graph, weight)
+        self.label_distributions_ = softmax(self.output_)
         self.transduction_ = self.classes_[self.output_.argmax(1)]
         return self
 
-    def predict(self, X: Any, graph: Any = None) -> np.ndarray:
+    def predict(self, X: TableLike, graph: GraphLike | None = None) -> np.ndarray:
         """The class of each row; ``graph``: a graph of these rows, instead of the one they are joined to."""
         outputs = self._outputs(X, graph)
         return self.classes_[outputs.argmax(1)]
 
-    def predict_proba(self, X: Any, graph: Any = None) -> np.ndarray:
+    def predict_proba(self, X: TableLike, graph: GraphLike | None = None) -> np.ndarray:
         """The probability of each class, ``[N, classes]``."""
-        return _softmax(self._outputs(X, graph))
+        return softmax(self._outputs(X, graph))
 
 
 class GLTRegressor(NodeRegressor, _GLTEstimator):
@@ -246,21 +252,23 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
 
     task = "regression"
 
-    def fit(self, X: Any, y: Any, graph: Any = None, sample_weight: Any = None) -> GLTRegressor:
+    def fit(
+        self, X: TableLike, y: ArrayLike, graph: GraphLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> GLTRegressor:
         """Learn from the rows whose y is not NaN; ``graph``, ``sample_weight`` as in :meth:`GLTClassifier.fit`."""
-        X = validate_data(self, X, dtype=np.float64)
-        y = _checked_y(y, len(X)).astype(np.float64)
-        known = ~np.isnan(y)
+        rows = validate_data(self, X, dtype=np.float64)
+        targets = number_targets(y, len(rows))
+        known = ~np.isnan(targets)
         if not known.any():
             raise ValueError("y is NaN in every row; at least one row needs a value")
-        self.mean_ = float(y[known].mean())
-        self.scale_ = float(y[known].std()) or 1.0
-        weight = row_weights(sample_weight, len(X))
-        self._fit(X, torch.from_numpy((y - self.mean_) / self.scale_).float(), 1, graph, weight)
+        self.mean_ = float(targets[known].mean())
+        self.scale_ = float(targets[known].std()) or 1.0
+        weight = row_weights(sample_weight, len(rows))
+        self._fit(rows, torch.from_numpy((targets - self.mean_) / self.scale_).float(), 1, graph, weight)
         self.transduction_ = self._numbers(self.output_)
         return self
 
-    def predict(self, X: Any, graph: Any = None) -> np.ndarray:
+    def predict(self, X: TableLike, graph: GraphLike | None = None) -> np.ndarray:
         """The value of each row; ``graph`` as in :meth:`GLTClassifier.predict`."""
         return self._numbers(self._outputs(X, graph))
 
@@ -268,21 +276,7 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
         return outputs[:, 0] * self.scale_ + self.mean_
 
 
-def _checked_y(y: Any, num_rows: int) -> np.ndarray:
-    """One value per row; NaN is allowed, infinity is not."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    if y.dtype.kind in "fc":
-        y = check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=None, input_name="y")
-    if y.dtype.kind == "O" and all(isinstance(value, int | float) for value in y):
-        y = y.astype(np.float64)
-    if len(y) != num_rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
-    return y
-
-
-def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
+def row_weights(sample_weight: ArrayLike | None, num_rows: int) -> np.ndarray | None:
     """One weight of at least 0 per row, or None."""
     if sample_weight is None:
         return None
@@ -293,8 +287,3 @@ def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:
             "per row, not all of them zero"
         )
     return weight
-
-
-def _softmax(outputs: np.ndarray) -> np.ndarray:
-    exponent = np.exp(outputs - outputs.max(1, keepdims=True))
-    return exponent / exponent.sum(1, keepdims=True)

@@ -1,30 +1,45 @@
-"""Targets of some rows: which rows have one, and scores that count these alone."""
+"""Rows with and without a target, scores over those that have one, and rows of ``fit`` found again by their columns."""
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from walksum.data.knn import TableLike
 
 
-def class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, one per row, and which rows have one; what is no class is refused."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    if len(y) != num_rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
-    if y.dtype.kind == "f" and np.isinf(y).any():
+def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Check labels, one per row; also return which rows have one."""
+    given = _one_per_row(y, num_rows)
+    if given.dtype.kind == "f" and np.isinf(given).any():
         raise ValueError("Input y contains infinity; -1, NaN and None mark rows without a label")
-    y, known = known_labels(y)
+    labels, known = known_labels(given)
     if not known.any():
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
-    check_classification_targets(y[known])
-    return y, known
+    check_classification_targets(labels[known])
+    return labels, known
+
+
+def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
+    """Check numeric targets, one per row; NaN marks rows without one, infinity is refused."""
+    return check_array(
+        _one_per_row(y, num_rows), ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
+    )
+
+
+def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    found = column_or_1d(np.asarray(y), warn=True)
+    check_consistent_length(range(num_rows), found)
+    return found
 
 
 def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,20 +72,52 @@ def _unlabelled(y: np.ndarray) -> np.ndarray:
 class NodeClassifier(ClassifierMixin):
     """A classifier whose score counts the rows that have a label."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy on the rows that have a label."""
         guess = self.predict(X)
-        y, known = class_labels(y, len(guess))
+        labels, known = class_labels(y, len(guess))
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(accuracy_score(y[known], guess[known], sample_weight=weight))
+        return float(accuracy_score(labels[known], guess[known], sample_weight=weight))
 
 
 class NodeRegressor(RegressorMixin):
     """A regressor whose score counts the rows that have a value."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R^2 on the rows that have a value."""
-        y = np.asarray(y, dtype=np.float64)
-        known = ~np.isnan(y)
+        truth = np.asarray(y, dtype=np.float64)
+        known = ~np.isnan(truth)
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(r2_score(y[known], self.predict(X)[known], sample_weight=weight))
+        return float(r2_score(truth[known], self.predict(X)[known], sample_weight=weight))
+
+
+def same_rows(fitted: np.ndarray, X: np.ndarray) -> sp.csr_matrix:
+    """``[len(X), len(fitted)]``: 1 where a row of X equals a row of ``fit``; where X is all of them, by place."""
+    if X.shape == fitted.shape and np.array_equal(X, fitted, equal_nan=True):
+        return sp.identity(len(X), format="csr")
+    both = np.nan_to_num(np.concatenate([fitted, X]), nan=np.finfo(np.float64).max)  # what is missing equals itself
+    _, code = np.unique(both, axis=0, return_inverse=True)
+    mine, asked = np.split(code.reshape(-1), [len(fitted)])
+    ones, place = np.ones(len(mine)), np.arange(len(mine))
+    return sp.csr_matrix((ones, (mine, place)), (int(code.max(initial=-1)) + 1, len(mine)))[asked]
+
+
+def ambiguous_row(same: sp.csr_matrix, values: np.ndarray) -> int | None:
+    """The first row that equals several rows of ``fit`` whose values differ; None if there is none."""
+    for k in np.nonzero(np.diff(same.indptr) > 1)[0]:
+        each = values[same.indices[same.indptr[k] : same.indptr[k + 1]]]
+        if not np.allclose(each, each[0], rtol=1e-6, atol=0):
+            return int(k)
+    return None
+
+
+def mean_of_same(same: sp.csr_matrix, values: np.ndarray, own_graph: bool) -> np.ndarray:
+    """The value of the row of ``fit`` that each row equals; of several their mean, with a warning on a given graph."""
+    row = ambiguous_row(same, values) if own_graph else None
+    if row is not None:
+        warnings.warn(
+            f"row {row} of X equals {int(same[row].nnz)} rows of fit, which are different nodes: it gets the mean of "
+            "their predictions; give all rows of fit in their order, or read transduction_",
+            stacklevel=4,
+        )
+    return (same @ values) / np.maximum(np.diff(same.indptr), 1).reshape(-1, *[1] * (values.ndim - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dash import html
@@ -28,12 +29,22 @@ def node_button(trained: TrainedRun, node: int, words: str | None = None) -> htm
     )
 
 
-def bar(share: float, kind: str = "") -> html.Td:
-    return html.Td(
-        html.Div(className=f"bar {kind}", style={"width": f"{max(0.0, min(1.0, share)) * 100:.1f}%"}),
-        className="bars",
-        **{"aria-hidden": "true"},
-    )
+def bar(share: float, kind: str = "", *more: tuple[float, str]) -> html.Td:
+    """A cell with a bar as long as a share of its width; ``more`` bars below it."""
+    bars = [
+        html.Div(className=f"bar {each}", style={"width": f"{max(0.0, min(1.0, part)) * 100:.1f}%"})
+        for part, each in ((share, kind), *more)
+    ]
+    return html.Td(bars, className="bars", **{"aria-hidden": "true"})
+
+
+def table_with_bars(
+    key: str, heads: Sequence[str], rows: list[html.Tr], caption: str = "", kind: str = ""
+) -> html.Table:
+    """A table whose rows end in a cell of bars; ``kind`` is its class for the style sheet."""
+    titles = [html.Th(name, scope="col") for name in heads] + [html.Th("", **{"aria-hidden": "true"})]
+    parts = [html.Caption(caption)] if caption else []
+    return html.Table([*parts, html.Thead(html.Tr(titles)), html.Tbody(rows)], id=key, className=kind)
 
 
 def nothing_yet(trained: TrainedRun) -> list[Any]:
@@ -217,8 +228,7 @@ def _sources(trained: TrainedRun, answer: Answer) -> html.Section:
         )
     names = ["node", "value" if trained.problem.regression else "label", "hops", "influence", "share"]
     names += [] if answer.adds is None else ["its target adds" if trained.problem.regression else "its label's weight"]
-    heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
-    table = html.Table([html.Caption("Strongest sources"), html.Thead(html.Tr(heads)), html.Tbody(body)], id="sources")
+    table = table_with_bars("sources", names, body, "Strongest sources")
     note = f"The {len(body)} strongest of {trained.num_nodes:,} nodes; the saved data hold all."
     return html.Section(
         [html.Div(table, className="scroll"), html.P(note, className="quiet"), *_total(trained, answer)]

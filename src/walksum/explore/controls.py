@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import dcc, html
+from dash import ctx, dcc, html
 
 from walksum.explore.view import (
     AS_TRAINED,
@@ -83,3 +83,8 @@ def options(pairs: list[tuple[str, str]], refused: dict[str, str] | None = None)
 def select_box(name: str, words: str, pairs: list[tuple[str, str]], refused: dict[str, str] | None = None) -> html.Div:
     """A native select; assets/explore.js sends its changes and sets it from the view."""
     return field(name, words, html.Select(options(pairs, refused), id=name, **{"data-control": name}))
+
+
+def triggers() -> set[str]:
+    """Every component that asked: Dash may answer two actions that come together in one call."""
+    return {each["prop_id"].split(".")[0] for each in ctx.triggered}

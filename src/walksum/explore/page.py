@@ -13,7 +13,7 @@ from walksum.explore.drawing import draws_whole
 from walksum.explore.panels import PANELS
 from walksum.explore.view import INFLUENCE, PREDICTION
 from walksum.explore.whatif import columns, kinds
-from walksum.explore.whatif_page import whatif_form
+from walksum.explore.whatif_panel import whatif_form
 from walksum.nn import GLT
 from walksum.plot.theme import CLASS_COLOURS
 from walksum.portfolio.fit import Portfolio

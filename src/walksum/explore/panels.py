@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import torch
 from dash import dcc, html
 
-from walksum.analysis import convergence, correlation, spectrum
+from walksum.analysis import convergence, correlation, part, spectrum
 from walksum.explore.answer import Answer, Session
 from walksum.explore.colours import diverging, theme_of
 from walksum.explore.view import View
@@ -92,7 +92,7 @@ def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Them
     J, note = session.matrix(view).J, ""
     if J.num_nodes > WHOLE_SPECTRUM:
         middle = answer.node if answer is not None else int(J.graph.degree.argmax())
-        J = spectrum.restrict(J, spectrum.ball(J.graph, middle, BALL))
+        J = part.restrict(J, part.ball(J.graph, middle, BALL))
         note = (
             f"Above {WHOLE_SPECTRUM:,} nodes: the part of the graph made of the {J.num_nodes:,} nodes nearest to "
             f"node {session.trained.name(middle)}."

@@ -69,7 +69,7 @@ def make_app(trained: TrainedRun) -> Dash:
 
 
 def _say_failure(error: Exception) -> None:
-    """What nobody foresaw: a message on the page, the stack trace in the terminal. A bad request stays one."""
+    """Report an unexpected error: a message on the page, the stack trace in the terminal. HTTP errors pass."""
     if isinstance(error, HTTPException):
         raise error
     traceback.print_exception(error)
@@ -170,7 +170,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def open_server(trained: TrainedRun, port: int) -> BaseWSGIServer:
-    """Listening on loopback; port 0 takes a free one."""
+    """Open a server on the loopback address; port 0 takes a free one."""
     app = make_app(trained)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
@@ -190,7 +190,7 @@ def url_of(server: BaseWSGIServer) -> str:
 
 
 def serve(server: BaseWSGIServer, browser: bool) -> None:
-    """Until Ctrl-C."""
+    """Serve the page until Ctrl-C."""
     if browser:
         # in a thread of its own: some browsers return only when they are closed
         threading.Thread(target=webbrowser.open, args=(url_of(server),), daemon=True).start()

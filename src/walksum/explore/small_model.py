@@ -21,7 +21,7 @@ from walksum.workflow.run import FORMAT, Run, open_run, run_of
 
 
 def small_job(design: str, learned: bool, coupling: str | None) -> Job:
-    """Good enough to ask questions of, in seconds."""
+    """Settings of a small model that trains in seconds."""
     return Job(
         design=design, learned=learned, coupling=coupling, hidden=32, layers=2, lr=1e-2, patience=25, max_epochs=150
     )

@@ -26,7 +26,7 @@ DIRECT_EDGES, DENSE_NODES = 60_000, 3_000  # beyond, their preparation takes min
 
 @dataclass(frozen=True)
 class View:
-    """Which node is asked about, and by which J.
+    """The chosen node, the J it is looked at by, and how the page shows it.
 
     Attributes:
         node: its id; None: none yet.
@@ -104,7 +104,7 @@ def refused_solvers(trained: TrainedRun) -> dict[str, str]:
 
 
 def changed(trained: TrainedRun, view: View, wanted: Mapping[str, Any]) -> tuple[View, list[str]]:
-    """The view with other values; those that cannot be are left as they were, with a message."""
+    """The view with new values; invalid ones are left out, with a message each."""
     messages = []
     for name in (each.name for each in fields(View)):
         if name in wanted:
@@ -132,7 +132,7 @@ def to_query(trained: TrainedRun, view: View) -> str:
 
 
 def heads(trained: TrainedRun, view: View) -> int:
-    """Of the trained layer; kept in mind while another design is looked at."""
+    """Number of heads of the chosen trained layer."""
     return trained.precisions[view.layer - 1].heads if trained.operators else 1
 
 

@@ -27,7 +27,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True)
 class Changes:
-    """What is imagined to be different.
+    """Hypothetical changes of features and edges.
 
     Attributes:
         features: nodes and the class whose mean features they get instead of their own.
@@ -46,7 +46,7 @@ class Changes:
 
     @property
     def nodes(self) -> frozenset[int]:
-        """Nodes that are not what they were."""
+        """The nodes that the changes touch."""
         ends = [node for edge in (*self.dropped, *self.flipped) for node in edge]
         return frozenset([*(node for node, _ in self.features), *(node for node, _, _ in self.values), *ends])
 
@@ -90,12 +90,12 @@ def from_json(record: dict[str, Any] | None) -> Changes:
 
 
 def kinds(trained: TrainedRun) -> list[str]:
-    """Whose mean features a node may be given."""
+    """The classes whose mean features a node can be given, and all nodes."""
     return [*trained.problem.classes, ALL]
 
 
 def columns(trained: TrainedRun) -> list[str]:
-    """Whose value can be changed at one node."""
+    """The columns that can be changed at a node."""
     return trained.encoding.columns
 
 
@@ -202,7 +202,7 @@ def flipped(model: Any, signs: Tensor) -> Iterator[None]:
 
 @contextmanager
 def iterating(model: Any) -> Iterator[None]:
-    """Every layer solves by conjugate gradients for a while."""
+    """Let every layer solve by conjugate gradients inside the block."""
     usual = [layer.solver for layer in model.mixers]
     try:
         for layer in model.mixers:

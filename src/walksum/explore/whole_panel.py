@@ -8,10 +8,11 @@ import numpy as np
 from dash import html
 
 from walksum.explore.answer import Answer, Session
-from walksum.explore.answer_panel import bar, node_button, percent, truth_word
+from walksum.explore.answer_panel import bar, node_button, percent, table_with_bars, truth_word
 from walksum.explore.view import AS_TRAINED, View
 from walksum.explore.whole_model import WholeInfluence
 from walksum.plot.theme import Theme
+from walksum.workflow.metrics import ranked
 from walksum.workflow.trained_run import UNKNOWN
 
 LISTED = 15
@@ -47,7 +48,7 @@ def _explained(session: Session, node: int) -> str:
 
 
 def _covered(found: WholeInfluence) -> list[Any]:
-    """What of a blend has no derivative, said plainly."""
+    """A note on the members of a blend that have no derivative."""
     if not found.left_out:
         return []
     names = ", ".join(f"{name} ({percent(weight)})" for name, weight in found.left_out)
@@ -76,12 +77,9 @@ def _columns(session: Session, node: int) -> html.Table | None:
         )
         for each in found
     ]
-    heads = [html.Th(name, scope="col") for name in ("column, as trees read it", "standardised", "adds")]
-    heads += [html.Th("", **{"aria-hidden": "true"})]
-    words = "What trees make of each column, against its mean"
-    return html.Table(
-        [html.Caption(words), html.Thead(html.Tr(heads)), html.Tbody(rows)], id="whole-columns", className="plain-bars"
-    )
+    heads = ("column, as trees read it", "standardised", "adds")
+    caption = "What trees make of each column, against its mean"
+    return table_with_bars("whole-columns", heads, rows, caption, "plain-bars")
 
 
 def _sources(session: Session, answer: Answer, found: WholeInfluence) -> html.Div:
@@ -104,42 +102,30 @@ def _sources(session: Session, answer: Answer, found: WholeInfluence) -> html.Di
         ]
         rows.append(html.Tr(cells, **{"data-source": trained.name(node)}))
     names = ["node", truth_word(trained), "hops", "share", "adds", "operator's share"]
-    heads = [html.Th(name, scope="col") for name in names] + [html.Th("", **{"aria-hidden": "true"})]
-    caption = html.Caption("Strongest sources of the whole model")
-    return html.Div(
-        html.Table([caption, html.Thead(html.Tr(heads)), html.Tbody(rows)], id="whole-sources"), className="scroll"
-    )
+    table = table_with_bars("whole-sources", names, rows, "Strongest sources of the whole model")
+    return html.Div(table, className="scroll")
 
 
 def _by_hop(answer: Answer, found: WholeInfluence, operator: str) -> html.Table:
     """Where it comes from, of the whole model and of the chosen operator."""
     far = np.where(answer.influence.hops < 0, MOST_HOPS, np.minimum(answer.influence.hops, MOST_HOPS))
     both = [np.bincount(far, weights=share, minlength=MOST_HOPS + 1) for share in (found.share, answer.influence.share)]
+    most = max(float(part.max()) for part in both) or 1.0
+
+    def bars_of(k: int) -> html.Td:
+        whole, layer = (float(part[k]) / most for part in both)
+        return bar(whole, "after", (layer, "before"))
+
     names = ["itself", *(f"{k} hop{'s' * (k > 1)}" for k in range(1, MOST_HOPS)), "further"]
     rows = [
         html.Tr(
-            [html.Th(name, scope="row"), *(html.Td(percent(float(part[k]))) for part in both), _bars(k, *both)],
+            [html.Th(name, scope="row"), *(html.Td(percent(float(part[k]))) for part in both), bars_of(k)],
             **{"data-hops": name},
         )
         for k, name in enumerate(names)
         if both[0][k] > 0 or both[1][k] > 0
     ]
-    heads = [html.Th(name, scope="col") for name in ("distance", "whole model", operator)]
-    heads += [html.Th("", **{"aria-hidden": "true"})]
-    return html.Table(
-        [html.Caption("By distance"), html.Thead(html.Tr(heads)), html.Tbody(rows)],
-        id="whole-hops",
-        className="plain-bars",
-    )
-
-
-def _bars(k: int, whole: np.ndarray, layer: np.ndarray) -> html.Td:
-    most = max(float(whole.max()), float(layer.max())) or 1.0
-    bars = [
-        html.Div(className=f"bar {kind}", style={"width": f"{100 * float(part[k]) / most:.1f}%"})
-        for kind, part in (("after", whole), ("before", layer))
-    ]
-    return html.Td(bars, className="bars", **{"aria-hidden": "true"})
+    return table_with_bars("whole-hops", ("distance", "whole model", operator), rows, "By distance", "plain-bars")
 
 
 MOST_ROWS = 12
@@ -150,8 +136,8 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
     if metrics is None:
         return [html.P("This model was not read from a run, so its scores are not known.", className="empty")]
     score = metrics["score"]
-    tests = sorted(metrics["test"].items(), key=lambda item: -item[1]["mean"])
-    scores = [(name, each["mean"], f"{each['mean']:.3f}") for name, each in tests]
+    means = {name: metrics["test"][name]["mean"] for name in ranked(metrics)}
+    scores = [(name, mean, f"{mean:.3f}") for name, mean in means.items()]
     shown = [_bar_table(f"Test {score}", "scores", scores)]
     if metrics.get("importance"):
         worth = [(str(each["column"]), each["importance"], _drop(each)) for each in metrics["importance"]]

@@ -1,4 +1,4 @@
-"""Observations of a field: which nodes, what values, how noisy; checked at the door."""
+"""Observations of a field: which nodes, what values, how noisy; and their checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every edge container that PyG users hold, checked and made canonical: undirected, loop-free, each edge once."""
+"""Read and check every edge container of PyG, and make its edges canonical: undirected, loop-free, each once."""
 
 from __future__ import annotations
 

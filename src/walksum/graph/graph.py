@@ -69,7 +69,7 @@ class Graph:
 
     @classmethod
     def trusted(cls, edges: Tensor, num_nodes: int) -> Graph:
-        """Of edges that :func:`walksum.graph.edges.coalesce` made: they need no second look."""
+        """Make a graph of edges from :func:`walksum.graph.edges.coalesce`, without checking them again."""
         graph = object.__new__(cls)
         graph._set(edges, num_nodes, None)
         return graph
@@ -87,7 +87,7 @@ class Graph:
     def from_edge_index(
         cls, edge_index: EdgeInput, num_nodes: int | None = None, edge_weight: Tensor | None = None
     ) -> Graph:
-        """Take whatever holds a graph and leave an undirected, loop-free, coalesced one.
+        """Make an undirected, loop-free, coalesced graph of any edge container.
 
         Args:
             edge_index: an integer tensor ``[2, M]``, a PyG ``EdgeIndex``, a torch sparse COO, CSR or CSC
@@ -170,7 +170,7 @@ class Graph:
         return graph
 
     def fill(self, values: Tensor) -> Tensor:
-        """``values [..., N, F]`` with right rows for all nodes; a part of a larger graph fetches some of them."""
+        """``values [..., N, F]`` with correct rows for all nodes; a part of a larger graph fetches some of them."""
         return values
 
     def largest_weight(self) -> Tensor:
@@ -264,7 +264,7 @@ class Graph:
         moved._derived.update((k, v.to(device)) for k, v in self._derived.items() if hasattr(v, "to"))
 
     def checked(self, num_nodes: int | None, edge_weight: Tensor | None) -> Graph:
-        """Itself, given where an edge_index could have been: the other arguments must fit."""
+        """The graph itself, after a check that the other arguments of a layer fit it."""
         if num_nodes is not None and num_nodes != self.num_nodes:
             raise ValueError(
                 f"x has {num_nodes} rows but the graph has {self.num_nodes} nodes; give one feature row for each node"
@@ -283,7 +283,7 @@ class Graph:
 
 
 def _check_canonical(edges: Tensor, num_nodes: int) -> None:
-    """Kernels index memory by these numbers, so wrong ones must be refused here."""
+    """Check the edges: kernels index memory by them."""
     if not isinstance(edges, Tensor):
         raise ValueError(f"edges is a {type(edges).__name__}; expected an int64 tensor [2, E]")
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:

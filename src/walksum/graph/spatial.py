@@ -22,7 +22,7 @@ class SpatialGraph(NamedTuple):
 
 
 def spatial_graph(source: Any, ids: Sequence | None = None) -> SpatialGraph:
-    """Read neighbours as they come from the spatial world.
+    """Read a graph from libpysal, networkx, or a .gal or .gwt file, with the names of its nodes.
 
     Links become undirected edges, whose weight is the mean of both directions; loops go. Rows that were standardised
     are taken back to their original weights, since designs such as SAR standardise for themselves.
@@ -55,7 +55,7 @@ def spatial_graph(source: Any, ids: Sequence | None = None) -> SpatialGraph:
 
 
 def is_named(source: Any) -> bool:
-    """Whether it is something whose nodes have names: a file, a graph of networkx, or a Graph or W of libpysal."""
+    """Whether the source has named nodes: a file, a networkx graph, or a Graph or W of libpysal."""
     networkx = hasattr(source, "nodes") and hasattr(source, "edges") and hasattr(source, "adj")
     pysal = hasattr(source, "unique_ids") or (hasattr(source, "neighbors") and hasattr(source, "id_order"))
     return networkx or pysal or isinstance(source, str | PathLike)

@@ -40,7 +40,7 @@ def of_paper(
         problem: the graph; the paper's is Wisconsin.
         seed: of the split and the initial weights.
         compare: models trained beside them for influence by hop.
-        listener: told what is being done.
+        listener: its callbacks receive what is being done.
         max_epochs: of each training.
     """
     listener = listener or Listener()

@@ -1,4 +1,4 @@
-"""What one GaBP solve during a training did: the raw prepared of Table 2, one line of JSON each."""
+"""What one GaBP solve during a training did: the raw data of Table 2, one line of JSON each."""
 
 from __future__ import annotations
 

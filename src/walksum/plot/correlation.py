@@ -80,7 +80,7 @@ def heads(J: Precision, *, limit: float | None = None, scale: str = "root", them
 
 
 def fitting_limit(matrix: Tensor) -> float:
-    """1 for a matrix whose cells can be told apart; for a larger one the power of ten above 99 % of it."""
+    """The end of the colour scale: 1 up to 400 nodes, beyond the power of ten above 99 % of the entries."""
     if matrix.size(0) <= 400:
         return 1.0
     part = matrix.abs().flatten()[:: max(1, matrix.numel() // 10**6)]

@@ -9,10 +9,12 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from walksum.graph import Graph
+from walksum.precision import largest_eigenvectors
 
 STEPS, STEPS_OF_A_PICTURE = 90, 300
 GRAVITY = 0.05  # keeps parts that no edge joins on the page
 SMALLEST = 4  # nodes from which a spectral start exists
+DENSE_LIMIT = 400  # nodes up to which all eigenvectors are computed: milliseconds
 
 
 def positions(graph: Graph) -> np.ndarray:
@@ -58,11 +60,18 @@ def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
     root = 1 / np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
     S = sp.diags(root) @ A @ sp.diags(root) + sp.identity(count)
     try:
-        _, vectors = spla.eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3)
+        vectors = _leading_vectors(S)
     except spla.ArpackError:
         return noise * np.sqrt(count)
     rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: no mode crowds the page
     return ((rank / count - 0.5) * 2 * np.sqrt(count) + 0.1 * noise).astype(np.float32)
+
+
+def _leading_vectors(S: sp.csr_matrix) -> np.ndarray:
+    """The eigenvectors of the three largest eigenvalues, ascending."""
+    if S.shape[0] <= DENSE_LIMIT:
+        return np.linalg.eigh(S.toarray())[1][:, -3:]
+    return largest_eigenvectors(S, 3, np.ones(S.shape[0]), tol=1e-3)
 
 
 def relax(edges: np.ndarray, start: np.ndarray, steps: int = STEPS, fixed: int | None = None) -> np.ndarray:

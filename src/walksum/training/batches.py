@@ -1,4 +1,4 @@
-"""Many seeds of one model: as batches where that works and pays, else one after another."""
+"""Train many seeds of one model: in batches where that is faster, else one after another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Factory = Callable[[int], nn.Module]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a batch is: how many runs ended before it, and its runs."""
+    """The progress of a batch: how many runs ended before it, and its runs."""
 
     before: int
     batch: Batch

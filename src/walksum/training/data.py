@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 from walksum._checks import check_choice
 from walksum.data.splits import Split
 from walksum.graph import Graph
-from walksum.training.metrics import accuracy, r_squared
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,31 @@ def _cross_entropy(output: Tensor, y: Tensor) -> Tensor:
 
 def _squared_error(output: Tensor, y: Tensor) -> Tensor:
     return (output.squeeze(-1) - y).square()
+
+
+def accuracy(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The share of nodes whose largest output stands at their class.
+
+    Sums are divided, not terms: as a sum of n-ths, equal counts would differ in their last bits, and a tie between
+    epochs would be broken by them.
+
+    Shapes: output ``[..., n, C]``, y and weight ``[..., n]`` -> ``[...]``.
+    """
+    weight = torch.ones_like(y, dtype=output.dtype) if weight is None else weight
+    return ((output.argmax(-1) == y) * weight).sum(-1) / weight.sum(-1)
+
+
+def r_squared(output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """1 - (squared error) / (squared deviation from the mean): 1 is perfect, 0 as good as the mean, or y all the same.
+
+    Shapes: output ``[..., n, 1]``, y and weight ``[..., n]`` -> ``[...]``.
+    """
+    guess, y = output.squeeze(-1).double(), y.double()
+    weight = torch.ones_like(y) if weight is None else weight.double()
+    mean = (y * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True)
+    spread, error = (((y - each).square() * weight).sum(-1) for each in (mean, guess))
+    same = spread <= 1e-30 * (y.square() * weight).sum(-1)  # what rounding leaves of equal numbers
+    return torch.where(same, (error <= spread).double(), 1 - error / spread.masked_fill(same, 1.0))
 
 
 TASKS: dict[str, Task] = {  # another task is one entry here

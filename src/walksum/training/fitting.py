@@ -105,7 +105,7 @@ def _fit_one(model: nn.Module, data: Data, recipe: Recipe, on_epoch: OnEpoch | N
     try:
         for ended in batch.epochs():
             outcomes += ended
-            _tell(batch, on_epoch)
+            _report(batch, on_epoch)
     except KeyboardInterrupt:
         outcomes += batch.interrupt()
         if not outcomes:
@@ -126,7 +126,7 @@ def _fit_seeds(trainer: SeedTrainer, seeds: Sequence[int], on_epoch: OnEpoch | N
                 outcomes.append(event.outcome)
             else:
                 progress = event
-                _tell(event.batch, on_epoch)
+                _report(event.batch, on_epoch)
     except KeyboardInterrupt:
         outcomes += [] if progress is None else progress.batch.interrupt()
         if not outcomes:
@@ -134,8 +134,8 @@ def _fit_seeds(trainer: SeedTrainer, seeds: Sequence[int], on_epoch: OnEpoch | N
     return outcomes
 
 
-def _tell(batch: Batch, on_epoch: OnEpoch | None) -> None:
-    """The newest epoch of every run that is in training or has just ended."""
+def _report(batch: Batch, on_epoch: OnEpoch | None) -> None:
+    """Call ``on_epoch`` with the newest epoch of every run that is in training or has just ended."""
     if on_epoch is None:
         return
     newest = max(len(run.epochs) for run in batch.runs)

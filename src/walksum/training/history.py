@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -28,6 +29,13 @@ class Epoch:
     test_score: float
     forward_steps: int | None = None
     backward_steps: int | None = None
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Epoch:
+        """An epoch as JSON holds it: null was NaN; fields that are unknown or missing are left out."""
+        known: dict[str, Any] = {each.name: record[each.name] for each in fields(cls) if each.name in record}
+        missing = [name for name, value in known.items() if value is None and not name.endswith("_steps")]
+        return cls(**known | dict.fromkeys(missing, math.nan))
 
 
 def rank(epoch: Epoch, select: str = "score") -> tuple[float, ...]:
@@ -58,7 +66,7 @@ class History:
     weights: dict[str, Tensor] | None = None
 
     def add(self, epoch: Epoch, recipe: Recipe) -> bool:
-        """Note one more epoch and decide whether it was the last; True if it is the best so far."""
+        """Add an epoch and decide whether it was the last; True if it is the best so far."""
         self.epochs.append(epoch)
         if self._diverged(epoch):
             self.ended = "diverged"

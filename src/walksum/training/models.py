@@ -14,7 +14,7 @@ GLT = "walksum.nn:GLT"
 
 @dataclass(frozen=True)
 class NamedModel:
-    """How to make a model of some name.
+    """A model by name, and how it is made.
 
     Args:
         where: "module:class". A class of ``walksum.paper`` is named here and imported nowhere above it.
@@ -77,7 +77,7 @@ MODELS: dict[str, NamedModel] = {
 
 
 def model_by_name(name: str) -> NamedModel:
-    """One of MODELS."""
+    """Look up one of MODELS; a ValueError lists them."""
     if name not in MODELS:
         raise ValueError(f"model={name!r}; known: {', '.join(MODELS)}")
     return MODELS[name]

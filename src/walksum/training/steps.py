@@ -19,7 +19,7 @@ from walksum.training.recipe import Recipe, descend, make_optimiser
 
 
 def make_step(models: Sequence[nn.Module], data: Data, recipe: Recipe, nodes: Subset, capture: bool) -> EagerStep:
-    """The quickest step there is for these runs."""
+    """The fastest kind of training step for these runs."""
     if len(models) > 1:
         return StackedStep(models, data, recipe, nodes)
     if capture and data.device.type == "cuda":
@@ -60,7 +60,7 @@ class EagerStep:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def keep(self, runs: Tensor) -> None:
-        """Go on with these runs alone; there is one, and it is kept."""
+        """Continue with these runs only; here there is one."""
 
     def _descend(self) -> Tensor:
         return descend(self._losses, self.optimiser)

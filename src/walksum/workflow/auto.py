@@ -32,7 +32,7 @@ SHOWN = 12  # members in metrics.json
 
 
 def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: OnMember | None) -> Result:
-    """Fit a portfolio, look at the test nodes once, and compare."""
+    """Fit a portfolio, score it once on the test nodes, and compare it with simpler methods."""
     start = clock.now()
     prepared = prepare_data(job, problem)
     asked, learn, notes = portfolio_problem(job, prepared)
@@ -69,14 +69,29 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     outcome = Outcome(best, [], took, portfolio.interrupted, seed=job.seed, device=device)
     by = "a Gaussian field, calibrated by leave-one-out" if portfolio.fields else "out-of-fold errors"
     return Result(
-        job, prepared, portfolio, outcome, found.output, rows.scores, None,
-        prepared.notes + notes + rows.notes, interrupted, {job.title: took} | rows.seconds, found.low, found.high,
-        by if problem.regression else "", None, record, rows.parts(), graph, calibration, importance,
-    )  # fmt: skip
+        job,
+        prepared,
+        portfolio,
+        outcome,
+        found.output,
+        rows.scores,
+        solve=None,
+        notes=prepared.notes + notes + rows.notes,
+        interrupted=interrupted,
+        seconds={job.title: took} | rows.seconds,
+        low=found.low,
+        high=found.high,
+        interval_by=by if problem.regression else "",
+        portfolio=record,
+        parts=rows.parts(),
+        graph=graph,
+        calibration=calibration,
+        importance=importance,
+    )
 
 
 def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProblem, Tensor, list[str]]:
-    """What the members are given, the nodes they learn from, and what a reader should know about these."""
+    """The problem as the members of a portfolio read it, the nodes they learn from, and notes for the reader."""
     problem, split, notes = prepared.problem, prepared.split, []
     if problem.graph.edge_weight is not None and problem.graph.edge_weight.min() < 0:
         raise ValueError(
@@ -119,7 +134,7 @@ class Output:
 
 
 def output_of(answer: Answer, encoding: Encoding, regression: bool) -> Output:
-    """What a portfolio says, as a reader wants it."""
+    """Convert a portfolio's answer to calibrated probabilities, or to the target's units with intervals."""
     if not regression:
         return Output(torch.from_numpy(tempered(answer.value, encoding.temperature)).float())
     reach = 0.0 if answer.std is None else LEVEL_95 * answer.std
@@ -140,14 +155,14 @@ def ask(
     residuals: np.ndarray | None,
     device: str = "cpu",
 ) -> Answer:
-    """What a portfolio says about the nodes of another problem, whose known targets it may read."""
+    """Predict the nodes of another problem, whose known targets the portfolio may read."""
     return portfolio.ask(as_portfolio_problem(portfolio, problem, x, encoding, device), residuals)
 
 
 def as_portfolio_problem(
     portfolio: Portfolio, problem: Problem, x: Tensor, encoding: Encoding, device: str = "cpu"
 ) -> PortfolioProblem:
-    """Another problem as the members of a portfolio read it."""
+    """Convert another problem to the form that the members of a portfolio read."""
     y = problem.y.double().numpy().copy()
     if problem.regression:
         y = encoding.standardise(y)

@@ -1,4 +1,4 @@
-"""The rows beside a trained model: what simpler methods reach with the same nodes, metric and share of the clock."""
+"""The compared rows: simpler methods on the same nodes, with the same metric and a share of the time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from walksum.portfolio import clock
-from walksum.training.metrics import Score
+from walksum.training.scoring import Score
+from walksum.workflow.baselines import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 from walksum.workflow.fit import OnEpoch, fit_model, predict
 from walksum.workflow.job import Job
 from walksum.workflow.prepare import PreparedData
-from walksum.workflow.rows import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 
 SHARE = 12  # a row's seconds are the budget over this: about what one kind of members of a portfolio gets
 NEARLY = 0.9  # of its share, from which a row counts as stopped by the clock
@@ -42,7 +42,7 @@ class Comparison:
 
     @classmethod
     def of(cls, job: Job, prepared: PreparedData, output: Tensor) -> Comparison:
-        """The model alone."""
+        """A comparison that holds the model alone."""
         found = cls(prepared, job.title, {}, {})
         found.add(job.title, output, job.model == "mlp")
         return found
@@ -84,7 +84,7 @@ class Comparison:
 
 @dataclass
 class RowBudget:
-    """What one row may spend: until when, and on how many settings."""
+    """The budget of one compared row: a deadline and a number of settings."""
 
     data: PreparedData
     learn: Tensor  # the nodes to learn from in the end, the same as the model's own
@@ -92,7 +92,7 @@ class RowBudget:
     trials: int
 
     def tuned(self, settings: list[dict[str, Any]], fit: Callable[..., Tensor]) -> Tensor:
-        """The output of the setting that the validation nodes like best, learned again from all nodes it may."""
+        """Fit each setting, choose one by its validation score, and fit that one again on all nodes to learn from."""
         if min(len(settings), self.trials) == 1:
             return fit(self.data, self.learn, **settings[0])
         found: list[tuple[float, dict[str, Any], Tensor]] = []
@@ -112,9 +112,9 @@ class RowBudget:
         return scorer.metric.sign * scorer.every(output[val], self.data.problem.y[val])[scorer.metric.name]
 
     def trained(self, jobs: list[Job], on_epoch: OnEpoch | None) -> Tensor:
-        """The same of networks, which keep the validation nodes for their epochs.
+        """Train networks, choose one by its validation score; they need the validation nodes to choose their epoch.
 
-        What the clock stopped before it had learned anything is refused: its score would look like a verdict.
+        A network that was stopped before it learned anything is refused: its score would be misleading.
         """
         best: tuple[float, Tensor] | None = None
         began, whole = clock.now(), False
@@ -149,7 +149,7 @@ def compare(
     learn: Tensor | None = None,
     searched: tuple[int, float] = (0, 0.0),
 ) -> None:
-    """Add the rows; each has a share of the budget, or as many trials and seconds as the model took, if that is more.
+    """Fit and add the compared rows. Each gets a share of the budget, or the model's own trials and seconds if more.
 
     Args:
         learn: the nodes to learn from, the same as the model's own; None: the training nodes. Validation nodes choose
@@ -183,7 +183,7 @@ def compare(
 
 
 def _methods(job: Job, prepared: PreparedData, on_epoch: OnEpoch | None) -> list[tuple[str, bool, Method]]:
-    """Name, whether it ignores the graph, and how it is fitted."""
+    """The compared methods: name, whether it ignores the graph, and how it is fitted."""
     regression, edges = prepared.problem.regression, prepared.problem.graph.num_edges
     penalties = [{}] if regression else PENALTIES
     found: list[tuple[str, bool, Method]] = [

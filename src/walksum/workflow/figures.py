@@ -1,10 +1,9 @@
-"""The figures of a run."""
+"""Draw the figures of a run."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from walksum import plot
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 COMPARED = ("gcn", "gat", "appnp")
 SMALL = 25  # nodes that can be looked at one by one
+MOST_KINDS = 6  # of members in a figure of their weights
 MEDIUM = 800  # nodes of a part, where the whole graph is too large for N^3
 
 
@@ -41,20 +41,16 @@ class NamedFigure:
     draw: Callable[[str], Figure]
 
 
-def ignore(text: str) -> None:
-    """Nobody is told."""
-
-
 @dataclass(frozen=True)
 class Listener:
-    """Who is told what is being done, what is left out and why, and how trainings go."""
+    """Callbacks: what is being done, what is left out and why, and how trainings go."""
 
-    doing: Callable[[str], None] = ignore
-    note: Callable[[str], None] = ignore
+    doing: Callable[[str], None] = lambda text: None
+    note: Callable[[str], None] = lambda text: None
     on_epoch: OnEpoch | None = None
 
     def named(self, name: str) -> OnEpoch | None:
-        """``on_epoch`` under another name than the model's."""
+        """``on_epoch`` with another name in place of the model's."""
         if self.on_epoch is None:
             return None
         tell = self.on_epoch
@@ -75,7 +71,7 @@ def of_run(
         problem: the graph it was trained on.
         compare: models trained on the same nodes for the figure of influence by hop.
         layer: whose J is drawn, from 1 on.
-        listener: told what is being done, and what is left out.
+        listener: its callbacks receive what is being done and what is left out.
     """
     for name in compare:
         model_by_name(name)
@@ -88,7 +84,7 @@ def of_run(
     if many:
         yield from of_portfolio(trained, layer - 1, listener)
         return
-    history = read_history(run.metrics["history"])
+    history = [Epoch.from_json(each) for each in run.metrics["history"]]
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
     yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))
     if isinstance(trained.model, GLT):
@@ -103,7 +99,7 @@ def of_run(
 
 
 def of_portfolio(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
-    """What a portfolio is made of, and what one of its operators does; it has neither epochs nor one Jacobian."""
+    """Figures of a portfolio: its members, and one of its operators; it has no epochs and no single Jacobian."""
     assert trained.metrics is not None
     weights = member_weights(trained.metrics["portfolio"]["members"])
     yield NamedFigure("members", lambda theme: plot.member_weights(weights, theme=theme))
@@ -116,18 +112,18 @@ def of_portfolio(trained: TrainedRun, layer: int, listener: Listener) -> Iterato
     yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
 
 
-def member_weights(members: list[dict[str, Any]], most: int = 6) -> dict[str, float]:
+def member_weights(members: list[dict[str, Any]]) -> dict[str, float]:
     """The weight of each kind of member, the heaviest first."""
     found: dict[str, float] = {}
     for row in members:
         kind = row["member"].split(",")[0]
         if row["weight"] > 0:
             found[kind] = found.get(kind, 0.0) + row["weight"]
-    return dict(sorted(found.items(), key=lambda item: -item[1])[:most])
+    return dict(sorted(found.items(), key=lambda item: -item[1])[:MOST_KINDS])
 
 
 def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
-    """What J is, and what J^-1 does."""
+    """Figures of J and of what J^-1 does."""
     J, ids = trained.precisions[layer], [str(name) for name in trained.problem.ids]
     yield NamedFigure("graphical-model", lambda theme: plot.graphical_model(J, labels=ids, theme=theme))
     listener.doing("inverting J")
@@ -156,7 +152,7 @@ def spectral_response(trained: TrainedRun, layer: int, listener: Listener, most:
 
 
 def solving(trained: TrainedRun, layer: int, history: list[Epoch], listener: Listener) -> Iterator[NamedFigure]:
-    """How mu is found: residuals, steps, and walks."""
+    """Figures of the solves: residuals, steps, and walk sums."""
     listener.doing("solving with every solver")
     curves = trained.curves(layer)
     yield NamedFigure("convergence", lambda theme: plot.residuals(curves, theme=theme))
@@ -184,18 +180,6 @@ def influence_by_hop(trained: TrainedRun, compare: Sequence[str], listener: List
             compare, trained, lambda name: replace(own, model=name, lr=None, patience=None), listener
         )
     return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
-
-
-def read_history(history: list[dict[str, Any]]) -> list[Epoch]:
-    """Epochs as metrics.json holds them: null was NaN, and older files lack what newer ones measure."""
-    known = {each.name for each in fields(Epoch)}
-    steps = {"forward_steps", "backward_steps"}
-    read = []
-    for record in history:
-        values: dict[str, Any] = {name: value for name, value in record.items() if name in known}
-        values |= {name: math.nan for name, value in values.items() if value is None and name not in steps}
-        read.append(Epoch(**values))
-    return read
 
 
 def compared_hops(

@@ -1,4 +1,4 @@
-"""One training: a problem in; a trained model and honest comparisons out."""
+"""Train one model on a problem, and compare it with simpler methods on the same split."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from walksum.portfolio.fit import Portfolio
 from walksum.solvers import Solution
 from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
-from walksum.training.metrics import Score
-from walksum.workflow.job import Job
-from walksum.workflow.models import AUTO_NAME, new_model
+from walksum.training.scoring import Score
+from walksum.workflow.job import AUTO_NAME, Job, new_model
 from walksum.workflow.prepare import PreparedData, prepare_data
 from walksum.workflow.scorer import calibration_record, fitted_temperature
 
@@ -33,7 +32,7 @@ OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]  # model, this epoch, the 
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model, next to what simpler methods reach with the same labels."""
+    """A trained model with its predictions and scores, beside those of simpler methods."""
 
     job: Job
     prepared: PreparedData
@@ -91,26 +90,26 @@ class Result:
 def fit_model(
     job: Job, prepared: PreparedData, on_epoch: OnEpoch | None = None, deadline: float = math.inf
 ) -> tuple[nn.Module, Outcome]:
-    """The job's model, trained on the job's device; its weights start from the job's seed.
+    """Train the job's model on the job's device, from weights drawn with the job's seed.
 
-    A training that the ``deadline`` ends counts as whole: it keeps its best epoch so far.
+    A training that the ``deadline`` ends keeps its best epoch so far and does not count as interrupted.
     """
     model, recipe = make_model(job, prepared.problem, prepared.encoding), job.recipe()
-    late = False
+    timed_out = False
 
     def report(epoch: Epoch, best: Epoch) -> None:
-        nonlocal late
+        nonlocal timed_out
         if on_epoch is not None:
             on_epoch(job.title, epoch, best, recipe)
         if clock.now() > deadline:
-            late = True
+            timed_out = True
             raise KeyboardInterrupt
 
     edges, task = edges_for(model, prepared.problem), prepared.problem.task
     chosen_by = None if job.metric is None else prepared.scorer
     data = Data(prepared.x, edges, prepared.y, prepared.split, task, chosen_by)
     outcome = train(model, data, recipe, device=job.device, on_epoch=report)
-    return model, replace(outcome, interrupted=False, ended="deadline") if late else outcome
+    return model, replace(outcome, interrupted=False, ended="deadline") if timed_out else outcome
 
 
 def fit_once(
@@ -139,13 +138,7 @@ def fit_once(
             f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch with "
             f"lr={job.recipe().lr:g}; take a smaller one"
         )
-    output, calibration = predict(model, prepared.x, problem, prepared.encoding), None
-    if not problem.regression:
-        before, val = output, prepared.split.val
-        temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
-        prepared = prepared.with_temperature(temperature)
-        output = predict(model, prepared.x, problem, prepared.encoding)
-        calibration = calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
+    prepared, output, calibration = _calibrated(prepared, model)
     found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
     if not interrupted:
         try:
@@ -154,25 +147,49 @@ def fit_once(
             importance = importance_of_network(job, prepared, model)
         except KeyboardInterrupt:
             interrupted = True
-    seconds, notes = {job.title: outcome.seconds} | found.seconds, prepared.notes + found.notes
-    solve = None
-    if isinstance(model, GLT):
-        solve = model.mixers[-1].last_solve
-    elif problem.edge_weight is not None:
+    notes = prepared.notes + found.notes
+    if not isinstance(model, GLT) and problem.edge_weight is not None:
         notes.append(f"model {job.model} does not use edge weights")
     reach = conformal_reach(output, prepared) if problem.regression else None
     low, high = (None, None) if reach is None else interval_around(output, prepared.encoding, reach)
-    by_whom = "split-conformal" if problem.regression else ""
     return Result(
-        job, prepared, model, outcome, output, found.scores, solve, notes, interrupted, seconds,
-        low, high, by_whom, reach, None, found.parts(), found.graph(), calibration, importance,
-    )  # fmt: skip
+        job,
+        prepared,
+        model,
+        outcome,
+        output,
+        found.scores,
+        solve=model.mixers[-1].last_solve if isinstance(model, GLT) else None,
+        notes=notes,
+        interrupted=interrupted,
+        seconds={job.title: outcome.seconds} | found.seconds,
+        low=low,
+        high=high,
+        interval_by="split-conformal" if problem.regression else "",
+        interval_reach=reach,
+        parts=found.parts(),
+        graph=found.graph(),
+        calibration=calibration,
+        importance=importance,
+    )
+
+
+def _calibrated(prepared: PreparedData, model: nn.Module) -> tuple[PreparedData, Tensor, dict[str, Any] | None]:
+    """Predict all nodes; probabilities with a temperature that is fitted on the validation nodes, and its record."""
+    problem, val = prepared.problem, prepared.split.val
+    before = predict(model, prepared.x, problem, prepared.encoding)
+    if problem.regression:
+        return prepared, before, None
+    temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
+    prepared = prepared.with_temperature(temperature)
+    output = predict(model, prepared.x, problem, prepared.encoding)
+    return prepared, output, calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
 
 
 def conformal_reach(output: Tensor, prepared: PreparedData) -> float:
-    """The distance within which 95 % of the validation nodes' errors lie, one counted more: split-conformal.
+    """Half the width of split-conformal 95 % intervals, from the errors of the validation nodes.
 
-    Errors are those of the transformed target, in which they are more alike.
+    Errors are taken on the transformed target, where they vary less from node to node.
     """
     val = prepared.split.val
     z = torch.from_numpy(prepared.encoding.standardise(output.double().numpy()))
@@ -181,21 +198,21 @@ def conformal_reach(output: Tensor, prepared: PreparedData) -> float:
 
 
 def interval_around(output: Tensor, encoding: Encoding, reach: float) -> tuple[Tensor, Tensor]:
-    """Both ends, in the target's units."""
+    """Lower and upper end of each interval, in the target's units."""
     z = encoding.standardise(output.double().cpu().numpy())
     low, high = (torch.from_numpy(encoding.in_units(z + s * reach)) for s in (-1, 1))
     return low, high
 
 
 def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
-    """The job's model for this problem, its weights drawn from the job's seed."""
+    """Make the job's model for this problem, with weights drawn from the job's seed."""
     torch.manual_seed(job.seed)
     return new_model(job, encoding.num_features, problem.outputs, problem.num_nodes)
 
 
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -> Tensor:
-    """Probabilities of the classes ``[N, C]``, or numbers ``[N]`` in the target's units."""
+    """Predict all nodes: probabilities ``[N, C]``, or numbers ``[N]`` in the target's units."""
     output = model.eval()(x, edges_for(model, problem).to(x.device))
     if problem.regression:
         return torch.from_numpy(encoding.in_units(output.squeeze(-1).cpu().numpy())).to(output)

@@ -36,7 +36,7 @@ Ask = Callable[[Tensor], np.ndarray]  # features of all nodes -> probabilities [
 
 
 def importance_of_network(job: Job, prepared: PreparedData, model: nn.Module) -> dict[str, Any] | None:
-    """Of a network, on the validation nodes."""
+    """Measure the permutation importance of a network, on the validation nodes."""
     from walksum.workflow.fit import predict
 
     val = prepared.split.val
@@ -48,7 +48,7 @@ def importance_of_network(job: Job, prepared: PreparedData, model: nn.Module) ->
 
 
 def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfolio) -> dict[str, Any] | None:
-    """Of the members that can be asked about other columns, on the nodes that judged its first fold."""
+    """Measure the permutation importance of a portfolio, by the members that can predict again, on its first fold."""
     problem, encoding = portfolio.problem, prepared.encoding
     askable = [member.local or member.model for member in portfolio.members]
     blend, carried = _of_those(portfolio, np.array([model is not None for model in askable]))
@@ -90,7 +90,7 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
 
 
 def _of_those(portfolio: Portfolio, who: np.ndarray) -> tuple[Blend | None, float]:
-    """The blend of these members, in which they keep their weights if that is most of it; and how much it is."""
+    """The blend restricted to these members, and their share of the weight."""
     blend = portfolio.blends[HERE]
     weights = np.where(who, blend.weights, 0.0)
     carried = float(weights.sum())
@@ -100,7 +100,7 @@ def _of_those(portfolio: Portfolio, who: np.ndarray) -> tuple[Blend | None, floa
 
 
 def _first_fold(model: Model) -> Model:
-    """The model as its first fold learned it: one training instead of all of them is asked."""
+    """The model as trained on its first fold."""
     if isinstance(model, Tabular):
         return replace(model, models=model.models[:1])
     if isinstance(model, DeepBanks):

@@ -31,7 +31,7 @@ DEEP_SCALES = (0.5, -0.5, 0.9)
 
 @dataclass(frozen=True)
 class ModelOperator:
-    """One linear operator of a model: a row of J^-1 says what every node adds at one.
+    """One linear operator of a model; row i of its J^-1 holds what every node contributes to node i.
 
     Attributes:
         name: for a list of choices.
@@ -49,7 +49,7 @@ class ModelOperator:
     noise: float | None = None
 
     def adds(self, node: int, row: np.ndarray) -> np.ndarray | None:
-        """What each known target adds at ``node`` by its row of J^-1; a node does not see its own target."""
+        """The contribution of each known target to ``node``; a node's own target does not count."""
         if self.targets is None:
             return None
         carried = np.nan_to_num(self.targets)
@@ -63,8 +63,9 @@ class ModelOperator:
         return np.zeros_like(row) if abs(total) < 1e-12 else weight / total * carried
 
 
-def operators_of(model: object, x: Tensor, graph: Graph, targets: np.ndarray, residuals: np.ndarray | None,
-                 scale: float = 1.0) -> list[ModelOperator]:  # fmt: skip
+def operators_of(
+    model: object, x: Tensor, graph: Graph, targets: np.ndarray, residuals: np.ndarray | None, scale: float = 1.0
+) -> list[ModelOperator]:
     """The operators of a GLT (one per layer) or of a portfolio (the heaviest first); none of other models.
 
     Args:
@@ -110,7 +111,7 @@ def _of_portfolio(
 
 
 def _field_operator(field: ResidualField, graph: Graph, residuals: np.ndarray, scale: float) -> ModelOperator:
-    """The field of what the other members leave over, given the known residuals."""
+    """The Gaussian field of the residuals of the other members, given the known residuals."""
     prior = residual_precision(graph.to("cpu"), field.a, field.precision)
     observed = torch.from_numpy(np.where(np.isnan(residuals), 0.0, 1 / field.noise))
     J = Precision(prior.graph, prior.diag + observed, prior.off)

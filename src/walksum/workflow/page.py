@@ -20,9 +20,10 @@ from walksum.analysis.inverse import marginal_variance
 from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
-from walksum.workflow import charts
+from walksum.workflow import page_charts as charts
 from walksum.workflow.figures import Listener, NamedFigure, member_weights, spectral_response
-from walksum.workflow.findings import (
+from walksum.workflow.metrics import ranked
+from walksum.workflow.page_findings import (
     Explained,
     calibration_bins,
     confusion,
@@ -35,7 +36,6 @@ from walksum.workflow.findings import (
     target_name,
     verdict,
 )
-from walksum.workflow.record import ranked
 from walksum.workflow.trained_run import TrainedRun
 
 if TYPE_CHECKING:

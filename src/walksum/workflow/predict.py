@@ -19,7 +19,7 @@ from walksum.portfolio.fit import ELSEWHERE, Portfolio
 from walksum.training.devices import available_device
 from walksum.workflow.auto import ask, output_of
 from walksum.workflow.fit import interval_around, predict
-from walksum.workflow.models import check_graph_size
+from walksum.workflow.job import check_graph_size
 
 if TYPE_CHECKING:
     from walksum.workflow.run import Run
@@ -29,14 +29,14 @@ DIGITS = {"prediction": "{:.7g}", "truth": "{:.7g}", "low": "{:.7g}", "high": "{
 
 @dataclass(frozen=True)
 class Predictions:
-    """One row per node, and what a reader should know."""
+    """A table with one row per node, and notes for the reader."""
 
     table: pd.DataFrame
     notes: list[str]
 
 
 def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictions:
-    """Ask the model of a run about every node of a graph."""
+    """Predict every node of a graph by the model of a run."""
     check_graph_size(run.job.model, run.metrics["data"]["nodes"], problem.num_nodes)
     model, place = run.model, torch.device(available_device(device))
     x = run.encoding.encode(problem.features)
@@ -107,7 +107,7 @@ def _truth(problem: Problem) -> pd.Series:
 
 
 def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> None:
-    """Write as CSV, or as Parquet where ``suffix`` says so."""
+    """Write the table as CSV, or as Parquet if ``suffix`` is .parquet or .pq."""
     if suffix in (".parquet", ".pq"):
         try:
             table.to_parquet(path, index=False)
@@ -123,7 +123,7 @@ def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> 
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
-    """CSV that a spreadsheet reads as text and numbers: a text that begins like a formula gets an apostrophe before it.
+    """Write CSV in which no cell is a formula: a text that begins like one gets an apostrophe before it.
 
     Numbers stay as they are, also negative ones. :func:`read_predictions` takes the apostrophe away again.
     """
@@ -132,7 +132,7 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_predictions(path: Path, regression: bool, nodes: int) -> pd.DataFrame:
-    """What :func:`write_predictions` wrote of so many nodes; ids and classes as text, also a class called NA."""
+    """Read what :func:`write_predictions` wrote for ``nodes`` nodes; ids and classes stay text, also a class NA."""
     text = ["id", "name", "split"] + ([] if regression else ["truth", "prediction"])
     empty = {"truth": [""]} if regression else {}
     try:
@@ -149,7 +149,7 @@ BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "'")  # of what a spreadsheet may 
 
 
 def escaped(cell: Any) -> Any:
-    """With an apostrophe before a text that begins like a formula; numbers stay as they are, also negative ones."""
+    """Put an apostrophe before a text that begins like a formula; numbers stay as they are."""
     if not isinstance(cell, str) or not cell.startswith(BEGINNINGS):
         return cell
     try:
@@ -160,5 +160,5 @@ def escaped(cell: Any) -> Any:
 
 
 def plain(cell: Any) -> Any:
-    """What :func:`escaped` was given."""
+    """Undo :func:`escaped`."""
     return cell[1:] if isinstance(cell, str) and cell.startswith("'") else cell

@@ -1,4 +1,4 @@
-"""From a problem to what a job learns from: edges, split, encoded columns, and the target as a model sees it."""
+"""Prepare a problem for training: choose edges, split nodes, encode columns and transform the target."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.data.encoding import Encoding
+from walksum.data.encoding import LOG, NONE, TRANSFORMS, Encoding, fit_knots, in_target_units, transformed
 from walksum.data.encoding import fit as fit_columns
 from walksum.data.places import DELAUNAY, NEIGHBOURS
 from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_notes, split_problem
 from walksum.data.splits import Split
-from walksum.data.target import LOG, NONE, TRANSFORMS, fit_knots, in_target_units, transformed
 from walksum.portfolio.features import neighbour_mean, reduce_columns
 from walksum.portfolio.problem import WIDE
 from walksum.portfolio.residual import affordable, residual_field
 from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
-from walksum.workflow.job import AUTO, Job
-from walksum.workflow.models import check_model
+from walksum.workflow.job import AUTO, Job, check_model
 from walksum.workflow.scorer import Scorer
 
 SKEWED = 1.0  # skewness from which transforms are tried
@@ -43,7 +41,7 @@ class PreparedData:
     scorer: Scorer
 
     def with_temperature(self, temperature: float) -> PreparedData:
-        """The same with calibrated probabilities."""
+        """A copy whose encoding has this temperature."""
         encoding = replace(self.encoding, temperature=temperature)
         return replace(self, encoding=encoding, scorer=replace(self.scorer, encoding=encoding))
 
@@ -72,7 +70,7 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
-    """How columns are encoded, from the training nodes; and notes on what was left out."""
+    """Fit the encoding of the columns on the training nodes; also notes on what was left out."""
     encoding, notes = fit_columns(problem.features, split.train)
     if encoding.num_features == 0:
         why = "".join(f"; {note}" for note in [*problem.notes, *notes])
@@ -81,7 +79,7 @@ def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
 
 
 def balanced_weights(problem: Problem, nodes: Tensor) -> list[float]:
-    """One over the share of each class among these nodes, their mean over the nodes being one."""
+    """Class weights: one over the share of each class among these nodes, scaled to mean one over the nodes."""
     counts = torch.bincount(problem.y[nodes], minlength=len(problem.classes)).double()
     present = int((counts > 0).sum())
     return (counts.sum() / (present * counts.clamp_min(1))).tolist()
@@ -90,7 +88,7 @@ def balanced_weights(problem: Problem, nodes: Tensor) -> list[float]:
 def _fit_target(
     asked: str, problem: Problem, split: Split, encoding: Encoding, x: Tensor, metric: Metric
 ) -> tuple[Encoding, list[str]]:
-    """The transform that is asked for, or that validation nodes choose; then mean and scale of what it gives."""
+    """Fit the target's transform (as asked, or chosen on validation nodes), then its mean and scale."""
     known, notes = problem.y[split.train].double().numpy(), []
     kind = asked
     if asked == AUTO:
@@ -104,7 +102,7 @@ def _fit_target(
 
 
 def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) -> tuple[str, str | None]:
-    """Of a skewed target the transform with which gradient boosting does best on the validation nodes; and a note."""
+    """Choose a skewed target's transform by the validation score of gradient boosting; also a note."""
     from scipy.stats import skew
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -130,7 +128,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
 
 
 def with_neighbours(problem: Problem, job: Job) -> Problem:
-    """The problem with the edges that predict its validation nodes best; as it is where nothing is to be chosen."""
+    """Choose the number of neighbours to join by validation error; problems with given edges stay as they are."""
     if problem.places is None or not problem.places.joins:
         return problem
     if problem.places.neighbours is not None:
@@ -143,7 +141,7 @@ def with_neighbours(problem: Problem, job: Job) -> Problem:
     assert problem.places is not None
     choices: tuple[int | str, ...] = (*CHOICES, DELAUNAY) if problem.places.flat else CHOICES
     tried = [_joined(problem, each, "") for each in choices]
-    left, truth = _left_over(problem, split)
+    left, truth = _ridge_residuals(problem, split)
     errors = [_error(each, split, left, truth) for each in tried]
     if not np.isfinite(errors).any():
         return _joined(problem, NEIGHBOURS, "")
@@ -164,8 +162,8 @@ def _joined(problem: Problem, neighbours: int | str | None, how: str) -> Problem
     return replace(problem, edge_index=index, edge_weight=weight, places=places, columns=columns, notes=notes)
 
 
-def _left_over(problem: Problem, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """What a ridge regression of the columns leaves of the targets ``[n, C]``, of training and of validation nodes."""
+def _ridge_residuals(problem: Problem, split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals ``[n, C]`` of a ridge regression on the columns, of training and of validation nodes."""
     from sklearn.linear_model import RidgeCV
 
     train, val = split.train.numpy(), split.val.numpy()
@@ -184,7 +182,7 @@ def _left_over(problem: Problem, split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _error(problem: Problem, split: Split, left: np.ndarray, truth: np.ndarray) -> float:
-    """Squared error at the validation nodes of a field that is fitted to the training nodes."""
+    """The squared validation error of a field fitted to the residuals of the training nodes."""
     train, val = split.train.numpy(), split.val.numpy()
     if not affordable(problem.graph):
         return float("inf")

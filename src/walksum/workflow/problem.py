@@ -1,4 +1,4 @@
-"""From the arguments that name data to a Problem, for training and again for a run."""
+"""Read a Problem from the arguments that name data, for training and again for a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
-from walksum.data.edges import EdgeColumns, first
+from walksum.data.edges import EdgeColumns
+from walksum.data.frames import name_list
 from walksum.data.places import Places
 from walksum.data.problem import REGRESSION, Problem, from_data
 from walksum.data.problem_split import SPATIAL
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a graph comes from, in one way of three; none of them stands for the digits.
+    """Where a graph comes from: a dataset, tables or one file; nothing given means the digits.
 
     Args:
         dataset: a published one, by name.
@@ -130,7 +131,7 @@ class SplitOption:
 
 
 def read_split(split: str | PathLike[str] | None, source: Source) -> SplitOption:
-    """Numbers, a protocol or "spatial" say how; else it is a column, or the folder of a run."""
+    """Parse ``split``: counts, fractions, a protocol or "spatial"; else a column, or the folder of a run."""
     if split is None:
         return SplitOption()
     text = str(split)
@@ -151,7 +152,7 @@ def with_split_of(problem: Problem, run: Path) -> Problem:
     part = dict(zip(before["id"].map(plain), before["split"], strict=True))
     found = np.array([part.get(str(name)) or None for name in problem.ids], dtype=object)
     if not any(found):
-        raise ValueError(f"split={str(run)!r} knows none of these nodes; its ids are {first(before['id'][:3])}")
+        raise ValueError(f"split={str(run)!r} knows none of these nodes; its ids are {name_list(before['id'][:3])}")
     return replace(problem, given_split=found, columns=problem.columns | {"split": str(run)})
 
 
@@ -177,7 +178,7 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
             cells = [f"{problem.classes[int(problem.y[k])]!r} of {problem.ids[k]!r}" for k in strange[:5]]
             notes.append(
                 f"{len(strange)} cells of {run.config['target']!r} hold classes that training did not know "
-                f"({', '.join(cells)}): read as empty; the classes are {first(classes)}"
+                f"({', '.join(cells)}): read as empty; the classes are {name_list(classes)}"
             )
     if task == REGRESSION and not y.is_floating_point():
         y = torch.full(y.shape, torch.nan)  # of a file without y
@@ -228,12 +229,12 @@ def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> C
 
 
 def _read_columns(wanted: list[str], dates: dict[str, str]) -> list[str]:
-    """Columns of the table: a date is one, what was made of it are several."""
+    """The columns of the table that the encoded columns come from; a date column becomes several."""
     made = {f"{name}: {part}": name for name in dates for part in PARTS}
     return list(dict.fromkeys(made.get(column, column) for column in wanted))
 
 
 def _by_name(problem: Problem, classes: list[str]) -> Tensor:
-    """Class numbers as the run counts them; -1 for a class it does not know."""
+    """Class numbers in the order of the run's classes; -1 for a class it does not know."""
     number = {name: k for k, name in enumerate(classes)}
     return torch.tensor([*(number.get(name, -1) for name in problem.classes), -1])[problem.y]

@@ -18,11 +18,10 @@ from walksum._files import finite_or_none, whole_folder, write_file
 from walksum.data.encoding import Encoding
 from walksum.data.problem import REGRESSION
 from walksum.workflow.fit import Result
-from walksum.workflow.job import NETWORK_SETTINGS, Job
-from walksum.workflow.models import AUTO_NAME, GLT_NAME, compared_config, load_model, save_model
+from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job, compared_config, load_model, save_model
+from walksum.workflow.metrics import chosen, graph_text, metrics_of, ranked
 from walksum.workflow.predict import predict_nodes, prediction_table, read_predictions, write_predictions, write_table
 from walksum.workflow.problem import Source, problem_of_run
-from walksum.workflow.record import chosen, graph_text, metrics_of, ranked
 from walksum.workflow.search import SearchResult
 
 FORMAT, SEVERAL = "walksum.run/1", "walksum.runs/1"
@@ -120,7 +119,7 @@ class Run:
         return prediction_table(result.problem, result.output, encoding, result.low, result.high, split)
 
     def importance(self) -> pd.DataFrame:
-        """By column of the table, how much the metric falls on held-out nodes when its values change places.
+        """Permutation importance: by how much the metric falls on held-out nodes when a column is shuffled.
 
         The most important first, each with the standard error over those nodes. Empty where it was not measured: of
         tables of more than 200 columns, and of trainings that were interrupted.
@@ -140,7 +139,7 @@ class Run:
     ) -> pd.DataFrame:
         """Predict for the nodes of new tables; without arguments for those the run was trained on.
 
-        The columns are found and encoded as in training. What was filled in is told by a warning.
+        The columns are found and encoded as in training. Values that were filled in are reported by warnings.
 
         Args:
             nodes, edges: DataFrames or paths, with the columns of the training tables; the target is not needed, but a
@@ -178,7 +177,7 @@ class Run:
         return self
 
     def write(self, folder: Path, page: bool = True) -> None:
-        """Fill a folder that is there already; without ``page``: all but the pictures."""
+        """Write the run into an existing folder; without ``page``: all but the report and its pictures."""
         assert self.result is not None
         result, job = self.result, self.result.job
         shape = {}
@@ -249,7 +248,7 @@ def _score_text(name: str, record: dict[str, Any]) -> str:
 
 
 def open_run(path: str | PathLike[str]) -> Run:
-    """The run in a folder that :meth:`Run.save` or ``walksum train`` wrote.
+    """Read the run in a folder that :meth:`Run.save` or ``walksum train`` wrote.
 
     Example:
         >>> import tempfile
@@ -287,7 +286,7 @@ def _read(folder: Path, name: str) -> Any:
 
 
 def run_of(results: list[Result], search: SearchResult | None = None) -> Run:
-    """The run of one result per seed; the model that is best on its validation nodes is kept."""
+    """Make a run of one result per seed; it keeps the model that is best on its validation nodes."""
     result = chosen(results)
     problem = result.problem
     config = {

@@ -13,16 +13,17 @@ from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
 from walksum.portfolio.blend import softmax
-from walksum.training.metrics import Score, score_classes
 from walksum.training.scoring import METRICS as ALL
 from walksum.training.scoring import (
     Metric,
+    Score,
     expected_calibration_error,
     log_loss,
     metric_for,
     names_for,
     paired_difference,
     reliability,
+    score_classes,
     scored,
 )
 
@@ -57,11 +58,11 @@ class Scorer:
 
     @property
     def is_default(self) -> bool:
-        """Whether networks choose their epoch by it without being told: accuracy or a squared error."""
+        """Whether it is what networks choose their epoch by anyway: accuracy or a squared error."""
         return self.metric.name in ("accuracy", "r2", "rmse") and not self.encoding.class_weight
 
     def __call__(self, outputs: np.ndarray, y: np.ndarray) -> float:
-        """A model's outputs ``[n, C]`` against what it learns ``[n]``: larger is better."""
+        """Score a model's outputs ``[n, C]`` against its targets ``[n]``; larger is better."""
         if self.regression:
             return self.metric.gain(self.encoding.in_units(outputs[:, 0]), self.encoding.in_units(y))
         return self.metric.gain(self.read(softmax(outputs)), y.astype(np.int64))
@@ -71,7 +72,7 @@ class Scorer:
         return self.encoding.weighed(output) if (metric or self.metric).decides else output
 
     def score(self, output: Tensor, y: Tensor) -> Score:
-        """Probabilities or numbers in their units, with a 95 % interval over these nodes."""
+        """Score probabilities, or numbers in their units, with a 95 % interval over these nodes."""
         guess, truth = output.double().numpy(), y.numpy()
         if self.metric.name == "accuracy":
             return score_classes(torch.from_numpy(self.read(guess).argmax(1)), y)
@@ -131,7 +132,7 @@ def tempered(shares: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def calibration_record(before: Tensor, after: Tensor, scorer: Scorer, problem: Problem, test: Tensor) -> dict[str, Any]:
-    """How far probabilities of the test nodes can be believed, as metrics.json holds it."""
+    """The calibration of the test nodes' probabilities, as metrics.json holds it."""
     from scipy.stats import spearmanr
 
     y = problem.y[test].numpy()

@@ -17,8 +17,7 @@ from walksum.designs import NAMES
 from walksum.training import Outcome
 from walksum.training.history import rank
 from walksum.workflow.fit import OnEpoch, fit_model
-from walksum.workflow.job import Job
-from walksum.workflow.models import GLT_NAME
+from walksum.workflow.job import GLT_NAME, Job
 from walksum.workflow.prepare import PreparedData, prepare_data
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -39,7 +38,7 @@ Train = Callable[[Iterable[Job]], Iterator[Fitted]]
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How many trials, how many of them are chosen before the first of these is judged, and what trains them.
+    """How many trials, how many of them are drawn at a time, and what trains them.
 
     The choices depend on ``workers``, not on the engine: "ray" trains as many at the same time, "local" one by one.
     """
@@ -90,7 +89,7 @@ OnTrial = Callable[[int, Trial], None]  # number from 1 on, what it was and reac
 
 
 class Sampler(Protocol):
-    """Scores are told in the order in which jobs were asked for."""
+    """Draws jobs and receives their scores, in the same order."""
 
     name: str
 
@@ -107,7 +106,7 @@ def search(
     on_trial: OnTrial | None = None,
     sampler: Sampler | None = None,
 ) -> SearchResult:
-    """Trainings on one split, the first with the job as given. The test nodes are never looked at."""
+    """Train trials on one split, the first with the job as given; the test nodes are not used."""
     prepared, sampler = prepare_data(start, problem), sampler or best_sampler(start.seed)
     done: list[Trial] = []
     best: tuple[Job, Fitted] | None = None
@@ -134,7 +133,7 @@ def search(
 
 
 def _trained(start: Job, plan: SearchPlan, sampler: Sampler, train: Train) -> Iterator[tuple[Job, Fitted]]:
-    """Jobs and what came of them, ``workers`` of them asked for at a time."""
+    """Jobs and their trained models; ``workers`` jobs are drawn at a time."""
     for first in range(0, plan.trials, plan.workers):
         numbers = range(first, min(first + plan.workers, plan.trials))
         jobs = [sampler.ask(start) if number else start for number in numbers]
@@ -157,7 +156,7 @@ def best_sampler(seed: int) -> Sampler:
 
 
 class Random:
-    """Every choice on its own, evenly."""
+    """Random search: every setting is drawn independently and uniformly."""
 
     name = "random search"
 
@@ -208,7 +207,7 @@ def find_ray() -> Any:
 
 
 def connect() -> tuple[Any, bool]:
-    """Ray, on the cluster of $RAY_ADDRESS or on this machine alone, and whether it is ours to end."""
+    """Connect to Ray on the cluster of $RAY_ADDRESS, or start it on this machine; also whether we started it."""
     ray = find_ray()
     ours = not ray.is_initialized()
     if ours:

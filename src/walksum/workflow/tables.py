@@ -1,9 +1,9 @@
-"""fit_tables: tables in, a run out; fit_problem: the same for a graph that was read already."""
+"""fit_tables: train on tables; fit_problem: train on a graph that is already read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,14 +18,13 @@ from walksum.data.user_files import Columns
 from walksum.training import TASKS
 from walksum.training.batches import one_thread
 from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
-from walksum.workflow.job import NETWORK_SETTINGS, Job
-from walksum.workflow.models import AUTO_NAME, GLT_NAME
+from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job
 from walksum.workflow.prepare import with_neighbours
 from walksum.workflow.problem import Source, SplitOption, check_column_names, read_split, with_split_of
 from walksum.workflow.run import Run, run_of
+from walksum.workflow.runs import Runs, read_each, target_names
 from walksum.workflow.search import OnTrial, SearchPlan, SearchResult
 from walksum.workflow.search import search as run_search
-from walksum.workflow.several import Runs, read_each, target_names
 
 AS_USUAL, NO_SEARCH = SplitOption(), SearchPlan()
 SMALL = 2e7  # numbers in the features below which a second thread costs more than it saves
@@ -70,7 +69,7 @@ def fit_tables(
         nodes: one row per node: a DataFrame, or the path of a CSV, TSV, Parquet, Feather, JSON lines or Excel file.
         edges: one row per edge, both ends by id; None: ``coordinates`` or ``knn`` make the edges.
         target: column to predict; rows where it is empty are predicted. Several ("a,b" or a list) give one run each,
-            in a :class:`walksum.workflow.several.Runs`; none of them is learned from to predict another.
+            in a :class:`walksum.workflow.runs.Runs`; none of them is learned from to predict another.
         id: column of node ids; None: id, node, node_id or name, else a column whose values the edges name, else the
             row number.
         source, destination: columns with the ends of an edge; None: by their usual names, else the first two.
@@ -112,29 +111,13 @@ def fit_tables(
         >>> run.predictions.shape[0], "prediction" in run.predictions
         (60, True)
     """
+    given = locals().copy()  # before there are other names than those of the arguments
     plan = SearchPlan(search, engine, workers)
     plan.check()
     tables = Source(nodes=nodes, edges=edges, encoding=encoding)
     cut = read_split(split, tables)
     job = make_job(search, split=cut.how, **settings)
-    columns = Columns(
-        target=None,
-        id=id,
-        edges=EdgeColumns(source, destination, weight),
-        features=None if features is None else tuple(features),
-        split=cut.column,
-        task=task,
-        drop_unknown=drop_unknown,
-        add_unknown=add_unknown,
-        name=name_column,
-        time=time_column,
-        group=group_column,
-        coordinates=names_in(coordinates),
-        knn=names_in(knn),
-        neighbours=neighbours,
-        decimal=decimal,
-        thousands=thousands,
-    )
+    columns = make_columns(given, cut.column)
     names = target_names(target, tables)
     problems = read_each(names, lambda name: read_problem(tables, replace(columns, target=name), keep_rare, cut))
     callbacks: dict[str, Any] = {"on_epoch": on_epoch, "on_trial": on_trial, "on_member": on_member}
@@ -163,14 +146,29 @@ def make_job(search: int = 0, **settings: Any) -> Job:
     return job
 
 
+def make_columns(given: Mapping[str, Any], split: str | None) -> Columns:
+    """The columns that arguments of :func:`fit_tables`, or options of the command, name; the target is added later."""
+    features = given["features"]
+    return Columns(
+        edges=EdgeColumns(given["source"], given["destination"], given["weight"]),
+        features=None if features is None else names_in(features) if isinstance(features, str) else tuple(features),
+        split=split,
+        coordinates=names_in(given["coordinates"]),
+        knn=names_in(given["knn"]),
+        **{name: given[name] for name in ("id", "task", "neighbours", "decimal", "thousands")},
+        **{name: given[name] for name in ("drop_unknown", "add_unknown")},
+        **{name: given[f"{name}_column"] for name in ("name", "time", "group")},
+    )
+
+
 def names_in(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Names of columns, also written "a,b"."""
+    """Split names of columns given as "a,b"; a list stays as it is."""
     parts = columns.split(",") if isinstance(columns, str) else columns or ()
     return tuple(name.strip() for name in parts)
 
 
 def read_problem(source: Source, columns: Columns, keep_rare: bool = False, split: SplitOption = AS_USUAL) -> Problem:
-    """The graph and target that a source and its columns describe; refuses what nothing can be learned from."""
+    """Read and check the graph and target that a source and its columns describe."""
     if columns.task is not None:
         check_choice("task", columns.task, tuple(TASKS))
     _check_one_split(columns, split)

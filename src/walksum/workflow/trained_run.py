@@ -38,7 +38,7 @@ NAME_COLUMNS = ("name", "title")  # of a nodes table, in this order
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained model with its graph; nothing in it changes.
+    """A trained model with the graph it was trained on; immutable.
 
     Attributes:
         title: for the head of a page.
@@ -97,7 +97,7 @@ class TrainedRun:
         return f"{'learned' if self.job.learned else 'fixed'} {DESIGNS[self.job.design].title}"
 
     def kind(self, layer: int) -> str:
-        """What a picture calls the J of a layer."""
+        """The name of a layer's J in figures."""
         return self.design if isinstance(self.model, GLT) else self.operators[layer].name
 
     # ---- what the model predicts ----
@@ -112,7 +112,7 @@ class TrainedRun:
     def answer(self, x: Tensor, problem: Problem, changed: Collection[int] = ()) -> Tensor:
         """The model's output for other features or edges of these nodes.
 
-        A portfolio reads known targets; of nodes that are ``changed`` it reads none, for they were told of others.
+        A portfolio reads known targets, except those of ``changed`` nodes, which belong to other features.
         """
         if isinstance(self.model, Portfolio):
             y = self.known_y.clone()
@@ -182,14 +182,14 @@ class TrainedRun:
         return fresh.precisions(self.x, self.graph)[layer].detach().to(torch.float64)
 
     def loss(self, output: Tensor) -> Tensor:
-        """What training descended; without labels the size of the output, for something to differentiate."""
+        """The training loss; without labels the mean square of the output, to have something to differentiate."""
         if self.prepared is None:
             return output.square().mean()
         known = self.prepared.split.train
         return TASKS[self.problem.task].loss(output[known], self.prepared.y[known])
 
     def hops(self, nodes: Tensor | None = None) -> Hops:
-        """How far the model looks, at ``nodes`` or at some drawn from a fixed seed."""
+        """Influence by hop, at ``nodes`` or at some drawn with a fixed seed."""
         assert isinstance(self.model, nn.Module)
         return hop_shares(self.model, self.x, self.edges, self.graph, nodes)
 
@@ -299,7 +299,7 @@ class TrainedRun:
 def open_trained_run(
     run: Run, problem: Problem, title: str, prepared: PreparedData | None = None, table: pd.DataFrame | None = None
 ) -> TrainedRun:
-    """A run and the graph it was trained on (or another with the same columns)."""
+    """Combine a run with the graph it was trained on, or another one with the same columns."""
     x = run.encoding.encode(problem.features)
     rows = run.predictions.set_index("id").reindex([str(name) for name in problem.ids])
     split = rows["split"].fillna("").to_numpy() if "split" in rows else np.full(problem.num_nodes, "")
@@ -311,9 +311,20 @@ def open_trained_run(
         residuals = known_residuals(run, model, problem)
     stored = None if rows["prediction"].isna().any() else rows  # some nodes are new: what was kept lacks them
     return TrainedRun(
-        title, problem, x, run.encoding, model, train or None, run.job, prepared, test, stored, residuals, run.metrics,
-        table,
-    )  # fmt: skip
+        title,
+        problem,
+        x,
+        run.encoding,
+        model,
+        training=train or None,
+        job=run.job,
+        prepared=prepared,
+        hidden=test,
+        stored=stored,
+        residuals=residuals,
+        metrics=run.metrics,
+        table=table,
+    )
 
 
 def _stored_output(stored: Any, problem: Problem) -> Tensor:

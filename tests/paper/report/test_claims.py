@@ -2,8 +2,8 @@ import pytest
 
 from synthetic import run
 from walksum.paper.report.compare import Difference
-from walksum.paper.report.grids import claim, claims_grid, paper_best
 from walksum.paper.report.sections import sections_of
+from walksum.paper.report.table1 import claim, claims_grid, paper_best
 
 
 def grid_of(*records):

@@ -11,7 +11,7 @@ import pytest
 
 from synthetic import draw, run
 from walksum.paper.report import document as render
-from walksum.paper.report import notes, table, table1
+from walksum.paper.report import make, notes, table1
 from walksum.paper.report.document import Bullets, Document, Grid, Picture, TableCell, Title, Words
 from walksum.paper.report.make import Order, Wanted
 from walksum.paper.report.plots import as_svg, plots_of
@@ -44,7 +44,7 @@ def row_of(grid, title):
 
 
 def test_csv_has_exactly_these_columns(sections):
-    out = table.as_csv(table.TABLE1_COLUMNS, table.table1_rows(sections))
+    out = make.as_csv(make.TABLE1_COLUMNS, make.table1_rows(sections))
     assert out.splitlines()[0] == "model,dataset,protocol,runs,mean,std,paper_mean,paper_std"
     rows = list(csv.DictReader(io.StringIO(out)))
     cell = sections[0].cells["gat", "cora"]
@@ -55,9 +55,9 @@ def test_csv_has_exactly_these_columns(sections):
 
 
 def test_csv_leaves_empty_what_is_unknown_and_other_settings_out(sections):
-    rows = table.table1_rows(sections)
+    rows = make.table1_rows(sections)
     (lost,) = (r for r in rows if (r["model"], r["dataset"]) == ("sat", "pubmed"))
-    assert table.as_csv(table.TABLE1_COLUMNS, [lost]).splitlines()[1] == "sat,pubmed,random,0,,,,"
+    assert make.as_csv(make.TABLE1_COLUMNS, [lost]).splitlines()[1] == "sat,pubmed,random,0,,,,"
     assert [r["runs"] for r in rows if (r["model"], r["dataset"]) == ("glt-laplacian-fixed", "cora")] == [6]
     (mlp, *_) = (r for r in rows if r["model"] == "mlp")
     assert mlp["paper_mean"] is None

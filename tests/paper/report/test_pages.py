@@ -1,4 +1,4 @@
-"""The pages in docs, and the README's table, say what the records in results hold."""
+"""The pages in docs say what the records in results hold."""
 
 import runpy
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_a_page_is_made_from_its_records(table, monkeypatch):
 @pytest.mark.parametrize(
     ("page", "script"),
     [
-        ("README.md", "scripts/readme_table.py"),
+        ("docs/results.md", "scripts/results_table.py"),
         ("docs/ablation.md", "scripts/ablation_page.py"),
         ("docs/protocols.md", "scripts/protocols_page.py"),
         ("docs/tables.md", "scripts/tables_page.py"),
@@ -37,10 +37,10 @@ def test_a_page_holds_the_tables_of_the_records(page, script, monkeypatch):
 
 def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    readme = tmp_path / "README.md"
-    readme.write_text(Path("README.md").read_text(encoding="utf-8"), encoding="utf-8")
-    report.main(["--docs", str(tmp_path), "--readme", str(readme)])
-    for page, made in (("README.md", readme), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
+    results = tmp_path / "results.md"
+    results.write_text(Path("docs/results.md").read_text(encoding="utf-8"), encoding="utf-8")
+    report.main(["--docs", str(tmp_path)])
+    for page, made in (("docs/results.md", results), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
         same = made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8")
         assert same, f"{page}: run python -m benchmarks.report"
 

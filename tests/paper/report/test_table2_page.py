@@ -4,7 +4,7 @@ import io
 import pytest
 
 from walksum.paper.report import document as render
-from walksum.paper.report import table, table2_page
+from walksum.paper.report import make, table2_page
 from walksum.paper.report.document import Grid
 from walksum.paper.report.table2 import Table2, finding
 from walksum.paper.solve_record import SolveRecord
@@ -123,7 +123,7 @@ def test_every_format_has_the_numbers_and_the_conclusion(name):
 
 
 def test_csv():
-    out = table.as_csv(table.TABLE2_COLUMNS, table.table2_rows(ARTEFACT))
+    out = make.as_csv(make.TABLE2_COLUMNS, make.table2_rows(ARTEFACT))
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len(rows) == 5
     (row,) = (r for r in rows if (r["direction"], r["rule"]) == ("backward", "messages"))
@@ -135,4 +135,4 @@ def test_a_design_the_paper_lacks_has_no_range():
     other = Table2((solve("forward", "messages", 5, model="glt-pairwise-normal-fixed-attractive"),))
     (row,) = grid(table2_page.document(other, "x"), "Steps of GaBP").rows
     assert [cell.text for cell in row][1:4] == ["-", "5", "-"]
-    assert table.table2_rows(other)[0]["paper_min"] is None
+    assert make.table2_rows(other)[0]["paper_min"] is None

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from walksum.data.encoding import medians
 from walksum.data.knn import as_graph_of, entries, knn_graph
 from walksum.estimators.glt import row_weights
-from walksum.estimators.lookup import mean_of_same, same_rows
+from walksum.estimators.labels import mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted

@@ -2,22 +2,90 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from walksum._files import write_file
 from walksum.data.splits import PROTOCOLS
-from walksum.paper.report import table, table1, table2, table2_page
+from walksum.paper.report import compare, table1, table2, table2_page
 from walksum.paper.report.document import Document, Picture, render
 from walksum.paper.report.sections import Section, sections_of
-from walksum.paper.rows import row_of
+from walksum.paper.report.table2 import DIRECTIONS, Table2
+from walksum.paper.rows import TABLE2, row_of
 from walksum.paper.solve_record import FILE as SOLVES
-from walksum.paper.solve_record import SolveRecord, read_solves
+from walksum.paper.solve_record import RULES, SolveRecord, read_solves
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import RECORDS, read_records
+
+TABLE1_COLUMNS = ("model", "dataset", "protocol", "runs", "mean", "std", "paper_mean", "paper_std")
+TABLE2_COLUMNS = (
+    *("model", "direction", "rule", "solves", "steps_min", "steps_median", "steps_max", "cut_off"),
+    *("residual_median", "residual_max", "error_median", "error_max", "paper_min", "paper_max"),
+)
+
+
+def table1_rows(sections: list[Section]) -> list[dict[str, Any]]:
+    """The cells with the paper's settings: these columns could not tell others apart."""
+    return [
+        _table1_row(section, model, dataset)
+        for section in sections
+        if not section.changes
+        for model in section.models
+        for dataset in section.datasets
+        if (model, dataset) in section.cells
+    ]
+
+
+def _table1_row(section: Section, model: str, dataset: str) -> dict[str, Any]:
+    cell, paper = section.cells[model, dataset], compare.paper_cell(model, dataset)
+    row = (model, dataset, section.protocol, cell.runs, cell.mean, cell.std, *(paper or (None, None)))
+    return dict(zip(TABLE1_COLUMNS, row, strict=True))
+
+
+def table1_tests(sections: list[Section]) -> list[dict[str, Any]]:
+    """The best GLT row of each column against the others."""
+    return [
+        {"protocol": section.protocol, "settings": section.name, "dataset": dataset, **asdict(test)}
+        for section in sections
+        for dataset in section.datasets
+        for test in compare.against_best(section, dataset)
+    ]
+
+
+def table2_rows(table: Table2) -> list[dict[str, Any]]:
+    rows = []
+    for model in table.models:
+        for direction in DIRECTIONS:
+            for rule in RULES:
+                group = table.group(direction, rule, [model])
+                if not group.records:
+                    continue
+                paper = TABLE2[model][DIRECTIONS.index(direction)] if model in TABLE2 else (None, None)
+                steps = (min(group.steps), group.median("steps"), max(group.steps), group.unmet)
+                left = [f(name) for name in ("residual", "error") for f in (group.median, group.worst)]
+                row = (model, direction, rule, len(group.records), *steps, *left, *paper)
+                rows.append(dict(zip(TABLE2_COLUMNS, row, strict=True)))
+    return rows
+
+
+def as_csv(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(row[name]) for name in columns] for row in rows)
+    return file.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else value
+
 
 HINT = "fill one with 'walksum bench table1' or 'walksum bench table2'"
 
@@ -126,15 +194,15 @@ def _table1(order: Order) -> Report:
     sections = sections_of(runs_of(order.store, order.wanted))
     values: dict[str, Any] = {
         "kind": "table1",
-        "rows": table.table1_rows(sections),
-        "tests": table.table1_tests(sections),
+        "rows": table1_rows(sections),
+        "tests": table1_tests(sections),
     }
     drawn = _pictures(sections, order)
     saved = [path for path, _ in drawn if path is not None]
     if order.format == "csv":
         left = sum(len(section.cells) for section in sections if section.changes)
         remark = f"{left} cells with other settings than the paper's are not in the CSV" if left else ""
-        return Report(table.as_csv(table.TABLE1_COLUMNS, values["rows"]), None, values, saved, remark)
+        return Report(as_csv(TABLE1_COLUMNS, values["rows"]), None, values, saved, remark)
     pictures = [picture for _, picture in drawn]
     page = table1.document(sections, _source(order), pictures, matrices=order.format == "html")
     return Report(render(page, order.format), page, values, saved)
@@ -144,9 +212,9 @@ def _table2(order: Order) -> Report:
     if order.plots is not None:
         raise ValueError(f"plots=: {order.store} is a store of Table 2, which has no plots; leave it out")
     held = table2.Table2(tuple(solves_of(order.store, order.wanted)))
-    values: dict[str, Any] = {"kind": "table2", "rows": table.table2_rows(held)}
+    values: dict[str, Any] = {"kind": "table2", "rows": table2_rows(held)}
     if order.format == "csv":
-        return Report(table.as_csv(table.TABLE2_COLUMNS, values["rows"]), None, values)
+        return Report(as_csv(TABLE2_COLUMNS, values["rows"]), None, values)
     page = table2_page.document(held, _source(order))
     return Report(render(page, order.format), page, values)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from walksum.paper.report.document import Block, Document, Grid, TableCell, Title, Words, cells
-from walksum.paper.report.grids import dataset_title
+from walksum.paper.report.table1 import dataset_title
 from walksum.paper.report.table2 import COARSE, DIRECTIONS, Finding, SolveGroup, Table2, finding
 from walksum.paper.rows import ROWS, TABLE2
 

@@ -14,9 +14,8 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.spec import threads_pay
-from walksum.paper.sweep.store import RUN_LOCKS, Store
+from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
 from walksum.paper.sweep.sweep import Ended, Group
 from walksum.paper.sweep.work import WorkerSettings, in_words, work_on
 

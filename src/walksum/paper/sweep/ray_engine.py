@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
-from walksum.paper.sweep.store import RUN_LOCKS, AlreadyRecorded, Store
+from walksum.paper.sweep.store import RUN_LOCKS, AlreadyRecorded, RunLocks, Store
 from walksum.paper.sweep.sweep import Ended, Group
 from walksum.paper.sweep.work import WorkerSettings, in_words
 from walksum.workflow.search import connect

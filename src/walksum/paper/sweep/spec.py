@@ -90,7 +90,7 @@ _LARGE, _LEARNED = 60.0, 2.5  # a dataset that is not in the table; a J that cha
 
 
 def cost(spec: RunSpec) -> float:
-    """Of one run."""
+    """The estimated cost of one run, relative to a fixed GLT on Texas."""
     epochs = min(spec.max_epochs, 3 * spec.patience) / 300
     learned = _LEARNED if row_of(spec.model).learned else 1.0
     return epochs * _DATASETS.get(spec.dataset, _LARGE) * _MODELS.get(spec.model, learned)

@@ -1,7 +1,9 @@
 """Records of runs in one file, which many processes append to and a kill cannot spoil.
 
-A folder with records.jsonl (one RunRecord per line), lock (held while a line is appended), run-locks (see locks.py)
-and, after a process was killed in the middle of a line, torn (what was cut off). Reading takes no lock.
+A folder with records.jsonl (one RunRecord per line), lock (held while a line is appended), run-locks (one locked byte
+per run in progress) and, after a process was killed in the middle of a line, torn (what was cut off). Reading takes no
+lock. Locks are the kernel's, which lets them go when a process ends, however it ends; on network drives they need a
+server that hands out locks: NFS 4, or NFS 3 with its lock daemon; SMB without the mount option nobrl.
 """
 
 from __future__ import annotations
@@ -11,10 +13,67 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
-from walksum.paper.sweep.locks import locked
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec
+
+
+def _fcntl() -> ModuleType:
+    try:
+        import fcntl
+    except ImportError as error:
+        raise ValueError("sweeps need file locks of Linux or macOS; on Windows use WSL") from error
+    return fcntl
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait for the lock of this file, hold it during the block. Threads exclude each other, too."""
+    fcntl = _fcntl()
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+class RunLocks:
+    """The runs that a process works on: each a locked byte of one file.
+
+    One file for all of them, whatever their number. These locks belong to the process, and closing the file lets all
+    of them go: use one object per process, and leave it open.
+    """
+
+    def __init__(self, path: Path):
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+    def take(self, keys: Iterable[str]) -> set[str]:
+        """Lock what no other process works on; returns the keys that are now ours."""
+        return {key for key in keys if self._try(key)}
+
+    def free(self, keys: Iterable[str]) -> None:
+        fcntl = _fcntl()
+        for key in keys:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _try(self, key: str) -> bool:
+        fcntl = _fcntl()
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+        except (BlockingIOError, PermissionError):  # POSIX allows either errno for "held by another"
+            return False
+        return True
+
+
+def _byte(key: str) -> int:
+    """Two keys that shared a byte would only wait for each other."""
+    return int(key[:12], 16)
+
 
 RECORDS, APPEND_LOCK, TORN, RUN_LOCKS = "records.jsonl", "lock", "torn", "run-locks"
 SETTLED = ("ok", "oom", "diverged", "failed")  # what a sweep does not try again by itself

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, Protocol
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.spec import RunSpec, paper_spec, total
-from walksum.paper.sweep.store import RUN_LOCKS, Store
+from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
 from walksum.paper.sweep.work import record_failed
 
 TICK = 0.5  # seconds between two looks at the store
@@ -55,10 +54,10 @@ class Engine(Protocol):
     def running(self) -> int: ...
     def start(self, group: Group) -> None: ...
     def poll(self, seconds: float) -> list[Ended]:
-        """What ended, after at most so long."""
+        """The groups that ended, after waiting at most so many seconds."""
 
     def doing(self) -> list[str]:
-        """What each worker is at, in words."""
+        """A description of what each worker is doing."""
 
     def stop(self) -> None: ...
 
@@ -92,7 +91,7 @@ class Sweep:
         since: see Store; the size of the store at the start to try again what failed, else 0.
         time_limit: begin nothing new after so many seconds.
         on_tick: called about twice a second.
-        on_note: told in words what went wrong.
+        on_note: called with a description of what went wrong.
     """
 
     def __init__(

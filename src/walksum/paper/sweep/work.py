@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from walksum.paper.sweep.locks import RunLocks
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import RunSpec
-from walksum.paper.sweep.store import AlreadyRecorded, Store
+from walksum.paper.sweep.store import AlreadyRecorded, RunLocks, Store
 
 if TYPE_CHECKING:
     from walksum.paper.runs import Progress

@@ -22,7 +22,7 @@ SHARED = ("id", "name")  # columns of predictions that do not depend on the targ
 
 
 def target_names(target: str | Sequence[str] | None, source: Source) -> list[str | None]:
-    """The targets that "a,b" or a list names; a comma in the name of a column is part of it."""
+    """Parse the names of targets from "a,b" or a list; a column whose name has a comma is kept whole."""
     given = [target] if isinstance(target, str) or target is None else list(target)
     found: list[str | None] = []
     for text in given:
@@ -37,7 +37,7 @@ def target_names(target: str | Sequence[str] | None, source: Source) -> list[str
 
 
 def read_each(names: list[str | None], read: Callable[[str | None], Problem]) -> dict[str, Problem]:
-    """The problem of each target; the other targets are not learned from, since they are to be predicted too."""
+    """Read the problem of each target; the other targets are no features, since they are to be predicted too."""
     problems = {}
     for name in names:
         problem = read(name)
@@ -75,7 +75,7 @@ class Runs(dict[str, Run]):
         return self
 
     def write_index(self, folder: Path) -> None:
-        """What the folder holds, beside the folders of the runs."""
+        """Write the index and the joint predictions beside the folders of the runs."""
         places = {name: place_of(folder, name, list(self)).name for name in self}
         (folder / CONFIG).write_text(json.dumps({"format": SEVERAL, "targets": places}, indent=2))
         write_predictions(folder / PREDICTIONS, self.predictions)
@@ -91,16 +91,17 @@ def joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 def place_of(folder: Path, target: str, targets: list[str]) -> Path:
     """A new folder for the run of one target, named after it as far as file names allow."""
-    name = re.sub(r"[^\w-]+", "_", target).strip("_") or "target"
     names = [re.sub(r"[^\w-]+", "_", each).strip("_") or "target" for each in targets]
+    place = targets.index(target)
+    name = names[place]
     if names.count(name) > 1 or name in ("model", "tensorboard"):
-        name = f"{name}-{targets.index(target) + 1}"
+        name = f"{name}-{place + 1}"
     (folder / name).mkdir(exist_ok=True)
     return folder / name
 
 
 def open_runs(path: str | PathLike[str]) -> Runs:
-    """The runs of a folder: of several targets, or the one of a single target."""
+    """Read the runs of a folder, by target."""
     folder = Path(path)
     try:
         config = json.loads((folder / CONFIG).read_text())

@@ -1,4 +1,4 @@
-"""What the page of a run says: the verdict, which test nodes were hard, and where one of them comes from."""
+"""The contents of a run's page: the verdict, the test nodes with the largest errors, and one node explained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from walksum.analysis.inverse import apply_inverse, units
 from walksum.nn import GLT
-from walksum.workflow.record import graph_text
+from walksum.workflow.metrics import graph_text
 from walksum.workflow.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def score_name(metrics: dict[str, Any]) -> str:
 
 
 def shown(metrics: dict[str, Any], value: float) -> str:
-    """A score as people write it."""
+    """Format a score for readers."""
     return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:z.3f}"  # z: never -0.000
 
 
@@ -41,7 +41,7 @@ def target_name(metrics: dict[str, Any]) -> str:
 
 
 def heading(metrics: dict[str, Any], table: bool) -> str:
-    """What is predicted of which data, and by what."""
+    """The heading of the page: target, data and model."""
     data, target, model = metrics["data"], target_name(metrics), str(metrics["model"])
     of = f"{'Class' if target == 'class' else target} in the {'table' if table else 'dataset'}"
     by = f"a portfolio of models ({model})" if metrics["portfolio"] else model
@@ -49,7 +49,7 @@ def heading(metrics: dict[str, Any], table: bool) -> str:
 
 
 def verdict(metrics: dict[str, Any]) -> list[str]:
-    """What is predicted and how well, and whether the graph helped or something simpler does as well."""
+    """The verdict in sentences: how well the target is predicted, and whether the graph helped."""
     target, parts = target_name(metrics), metrics["parts"]["test"]
     target = "The class" if target == "class" else target
     own, simplest = parts[metrics["model"]], next((parts[name] for name in SIMPLEST if name in parts), None)
@@ -77,7 +77,7 @@ class Confusion:
 
 
 def confusion(result: Result) -> Confusion | None:
-    """Of the most frequent classes among the test nodes; None for numbers."""
+    """The confusion matrix of the most frequent classes among the test nodes; None for a regression."""
     problem, test = result.problem, result.prepared.split.test
     if problem.regression:
         return None
@@ -91,7 +91,7 @@ def confusion(result: Result) -> Confusion | None:
 
 
 def calibration_bins(result: Result) -> list[tuple[float, float, int]]:
-    """Mean probability of the predicted class, share that was right, count; of test nodes in groups by probability."""
+    """Bin test nodes by the probability of their predicted class: its mean, the share that was right, the count."""
     test = result.prepared.split.test
     top = result.output[test].max(1)
     said, right = top.values.double().numpy(), (top.indices == result.problem.y[test]).double().numpy()
@@ -111,7 +111,7 @@ def numeric_columns(result: Result, most: int, metrics: dict[str, Any]) -> list[
 
 
 def most_wrong(result: Result, trained: TrainedRun, metrics: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: test nodes that were missed most, by their names and with some of their values."""
+    """Header and rows of a table of the test nodes with the largest errors."""
     test, problem = result.prepared.split.test, result.problem
     if problem.regression:
         off = (result.output[test] - problem.y[test]).abs()

@@ -12,6 +12,7 @@ from markupsafe import Markup
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 480, 260, 52, 38, 10, 12
 ROW = 40  # of a bar with its name
 MOST_POINTS = 1500
+GROUPS = 8  # of nodes, by the values of a column
 LETTER = 7  # width at most
 SMALL = (260, 150)  # of one of several charts side by side
 
@@ -92,10 +93,10 @@ def residuals(predicted: np.ndarray, error: np.ndarray, target: str) -> Markup:
     return plane.svg("Error of each test node over its prediction", f"predicted {target}", "predicted minus true")
 
 
-def residuals_by(values: np.ndarray, error: np.ndarray, name: str, bins: int = 8) -> Markup | None:
+def residuals_by(values: np.ndarray, error: np.ndarray, name: str) -> Markup | None:
     """Mean error and twice its standard error of nodes in equal groups by one column; None for few values."""
     known = np.isfinite(values)
-    edges = np.unique(np.quantile(values[known], np.linspace(0, 1, bins + 1))) if known.any() else np.zeros(0)
+    edges = np.unique(np.quantile(values[known], np.linspace(0, 1, GROUPS + 1))) if known.any() else np.zeros(0)
     if len(edges) < 4:
         return None
     group = np.clip(np.searchsorted(edges, values[known], side="right") - 1, 0, len(edges) - 2)

@@ -8,9 +8,8 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from torch import Tensor
 
 from walksum.explore.answer import Session
-from walksum.explore.answer_panel import percent
-from walksum.explore.controls import field, options
-from walksum.explore.navigation import triggers
+from walksum.explore.answer_panel import bar, percent, table_with_bars
+from walksum.explore.controls import field, options, triggers
 from walksum.explore.view import View, stored_view
 from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, columns, describe, from_json, kinds
 from walksum.nn import GLT
@@ -184,23 +183,13 @@ def _table(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> htm
                 html.Th(trained.problem.classes[k], scope="row"),
                 html.Td(percent(float(first[k])), className="before"),
                 html.Td(percent(float(then[k])), className="after"),
-                html.Td(
-                    [_bar(float(first[k]), "before"), _bar(float(then[k]), "after")],
-                    className="bars",
-                    **{"aria-hidden": "true"},
-                ),
+                bar(float(first[k]), "before", (float(then[k]), "after")),
             ],
             **{"data-class": trained.problem.classes[k]},
         )
         for k in shown
     ]
-    heads = [html.Th(name, scope="col") for name in ("class", "before", "after")]
-    heads.append(html.Th("", **{"aria-hidden": "true"}))
-    return html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], id="before-after")
-
-
-def _bar(share: float, kind: str) -> html.Div:
-    return html.Div(className=f"bar {kind}", style={"width": f"{100 * share:.1f}%"})
+    return table_with_bars("before-after", ("class", "before", "after"), body)
 
 
 def _rest(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> html.P:

@@ -1,6 +1,6 @@
 """What a cell of Table 1 owes to each choice the paper leaves open: one choice changed at a time, a few seeds each.
 
-    python -m walksum.paper.ablation --dataset cora --model glt-pairwise-normal-learned --runs 5
+    python -m benchmarks.ablation --dataset cora --model glt-pairwise-normal-learned --runs 5
 
 Trains what the store lacks and prints a table; several of these commands may share a store.
 """
@@ -16,9 +16,9 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.utils import to_undirected
 
+from benchmarks import ablation_changes as changes
+from benchmarks.ablation_changes import Change
 from walksum.designs import NAMES
-from walksum.paper import changes
-from walksum.paper.changes import Change
 from walksum.paper.rows import PAPERS_GABP, row_of
 from walksum.paper.runs import cell_data, model_factory, train_cell
 from walksum.paper.sweep.local import LocalEngine

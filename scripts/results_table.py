@@ -1,4 +1,4 @@
-"""Writes the README's accuracy table from the records: python scripts/readme_table.py"""
+"""Writes the accuracy table of docs/results.md from the records: python scripts/results_table.py"""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def updated(text: str) -> str:
 
 
 if __name__ == "__main__":
-    readme = Path("README.md")
-    readme.write_text(updated(readme.read_text()))
+    page = Path("docs/results.md")
+    page.write_text(updated(page.read_text()))

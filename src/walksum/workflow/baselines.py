@@ -1,4 +1,4 @@
-"""Simpler methods to compare with, each a function of the data and the nodes it may learn from.
+"""Simpler methods to compare with, each a function of the data and the nodes to learn from.
 
 They give probabilities ``[N, C]`` or numbers ``[N]`` in the target's units for all nodes. A regression learns the same
 transformed target as the model they stand beside.

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from walksum.training.metrics import over_seeds
+from walksum.training.scoring import over_seeds
 from walksum.workflow.fit import LEVEL, Result
 from walksum.workflow.search import SearchResult
 
 
 def chosen(results: list[Result]) -> Result:
-    """Of several seeds, the one whose model is kept: best on its validation nodes."""
+    """The result whose model is kept: the seed that is best on its validation nodes."""
     return max(results, key=lambda result: result.outcome.best.val_score)
 
 
 def metrics_of(results: list[Result], search: SearchResult | None = None) -> dict[str, Any]:
-    """All that metrics.json holds."""
+    """The contents of metrics.json."""
     result = chosen(results)
     scorer, problem = result.prepared.scorer, result.problem
     return {
@@ -96,13 +96,13 @@ def _over_results(results: list[Result], name: str) -> dict[str, Any]:
 
 
 def ranked(metrics: dict[str, Any]) -> list[str]:
-    """The methods, the best first."""
+    """The names of the methods, the best first."""
     sign = 1 if metrics.get("higher_is_better", True) else -1
     return sorted(metrics["test"], key=lambda name: -sign * metrics["test"][name]["mean"])
 
 
 def graph_text(metrics: dict[str, Any]) -> str:
-    """Whether the graph helped, and whether another row did better, in words."""
+    """A sentence on whether the graph helped, and whether another row did better."""
     graph = metrics.get("graph")
     if graph is None and metrics.get("data", {}).get("edges") == 0:
         return "there are no edges: every node was predicted by its own columns"
