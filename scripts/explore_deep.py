@@ -255,7 +255,7 @@ def members(job: tuple[str, int]) -> tuple[str, int, list[str], np.ndarray, np.n
     rows = torch.cat([split.train, split.val]).numpy()
     y[rows] = data.y.numpy()[rows]
     val = np.sort(split.val.numpy())
-    model = AutoClassifier(1e4, members=REFERENCE, random_state=seed)
+    model = AutoClassifier(1e4, members=REFERENCE, device="cpu", random_state=seed)
     model.fit(sp.csr_matrix(data.x.numpy()), y, data.edge_index, validation=val)
     found = model.portfolio_.members
     return name, seed, [m.name for m in found], np.stack([m.outputs[0][val] for m in found]), y[val]
