@@ -11,7 +11,7 @@ from walksum.explore.whole_model import WholeModel
 from walksum.graph import Graph
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.columns import Standard, own_and_degree, surroundings
-from walksum.portfolio.deep import DeepBank, DeepBanks, fit_deep
+from walksum.portfolio.deep import DeepBank, DeepBanks, fit_deep, fit_words
 from walksum.portfolio.fit import ELSEWHERE, Portfolio
 from walksum.portfolio.labels import LabelPropagation
 from walksum.portfolio.networks import Networks
@@ -168,6 +168,11 @@ def test_a_deep_bank_reads_every_column_of_a_wide_table():
     assert model.models[0].embed.in_features == 91  # not 64 directions of them
     found = member_outputs(model, 0, problem, torch.from_numpy(X)).detach()
     np.testing.assert_allclose(found, out, atol=1e-5)
+    out, model, _ = fit_words(problem, 0.5, lambda out, y: 0.0, np.inf, seeds=2, epochs=[3, 3], width=8)
+    x = torch.from_numpy(X).requires_grad_()
+    found = member_outputs(model, 0, problem, x)
+    np.testing.assert_allclose(found.detach(), out, atol=1e-5)
+    assert torch.autograd.grad(found[0, :, 0].sum(), x)[0].any()
 
 
 def test_what_trees_make_of_a_column_is_what_they_answer_without_it(numbers, classes):

@@ -51,10 +51,12 @@ def member_outputs(model: Model, index: int, problem: Problem, x: Tensor) -> Ten
     if isinstance(model, StackedNetworks):
         return _of_stack(model.keep([index]), problem, x)
     if isinstance(model, DeepBanks):
+        if model.standard is None:
+            return model.answer(problem, _Table(x.float()), problem.known)
         degree = torch.log1p(problem.graph.degree.double())[:, None]
         own = x.double() if x.size(1) <= MOST_COLUMNS else _own(problem, x)
         read = _standardised(model.standard, torch.cat([own, degree], 1))
-        return torch.stack([each.eval()(read, problem.graph) for each in model.models])
+        return model.answer(problem, read, problem.known)
     assert isinstance(model, Tabular)
     read = _columns(model.columns, problem, x)
     return torch.stack([_linear(each, read, problem.classes) for each in model.models])

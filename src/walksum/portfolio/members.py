@@ -10,7 +10,7 @@ import numpy as np
 
 from walksum.portfolio.blend import Metric, is_default
 from walksum.portfolio.columns import COLUMNS, NEAR_LABELS, can_leave_one_out, needs_targets, needs_this_graph
-from walksum.portfolio.deep import DeepBanks, fit_deep
+from walksum.portfolio.deep import DeepBanks, fit_deep, fit_words
 from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
 from walksum.portfolio.labels import LabelPropagation, label_tasks
@@ -27,6 +27,7 @@ BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, F
 SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
 MANY = 1000  # rows to learn from that a deep network deserves its time with
 LARGE, COLUMNS_OF_LARGE = 5000, 100  # rows and columns of tables on which trees and stacked networks take their time
+SEVERAL, LEAST_NODES = 300, 500  # rows to learn from, and nodes, that networks deep in words deserve theirs with
 ALONE: tuple[Operator, ...] = ((0.0, False),)
 CONSISTENT = " consistent"  # in the name of networks whose predictions must agree over draws of the dropout
 
@@ -41,13 +42,15 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     boosting = sorted(boosting, key=lambda task: (task.uses_graph, task.uses_targets))
     linear = sorted((task for task in others if task.family == "linear"), key=lambda task: task.uses_graph)
     slow = [task for task in others if task.family != "linear"]
+    agreeing = [task for task in networks if task.name.endswith(CONSISTENT)]
+    rest = [task for task in networks if task not in agreeing]
     if _large(problem):  # what is quick, then the deep networks, which learn more per second than the others there
         made = [*label_tasks(problem), *linear, *deep, *networks, *slow, *boosting]
+    elif _middle(problem):  # trees and deep networks of words lead where neighbours differ, the stacks elsewhere
+        boosting = sorted(boosting, key=lambda task: (not task.uses_graph, task.uses_targets))
+        made = [*label_tasks(problem), *linear, *slow, *deep, boosting[0], rest[0], *agreeing, *boosting[1:], *rest[1:]]
     elif problem.wide:  # boosting takes its time on hundreds of columns
-        agreeing = [task for task in networks if task.name.endswith(CONSISTENT)]
-        networks = [task for task in networks if task not in agreeing]
-        made = [*label_tasks(problem), networks[0], networks[3], *networks[1:3], *agreeing, *others, *networks[4:]]
-        made += boosting
+        made = [*label_tasks(problem), rest[0], rest[3], *rest[1:3], *agreeing, *others, *rest[4:], *boosting]
     elif len(problem.folds[0][0]) < MANY:
         made = [*label_tasks(problem), *linear, *boosting, *processes, *networks, *slow, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
@@ -195,7 +198,9 @@ def _processes(problem: Problem) -> Iterator[Task]:
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
     large = _large(problem)
-    if not problem.classes or problem.num_nodes < 500 or (problem.wide and not large):
+    if _middle(problem):
+        yield from _deep_words(problem, metric)
+    if not problem.classes or problem.num_nodes < LEAST_NODES or (problem.wide and not large):
         return
 
     def runner(layers: int, seed: int) -> Any:
@@ -207,6 +212,31 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
 
     for layers, seed in ((2, 0), (2, 1), (5, 0)) if large else ((5, 0), (10, 0), (10, 1)):
         yield Task(f"deep bank {layers} layers, seed {seed}", 40, True, runner(layers, seed))
+
+
+def _deep_words(problem: Problem, metric: Metric) -> Iterator[Task]:
+    seeds = 2 if len(problem.folds) == 1 else 1  # the networks of several folds are averaged already
+
+    def runner(name: str, labels: float) -> Any:
+        def run(deadline: float) -> Trained:
+            out, model, whole = fit_words(problem, labels, metric, deadline, seeds)
+
+            def refit(which: list[int]) -> np.ndarray:
+                everyone = replace(problem, folds=[(problem.labelled, problem.labelled[:0])])
+                return fit_words(everyone, labels, metric, float("inf"), seeds, model.epochs)[0]
+
+            return Trained([name], out[None], model, whole, refit)
+
+        return run
+
+    for name, labels in (("deep bank words", 0.0), ("deep bank words + labels", 0.5)):
+        yield Task(name, 12, True, runner(name, labels), labels > 0)
+
+
+def _middle(problem: Problem) -> bool:
+    """Words of a graph that is not large, with enough labels for deep networks."""
+    enough = len(problem.folds[0][0]) >= SEVERAL and problem.num_nodes >= LEAST_NODES
+    return bool(problem.classes and problem.wide and enough and problem.graph.num_edges) and not _large(problem)
 
 
 def _large(problem: Problem) -> bool:

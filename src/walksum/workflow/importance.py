@@ -104,7 +104,7 @@ def _first_fold(model: Model) -> Model:
     if isinstance(model, Tabular):
         return replace(model, models=model.models[:1])
     if isinstance(model, DeepBanks):
-        return replace(model, models=model.models[:1])
+        return model.fold(0)
     if isinstance(model, StackedNetworks):
         turn = model.turns[0]
         turn = turn.take(torch.arange(0, turn.uses.size(0), model.folds))

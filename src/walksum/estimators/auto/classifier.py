@@ -25,7 +25,7 @@ class AutoClassifier(NodeClassifier, Auto):
 
     Members: networks whose predictions or hidden layers are propagated by one exact operator or a bank of attractive
     and repulsive ones, networks without edges, trees and linear models on a node's own columns and on those of its
-    surroundings (with the labels of other nodes), label propagation, and deep residual banks. Members of one shape
+    surroundings (with the labels of other nodes), label propagation, and deep banks. Members of one shape
     train as one computation.
 
     Transductive: ``fit`` sees all rows and the labels of some. Without ``validation``, the labelled rows take turns
