@@ -247,7 +247,8 @@ def _earlier(records: list[Record]) -> str:
     if not kept:
         return ""
     kinds, days = (", ".join(sorted({r[name] for r in kept})) for name in ("kind", "earlier"))
-    return f" {len(kept)} records ({kinds}) are of an earlier run ({days}) and were not measured again."
+    once = "" if any("runs" in r for r in kept) else ", of one run each on known graphs,"
+    return f" {len(kept)} records ({kinds}) are of an earlier run ({days}){once} and were not measured again."
 
 
 def _single_runs(records: list[Record], bench: str) -> str:
