@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
+from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels, numbers
 from walksum.estimators.lookup import ambiguous_row, same_rows
 from walksum.portfolio.residual import ResidualField, residual_field
 
@@ -114,9 +114,7 @@ class FieldRegressor(NodeRegressor, _FieldEstimator):
     def fit(self, X: Any, y: Any, graph: Any = None) -> FieldRegressor:
         """Learn from the rows whose y is not NaN."""
         X = self._prepare(X, graph)
-        y = np.asarray(y, dtype=np.float64).reshape(-1)
-        if len(y) != len(X):
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[len(X), len(y)]}")
+        y = numbers(y, len(X))
         rows = np.nonzero(~np.isnan(y))[0]
         guess = self._out_of_fold(X, rows, y[rows], 0)
         left = y[rows] - guess[:, 0]

@@ -11,13 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from walksum.data.knn import as_features, as_graph_of, knn_graph
 from walksum.data.splits import Split
 from walksum.estimators.folds import TransductiveKFold
-from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels
+from walksum.estimators.labels import NodeClassifier, NodeRegressor, class_labels, numbers
 from walksum.estimators.lookup import mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.nn import GLT
@@ -249,7 +249,7 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
     def fit(self, X: Any, y: Any, graph: Any = None, sample_weight: Any = None) -> GLTRegressor:
         """Learn from the rows whose y is not NaN; ``graph``, ``sample_weight`` as in :meth:`GLTClassifier.fit`."""
         X = validate_data(self, X, dtype=np.float64)
-        y = _checked_y(y, len(X)).astype(np.float64)
+        y = numbers(y, len(X))
         known = ~np.isnan(y)
         if not known.any():
             raise ValueError("y is NaN in every row; at least one row needs a value")
@@ -266,20 +266,6 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
 
     def _numbers(self, outputs: np.ndarray) -> np.ndarray:
         return outputs[:, 0] * self.scale_ + self.mean_
-
-
-def _checked_y(y: Any, num_rows: int) -> np.ndarray:
-    """One value per row; NaN is allowed, infinity is not."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(np.asarray(y), warn=True)
-    if y.dtype.kind in "fc":
-        y = check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=None, input_name="y")
-    if y.dtype.kind == "O" and all(isinstance(value, int | float) for value in y):
-        y = y.astype(np.float64)
-    if len(y) != num_rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
-    return y
 
 
 def row_weights(sample_weight: Any, num_rows: int) -> np.ndarray | None:

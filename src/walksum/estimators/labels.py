@@ -10,6 +10,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+LARGEST = 1e140  # its square, times a million rows and ratios of variances, is still a float64
+
 
 def class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels, one per row, and which rows have one; what is no class is refused."""
@@ -25,6 +27,29 @@ def class_labels(y: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
     check_classification_targets(y[known])
     return y, known
+
+
+def numbers(y: Any, num_rows: int) -> np.ndarray:
+    """Values in float64, one per row; NaN marks a row without one. What is no number is refused."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    y = column_or_1d(np.asarray(y), warn=True)
+    if y.dtype.kind in "cmM":
+        raise ValueError(f"y has dtype {y.dtype}; expected real numbers (Complex data not supported)")
+    y = y.astype(np.float64)
+    if len(y) != num_rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[num_rows, len(y)]}")
+    if np.isinf(y).any():
+        raise ValueError("Input y contains infinity; NaN marks rows without a value")
+    check_squares("y", y)
+    return y
+
+
+def check_squares(name: str, values: np.ndarray) -> None:
+    """Variances and distances are sums of squares, which must not overflow."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    if largest > LARGEST:
+        raise ValueError(f"{name} holds a value of size {largest:g}, whose square overflows; give it in another unit")
 
 
 def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
