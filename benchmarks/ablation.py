@@ -134,7 +134,9 @@ def main() -> None:
     groups = list(_groups(args))
     store, specs = Store(args.out), [spec for group in groups for spec in group]
     store.make()
-    engine = LocalEngine(WorkerSettings(str(args.out.absolute()), args.device, trainer=train_variants), args.workers)
+    batched = False if args.no_batch else None
+    job = WorkerSettings(str(args.out.absolute()), args.device, batched=batched, trainer=train_variants)
+    engine = LocalEngine(job, args.workers)
     Sweep(specs, store, engine, time_limit=args.time_limit, on_note=print).run()
     for group in groups:
         ((model, dataset), cell), *_ = cells_of(group, store.latest()).items()
@@ -151,6 +153,7 @@ def _arguments() -> argparse.Namespace:
     add("--max-epochs", type=int, default=2000)
     add("--device", default="cpu")
     add("--workers", type=int, default=1, help="processes that train at a time")
+    add("--no-batch", action="store_true", help="train runs one after another: a rule to stop then sees one run alone")
     add("--time-limit", type=float, help="begin nothing new after so many seconds")
     add("--out", type=Path, default=STORE, help="store of the records")
     return parser.parse_args()

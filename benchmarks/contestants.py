@@ -36,10 +36,12 @@ class Contestant:
         known: what depends on the graph alone (orderings, symbolic factors, index lists) is done beforehand; a run
             starts from the values of J. This is training on one graph.
         new: a run starts from the list of edges. None where nothing depends on the graph alone.
+        known_only: there is no pass on a new graph to speak of.
     """
 
     known: Make
     new: Make | None = None
+    known_only: bool = False
 
 
 # GaBP's default is the paper's damping and a loose tolerance; these are as accurate as the others and the yardstick.
@@ -110,8 +112,7 @@ def solvers(device: str = "cuda") -> dict[str, Contestant]:
 def captured(make_pass: Callable[[Problem], Callable[[], tuple[Tensor, Tensor]]]) -> Contestant:
     """A pass ``() -> mu, g`` recorded once as a CUDA graph and replayed with whatever values J then has.
 
-    One number is read after each replay, as a training step reads its loss. Recording depends on the graph, so there
-    is no pass on a new graph to speak of.
+    One number is read after each replay, as a training step reads its loss. What is recorded belongs to one graph.
     """
 
     def make(p: Problem) -> Run:
@@ -130,7 +131,7 @@ def captured(make_pass: Callable[[Problem], Callable[[], tuple[Tensor, Tensor]]]
 
         return run
 
-    return Contestant(make)
+    return Contestant(make, known_only=True)
 
 
 def our_pass(p: Problem) -> Callable[[], tuple[Tensor, Tensor]]:

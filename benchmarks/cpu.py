@@ -18,8 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import contestants, floors, graphs, peers, problems, scaling, steps, targets, timing
 from benchmarks.measure import QUICK, Effort, identity, measure
-from benchmarks.records import Store
+from benchmarks.records import BESIDE, Store
 
+PARTS = ("solves", "steps", "scaling")
 LEARNED = ("L-PN", "L-DD", "L-Lap")
 LAYOUTS = ((1, 64), (8, 8))  # heads x columns; eight heads are for learned designs
 DEFAULT_GRAPHS = ("texas", "cora", "citeseer", "pubmed", "grid-300", "power-law-100k", "power-law-1m")
@@ -80,7 +81,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--solvers", nargs="+", help="contestants to run; default: all that are there")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, shorter yardstick runs")
     parser.add_argument("--fresh", action="store_true", help="measure again what the record file already holds")
-    parser.add_argument("--no-models", action="store_true", help="leave out training steps and scaling")
+    parser.add_argument("--beside", action="store_true", help=BESIDE)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
     parser.add_argument("--out", type=Path, default=Path("results/bench/cpu.json"))
     args = parser.parse_args(argv)
     args.step_graphs = tuple(args.graphs or ())
@@ -94,11 +96,14 @@ def main(argv: list[str] | None = None) -> int:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with threadpool_limits(1), Progress(*columns, console=console) as progress:
-        store = Store(args.out, "cpu", args.fresh, bench="cpu", quick=args.quick, bandwidth=timing.bandwidth())
+        about = {"bench": "cpu", "quick": args.quick, "bandwidth": timing.bandwidth()}
+        store = Store(args.out, "cpu", args.fresh, args.beside, **about)
         try:
-            run_cells(args, store, progress)
-            if not args.no_models:
+            if "solves" in args.parts:
+                run_cells(args, store, progress)
+            if "steps" in args.parts:
                 steps.run(store, progress, "cpu", args.quick, args.step_graphs)
+            if "scaling" in args.parts:
                 scaling.run(store, progress, "cpu", args.quick)
         except KeyboardInterrupt:
             progress.console.print(f"interrupted; {len(store.records)} records kept in {args.out}")

@@ -1,7 +1,8 @@
 """The GPU bench: kernels against their floors, solves against the yardstick, training steps against PyG's.
 
-python -m benchmarks.gpu [--graphs cora wide-2.4m] [--quick] [--fresh] [--device cpu]
+python -m benchmarks.gpu [--graphs cora wide-2.4m] [--parts steps solves] [--quick] [--fresh] [--device cpu]
 
+What is measured is kept, and the same command goes on from there.
 ``--device cpu --quick`` walks the same paths without a GPU; its numbers mean nothing.
 """
 
@@ -21,7 +22,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 import walksum as ws
 from benchmarks import contestants, floors, graphs, peers, problems, scaling, steps, targets, timing
 from benchmarks.measure import QUICK, Effort, measure
-from benchmarks.records import Record, Store
+from benchmarks.records import BESIDE, Record, Store
 from walksum import backends
 
 SOLVED, KERNELS = ("cora", "pubmed"), ("power-law-1m", "wide-2.4m")
@@ -204,6 +205,18 @@ def _late(args: argparse.Namespace) -> bool:
     return time.monotonic() - args.began > args.seconds
 
 
+def run_steps(args: argparse.Namespace, store: Store, progress: Progress) -> None:
+    steps.run(store, progress, args.device, args.quick, args.step_graphs)
+
+
+def run_scaling(args: argparse.Namespace, store: Store, progress: Progress) -> None:
+    scaling.run(store, progress, args.device, args.quick)
+
+
+# in this order: what is short and what the targets ask first, should the time end
+PARTS = {"steps": run_steps, "solves": run_solves, "kernels": run_kernels, "scaling": run_scaling}
+
+
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", nargs="+", help=f"default: {' '.join(SOLVED + KERNELS)}; quick: cora small")
@@ -211,7 +224,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="small graphs, fewer rounds")
     parser.add_argument("--fresh", action="store_true", help="measure again what the record file already holds")
-    parser.add_argument("--no-models", action="store_true", help="leave out training steps and scaling")
+    parser.add_argument("--beside", action="store_true", help=BESIDE)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
     parser.add_argument("--seconds", type=float, default=400.0, help="nothing new is begun after so many")
     parser.add_argument("--calling-thread", action="store_true", help="backward on the calling thread, for everybody")
     parser.add_argument("--out", type=Path, default=Path("results/bench/gpu.json"))
@@ -229,14 +243,11 @@ def main(argv: list[str] | None = None) -> int:
     threads = torch.autograd.set_multithreading_enabled(not args.calling_thread)
     with threads, Progress(*columns, console=Console(stderr=True)) as progress:
         about = {"bench": "gpu", "quick": args.quick, "bandwidth": timing.bandwidth(args.device)}
-        store = Store(args.out, args.device, args.fresh, **about)
+        store = Store(args.out, args.device, args.fresh, args.beside, **about)
         try:
-            run_solves(args, store, progress)
-            if not args.no_models and not _late(args):
-                steps.run(store, progress, args.device, args.quick, args.step_graphs)
-            run_kernels(args, store, progress)
-            if not args.no_models and not _late(args):
-                scaling.run(store, progress, args.device, args.quick)
+            for part, run in PARTS.items():
+                if part in args.parts and not _late(args):
+                    run(args, store, progress)
         except KeyboardInterrupt:
             progress.console.print(f"interrupted; {len(store.records)} records kept in {args.out}")
             return 130

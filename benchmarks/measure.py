@@ -51,6 +51,7 @@ class Entrant:
     record: Record
     samples: Callable[[], dict[str, timing.Sample]] | None  # None: it failed
     seconds: float  # to be spent on it in one run
+    known_only: bool = False  # else, without samples on a new graph, it takes there what it takes on a known one
 
     @property
     def name(self) -> str:
@@ -112,7 +113,8 @@ def prepare(problem: Problem, name: str, contestant: Contestant, effort: Effort,
     except (RuntimeError, ValueError, ArithmeticError, MemoryError) as error:
         return Entrant({**identity(problem, name), "failure": f"{type(error).__name__}: {error}"[:200]}, None, 0.0)
     record = {**_describe(problem, name, outcome, truth), "peak_bytes": peak}
-    return Entrant(record, lambda: _samples(problem, contestant, effort.patience, device), effort.budget)
+    samples = lambda: _samples(problem, contestant, effort.patience, device)  # noqa: E731
+    return Entrant(record, samples, effort.budget, contestant.known_only)
 
 
 def _samples(problem: Problem, contestant: Contestant, patience: float, device: str) -> dict[str, timing.Sample]:
@@ -122,7 +124,7 @@ def _samples(problem: Problem, contestant: Contestant, patience: float, device: 
             run = make(problem)
             run()
             taken = timing.seconds(run, device)
-            found[state] = Once(taken) if taken > patience else timing.sampler(run, device)
+            found[state] = Once(taken) if taken > patience else timing.sampler(run, device, taken=taken)
     return found
 
 
@@ -229,13 +231,15 @@ def _fill(entrant: Entrant, runs: list[dict], problem: Problem, bandwidth: float
     both_ways = record["error_g"] is not None or record["status"] == CUT_OFF
     taken = []
     for run in runs:
-        mine = {KNOWN: run[name, KNOWN], NEW: run.get((name, NEW), run[name, KNOWN])}
-        found = {"seconds": mine[KNOWN], "new_seconds": mine[NEW]}
+        mine = {KNOWN: run[name, KNOWN]}
+        found = {"seconds": mine[KNOWN]}
+        if not entrant.known_only:
+            mine[NEW] = found["new_seconds"] = run.get((name, NEW), run[name, KNOWN])
         if both_ways:  # forward alone has no yardstick
             found |= {
                 field: run[rival, state] / mine[state]
                 for field, (rival, state) in RATIOS.items()
-                if (rival, state) in run
+                if (rival, state) in run and state in mine
             }
         taken.append(found)
     record |= medians(taken)

@@ -18,6 +18,7 @@ Record = dict[str, Any]
 KEY = ("kind", "graph", "design", "heads", "columns", "contestant", "mode", "dropout")
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "triton", "pyamg", "cvxopt", "torch-sla")
 PACKAGES += ("torchsparsegradutils",)
+BESIDE = "keep the records of earlier code on this machine, marked as such, until they are measured again"
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -73,20 +74,32 @@ def key(record: Record) -> tuple:
 
 
 class Store:
-    """The records of one bench. Those of the same machine, commit and effort are kept, others are left behind."""
+    """The records of one bench. Those of the same machine, commit and effort are kept, others are left behind.
 
-    def __init__(self, path: Path, device: str, fresh: bool = False, **about: Any):
+    Args:
+        fresh: leave all behind.
+        beside: keep the records of other commits on this machine too, marked with their day and commit as ``earlier``,
+            until they are measured again.
+    """
+
+    def __init__(self, path: Path, device: str, fresh: bool = False, beside: bool = False, **about: Any):
         self.path = path
         self.header = {"machine": machine(device), "commit": commit(), **about}
         self.records: dict[tuple, Record] = {}
-        if not fresh and path.exists():
-            held = json.loads(path.read_text())
-            if all(held.get(name) == self.header.get(name) for name in ("machine", "commit", "quick")):
-                self.records = {key(r): r for r in held["records"]}
-                self.header = {**{k: v for k, v in held.items() if k != "records"}, **self.header}
+        held = {} if fresh or not path.exists() else json.loads(path.read_text())
+        if any(held.get(name) != self.header.get(name) for name in ("machine", "quick")):
+            return
+        same = held.get("commit") == self.header["commit"]
+        if same:
+            self.header = {**{k: v for k, v in held.items() if k != "records"}, **self.header}
+            self.records = {key(r): r for r in held["records"]}
+        elif beside:
+            when = f"{held['written'][:10]}, commit {held['commit']}"
+            self.records = {key(r): {"earlier": when} | r for r in held["records"]}
 
     def has(self, **fields: Any) -> bool:
-        return key(fields) in self.records
+        """Whether this commit has measured it."""
+        return "earlier" not in self.records.get(key(fields), {"earlier": ""})
 
     def add(self, *records: Record) -> None:
         self.records |= {key(r): r for r in records}

@@ -70,6 +70,7 @@ FURTHER = {  # what a record may hold beside the headline, and the field that sa
 }
 
 
+FIRST = " What was measured before stands in `results/bench/{bench}-first.json`."
 CALLED = {"auto": "", "auto-captured": ", as a CUDA graph"}  # what a newcomer sees of the contestants
 CONDITIONS = (
     "Ratios are within one condition: the same way to be launched and the same dropout for all. `walksum` is the "
@@ -223,7 +224,7 @@ def section(held: dict[str, Any], images: Path) -> str:
     used = ", ".join(f"{name} {version}" for name, version in held["versions"].items())
     device = where["device"] if bench == "gpu" else f"{where['cpu']}, {where['threads']} thread(s)"
     about = f"{device}; copy bandwidth {held['bandwidth'] / 1e9:.3g} GB/s; commit {held['commit']}; {held['written']}."
-    about += _earlier(records) + _single_runs(records, bench)
+    about += _earlier(records) + _single_runs(records, bench) + (FIRST.format(bench=bench) if held.get("first") else "")
     quick = "\n**A quick run: its times are rough.**\n" if held.get("quick") else ""
     pictures = "".join(f"![{text}](images/{name})\n\n" for name, text in draw(records, bench, images))
     graphs = unique(matching(records, kind="solve"), "graph")
@@ -247,7 +248,8 @@ def _earlier(records: list[Record]) -> str:
     if not kept:
         return ""
     kinds, days = (", ".join(sorted({r[name] for r in kept})) for name in ("kind", "earlier"))
-    return f" {len(kept)} records ({kinds}) are of an earlier run ({days}) and were not measured again."
+    once = "" if any("runs" in r for r in kept) else ", of one run each on known graphs,"
+    return f" {len(kept)} records ({kinds}) are of an earlier run ({days}){once} and were not measured again."
 
 
 def _single_runs(records: list[Record], bench: str) -> str:
@@ -307,6 +309,10 @@ def write_headline(page: Path, benches: list[dict[str, Any]]) -> None:
     page.write_text(fill_marks(page.read_text(), "measured", "\n".join(parts)))
 
 
+def _first(path: Path) -> bool:
+    return path.with_name(f"{path.stem}-first.json").exists()
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.report", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("results/bench"))
@@ -317,7 +323,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no cpu.json or gpu.json in {args.results}; run python -m benchmarks.cpu first")
     images = args.docs / "images"
     images.mkdir(parents=True, exist_ok=True)
-    benches = [json.loads(path.read_text()) for path in found]
+    benches = [json.loads(path.read_text()) | {"first": _first(path)} for path in found]
     page = "\n".join([INTRO, *(section(held, images) for held in benches)])
     (args.docs / "benchmarks.md").write_text(page.rstrip() + "\n")
     results = args.docs / "results.md"

@@ -111,7 +111,8 @@ def accurate(record: Record, bound: float = ERROR) -> bool:
 
 
 def same_problem(records: list[Record], one: Record, contestant: Any) -> list[Record]:
-    where = {k: one[k] for k in ("graph", "design", "heads", "columns")}
+    """Of the same measurement: times of two days are not compared."""
+    where = {k: one[k] for k in ("graph", "design", "heads", "columns")} | {"earlier": one.get("earlier")}
     return matching(records, kind="solve", contestant=contestant, **where)
 
 

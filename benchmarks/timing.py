@@ -43,9 +43,10 @@ def tidy(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def sampler(run: Callable[[], object], device: str, at_least: float = 0.01) -> Sample:
-    """Repeat calls within a sample until it lasts ``at_least`` seconds. ``run`` must be warm."""
-    calls = max(1, round(at_least / max(seconds(run, device), 1e-7)))
+def sampler(run: Callable[[], object], device: str, at_least: float = 0.01, taken: float | None = None) -> Sample:
+    """Repeat calls within a sample until it lasts ``at_least`` seconds; ``taken`` is what one takes when warm."""
+    taken = seconds(run, device) if taken is None else taken
+    calls = max(1, round(at_least / max(taken, 1e-7)))
     return lambda: seconds(run, device, calls)
 
 

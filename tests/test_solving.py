@@ -25,6 +25,19 @@ def test_shape_of_h_is_kept():
     torch.testing.assert_close(ws.solve(J, h[0]), ws.solve(J, h)[0])
 
 
+def test_the_meta_device_has_nothing_to_solve(system):
+    J, h = system
+    with pytest.raises(ValueError, match="meta device, which holds no numbers"):
+        ws.solve(J.to("meta"), h.to("meta"))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_tracer_is_told_what_to_use_instead():
+    edges = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="use torch"):
+        torch.jit.trace(ws.Propagate(), (torch.ones(3, 2), edges))
+
+
 def test_one_matrix_serves_every_head_of_h():
     J, _ = problem(GALLERY["grid"], "fixed laplacian", 1)
     h = torch.randn(4, J.num_nodes, 3, dtype=torch.double)

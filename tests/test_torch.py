@@ -65,6 +65,23 @@ def test_solve_grad_and_vmap_work_where_the_private_names_are_gone():
     assert done.stdout == "done\n"
 
 
+FIRST_USED_IN_A_TRANSFORM = """
+import io, torch, walksum as ws
+edges, x = torch.tensor([[0, 1], [1, 2]]), torch.ones(3, 2)
+J = ws.Precision(ws.Graph.from_edge_index(edges), torch.ones(3), torch.zeros(2))
+torch.func.grad(lambda x: ws.solve(J, x).sum())(x)  # here solvers are imported
+layer = ws.Propagate()
+layer(x, edges)
+torch.save(layer, io.BytesIO())
+print("done")
+"""
+
+
+def test_what_is_first_imported_in_a_transform_can_be_kept():
+    done = subprocess.run([sys.executable, "-c", FIRST_USED_IN_A_TRANSFORM], capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr
+
+
 def test_private_names_of_torch_stand_in_one_module():
     private = re.compile(r"(?:from|import) torch\._|\btorch\._[A-Za-z]")
     found = [str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.py") if private.search(p.read_text())]

@@ -158,6 +158,8 @@ def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
     """Half precision, or a mix of precisions made by autocast, is solved in float32."""
     if h.device != J.device:
         return J, h  # check_h says so
+    if h.is_meta:
+        raise ValueError("J and h are on the meta device, which holds no numbers to solve with; give them a real one")
     if J.dtype in HALF or h.dtype in HALF or torch.is_autocast_enabled(h.device.type):
         working = torch.promote_types(torch.promote_types(J.dtype, h.dtype), torch.float32)
         return (J if J.dtype == working else J.to(working)), h.to(working)

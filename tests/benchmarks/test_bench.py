@@ -217,7 +217,8 @@ def test_who_is_left_out_leaves_a_reason(tmp_path):
             "auto",
             "inverse",
             "--quick",
-            "--no-models",
+            "--parts",
+            "solves",
             "--out",
             str(out),
         ]
@@ -330,6 +331,19 @@ def test_rivals_are_compared_run_by_run_on_the_same_kind_of_graph():
     assert targets.against(("cg",), 4e-6, "new_seconds")([mine, peer]) == [[0.5, 0.25]]
 
 
+def test_times_of_two_measurements_are_not_compared():
+    mine, peer = solved(runs=[{"seconds": 1.0}, {"seconds": 2.0}]), solved("cg", earlier="yesterday")
+    assert targets.against(("cg",), 4e-6)([mine, peer]) == []
+
+
+def test_a_pass_that_belongs_to_one_graph_has_no_time_on_a_new_one():
+    entrant = replace(contestants.ours("cg"), new=None, known_only=True)
+    found = measure.measure(problem(), {"captured": entrant, "cg": contestants.ours("cg")}, measure.QUICK, 1e9)
+    captured, eager = (next(r for r in found if r["contestant"] == name) for name in ("captured", "cg"))
+    assert {"new_seconds", "new_ratio", "new_tuned_ratio"} <= set(eager) - set(captured)
+    assert {"seconds", "ratio", "tuned_ratio"} <= set(captured)
+
+
 def test_steps_are_compared_under_one_condition():
     (target,) = [
         t for t in targets.TARGETS if t.name == "pubmed, captured: training step of glt-fixed over that of gat"
@@ -381,7 +395,7 @@ def test_training_steps_of_the_library_stand_beside_the_compared_models(monkeypa
 
 # ---- the bench as a whole ----
 
-QUICK = ["--graphs", "tiny", "--designs", "F-DD", "--solvers", "auto", "cg", "--quick", "--no-models"]
+QUICK = ["--graphs", "tiny", "--designs", "F-DD", "--solvers", "auto", "cg", "--quick", "--parts", "solves"]
 
 
 def bench(path: Path, *more: str) -> dict:
@@ -457,6 +471,31 @@ def test_records_of_other_code_are_left_behind(tmp_path, monkeypatch):
     assert not records.Store(path, "cpu").has(kind="solve", contestant="auto")
 
 
+def test_records_of_other_code_can_be_kept_beside_new_ones(tmp_path, monkeypatch):
+    path = tmp_path / "r.json"
+    records.Store(path, "cpu").add({"kind": "solve", "contestant": "auto"}, {"kind": "solve", "contestant": "cg"})
+    before = records.commit()
+    monkeypatch.setattr(records, "commit", lambda: "another")
+    store = records.Store(path, "cpu", beside=True)
+    assert not store.has(kind="solve", contestant="auto")  # it is measured again where it is asked for
+    store.add({"kind": "solve", "contestant": "auto", "seconds": 1.0})
+    for _ in range(2):  # a resumed run keeps the marks
+        again = records.Store(path, "cpu", beside=True)
+        assert again.has(kind="solve", contestant="auto")
+        earlier = {r["contestant"]: r.get("earlier", "") for r in again.records.values()}
+        assert earlier["auto"] == ""
+        assert earlier["cg"].endswith(f"commit {before}")
+        again.write()
+
+
+def test_the_page_says_which_records_are_of_an_earlier_run():
+    old, new = solved(), solved("cg", runs=[{"seconds": 1.0}])
+    said = report._earlier([{**old, "earlier": "2026-01-02, commit abc"}, new])
+    assert "1 records (solve) are of an earlier run (2026-01-02, commit abc), of one run each" in said
+    assert report._single_runs([old], "gpu")
+    assert not report._single_runs([new], "gpu")
+
+
 def test_the_commit_of_a_copy_is_told(monkeypatch):
     monkeypatch.setenv("WALKSUM_COMMIT", "0123456789")
     assert records.commit() == "0123456789"
@@ -471,7 +510,10 @@ def test_what_is_not_finite_is_written_as_text(tmp_path):
 
 def test_gpu_bench_walks_its_paths_on_a_cpu(tmp_path):
     out = tmp_path / "gpu.json"
-    assert gpu.main(["--device", "cpu", "--quick", "--graphs", "tiny", "--no-models", "--out", str(out)]) == 0
+    assert (
+        gpu.main(["--device", "cpu", "--quick", "--graphs", "tiny", "--parts", "solves", "kernels", "--out", str(out)])
+        == 0
+    )
     found = {r["contestant"]: r for r in json.loads(out.read_text())["records"]}
     assert set(found) == {"spmm", "gabp-step", "cg", "yardstick-step", "yardstick-tuned-step"}
     assert found["spmm"]["difference"] < 1e-5

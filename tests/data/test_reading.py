@@ -145,6 +145,18 @@ def test_ids_that_lost_their_zeros_are_named():
         read({"id": ["05001", "05003", "05005"]}, edges)
 
 
+def test_ids_that_look_the_same_are_told_apart():
+    edges = pd.DataFrame({"source": ["e\u0301a"], "target": ["e\u0301b"]})
+    with pytest.raises(ValueError, match=r"'e\\u0301a' and '\\xe9a' differ in how letters are encoded"):
+        read({"id": ["\u00e9a", "\u00e9b", "\u00e9c"]}, edges)
+
+
+def test_an_empty_end_of_an_edge_is_said():
+    edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", None]})
+    with pytest.raises(ValueError, match="1 of 2 rows of edges have an empty end"):
+        read({"id": list("abc")}, edges)
+
+
 def test_nodes_that_only_edges_name_are_added_when_asked():
     edges = pd.DataFrame({"source": ["a", "x"], "target": ["z", "b"]})
     problem = read({"id": list("abc"), "size": [1, 2, 3]}, edges, add_unknown=True)

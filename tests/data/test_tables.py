@@ -183,6 +183,13 @@ def test_a_target_too_large_for_its_square_is_refused(tmp_path):
         own(tmp_path, "id,y\n1,1.5\n2,-1e60\n")
 
 
+@pytest.mark.parametrize("values", [1e9 + np.arange(8.0), 1e-60 * np.arange(8.0)])
+def test_a_target_of_which_float32_would_keep_little_is_refused(tmp_path, values):
+    rows = "".join(f"{k},{value!r}\n" for k, value in enumerate(values.tolist()))
+    with pytest.raises(ValueError, match="which float32 cannot tell apart; subtract one number"):
+        own(tmp_path, f"id,y\n{rows}", task="regression")
+
+
 def test_decimal_commas_are_read_and_said(tmp_path):
     found = own(tmp_path, "id;a;b;y\n1;1,5;x;red\n2;-2,25;3,5;blue\n", "source;target\n1;2\n")
     assert found.features["a"].tolist() == [1.5, -2.25]

@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from walksum.data.knn import as_graph_of
-from walksum.estimators import AutoClassifier, AutoRegressor, FieldClassifier, FieldRegressor, GLTClassifier
+from walksum.estimators import (
+    AutoClassifier,
+    AutoRegressor,
+    FieldClassifier,
+    FieldRegressor,
+    GLTClassifier,
+    GLTRegressor,
+)
 
 N = 40
 RING = np.stack([np.arange(N), (np.arange(N) + 1) % N])
@@ -30,6 +38,40 @@ def test_labels_of_two_kinds_and_numbers_that_are_no_classes_are_refused(model, 
         model.fit(X, np.array(["1" if c else 1 for c in CLASS], dtype=object), **graph)
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         model.fit(X, X[:, 0], **graph)
+
+
+def regressors():
+    return [
+        (AutoRegressor(budget=3, members=("linear",), cv=2, random_state=0), {"graph": RING}),
+        (FieldRegressor(Ridge(), RING, cv=2), {}),
+        (GLTRegressor(max_epochs=2, random_state=0, device="cpu"), {"graph": RING}),
+    ]
+
+
+@pytest.mark.parametrize(("model", "graph"), regressors())
+def test_what_is_no_number_or_overflows_is_refused(model, graph):
+    for y, said in (
+        (1e200 * X[:, 0], "y holds a value of size 2.*e.200, whose square overflows"),
+        (X[:, :2], "1d array"),
+        (X[:, 0] + 1j, "Complex data not supported"),
+        (np.datetime64("2020-01-01") + np.arange(N), "y has dtype datetime64"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model.fit(X, y, **graph)
+
+
+def test_columns_whose_squares_overflow_are_refused():
+    with pytest.raises(ValueError, match="X holds a value of size 2"):
+        AutoClassifier(budget=3, members=("linear",)).fit(1e200 * X, CLASS, graph=RING)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_a_sparse_matrix_of_torch_is_a_graph_of_directed_edges(layout):
+    model = AutoClassifier(budget=3, members=("linear",), cv=2, random_state=0)
+    matrix = torch.sparse_coo_tensor(torch.tensor(RING), torch.ones(N), (N, N)).to_sparse(layout=layout)
+    found, expected = (model.fit(X, CLASS, graph=graph).label_distributions_ for graph in (matrix, RING))
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("model", "graph"), classifiers())

@@ -112,3 +112,12 @@ def test_the_command_keeps_its_records(tmp_path, monkeypatch, capsys):
     assert len(first) == 4
     assert f"| cora | {PN} | one layer |" in capsys.readouterr().out
     assert all(replace(r.spec, seed=0).max_epochs == 2 for r in first)
+
+
+@pytest.mark.parametrize(("flags", "together"), [([], 2), (["--no-batch"], 1)])
+def test_runs_are_trained_one_at_a_time_where_asked(flags, together, tmp_path, monkeypatch):
+    arguments = ["--runs", "2", "--variant", "one layer", "--dataset", "cora", "--model", PN, "--max-epochs", "2"]
+    monkeypatch.setattr("sys.argv", ["ablation", *arguments, *flags, "--out", str(tmp_path)])
+    monkeypatch.setattr(ablation, "LocalEngine", Inline)
+    ablation.main()
+    assert {record.batch for record in read_records(tmp_path)} == {together}

@@ -82,3 +82,11 @@ def test_r2_of_equal_numbers_is_zero_unless_perfect(y):
     for guess, expected in ((y + 1, 0.0), (y, 1.0)):
         assert METRICS["r2"].of(guess, y) == expected
         assert r_squared(torch.from_numpy(guess)[:, None], torch.from_numpy(y)) == expected
+
+
+@pytest.mark.parametrize("size", [1e-25, 1.0, 1e29])
+def test_numbers_of_any_size_in_float32_are_scored(size):
+    y = (size * np.arange(6.0)).astype(np.float32)
+    guess = np.full(6, y.mean(), np.float32)
+    assert METRICS["r2"].of(guess, y) == pytest.approx(0, abs=1e-6)
+    assert METRICS["rmse"].of(guess, y) == pytest.approx(size * np.std(np.arange(6.0)), rel=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -114,8 +115,8 @@ def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColu
 def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[str]:
     if not collected.unknown:
         return []
-    examples = name_list(collected.examples)
-    message = f"{collected.unknown} of {collected.rows} rows of {table} name unknown nodes: {examples}"
+    names = f"name unknown nodes: {name_list(collected.examples)}" if collected.examples else "have an empty end"
+    message = f"{collected.unknown} of {collected.rows} rows of {table} {names}"
     if not drop_unknown:
         raise ValueError(
             f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out, or "
@@ -126,16 +127,22 @@ def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[s
 
 
 def _likely_cause(collected: _Collected) -> str:
-    """A hint where ids differ in zeros or spaces only: spreadsheets drop leading zeros and may write 5 as 5.0."""
+    """A hint where ids differ in zeros, spaces or the way an accent is written: spreadsheets may write 005 as 5.0."""
     plain = {_plain(str(name)): str(name) for name in collected.ids}
     for name in collected.examples:
         if (twin := plain.get(_plain(name))) is not None:
-            return f"; {name!r} and {twin!r} differ in zeros or spaces alone: write ids as text in both tables"
+            return f"; {name!a} and {twin!a} differ in {_how(name, twin)}"
     return ""
 
 
 def _plain(name: str) -> str:
-    return name.strip().removesuffix(".0").lstrip("0")
+    return normalize("NFC", name).strip().removesuffix(".0").lstrip("0")
+
+
+def _how(name: str, twin: str) -> str:
+    if normalize("NFC", name) == normalize("NFC", twin):
+        return "how letters are encoded: give both tables one Unicode form, as by str.normalize('NFC') of pandas"
+    return "zeros or spaces alone: write ids as text in both tables"
 
 
 class _Collected:

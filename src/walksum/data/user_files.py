@@ -21,6 +21,7 @@ from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import OnRead, as_table
 
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
+MOST_LOST = 1e-3  # of a target's standard deviation, by rounding
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
 DEGREE = "degree"  # the one feature of nodes that have none
 
@@ -238,6 +239,7 @@ def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Ten
             raise ValueError(
                 f"{table.row(int(at))}: the target is {known[at]!r}; regression needs finite numbers up to {LARGEST:g}"
             )
+        _refuse_lost_digits(table, as_number.to_numpy(np.float64))
         y = np.full(len(values), np.nan, np.float32)
         y[known.index] = as_number.to_numpy(np.float32)
         return torch.from_numpy(y), [], REGRESSION
@@ -247,6 +249,16 @@ def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Ten
     codes = np.full(len(values), -1, np.int64)
     codes[known.index] = pd.Index(classes, dtype=object).get_indexer(known.astype(object))
     return torch.from_numpy(codes), list(classes), CLASSIFICATION
+
+
+def _refuse_lost_digits(table: Table, values: np.ndarray) -> None:
+    """Targets are kept in float32: of a small spread around a large number, or of tiny numbers, little is left."""
+    lost = float(np.abs(values.astype(np.float32) - values).max(initial=0.0))
+    if len(values) and np.ptp(values) > 0 and lost > MOST_LOST * values.std():
+        raise ValueError(
+            f"{table.name}: the target's values differ by about {values.std():.2g} around {values.mean():.8g}, which "
+            "float32 cannot tell apart; subtract one number from all of them, or give them in another unit"
+        )
 
 
 def _refuse_odd_cell(table: Table, known: pd.Series, as_number: pd.Series) -> None:

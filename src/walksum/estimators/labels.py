@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from walksum.data.knn import TableLike
 
+LARGEST = 1e140  # its square, times a million rows and ratios of variances, is still a float64
+
 
 def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Check labels, one per row; also return which rows have one."""
@@ -28,10 +30,13 @@ def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
-    """Check numeric targets, one per row; NaN marks rows without one, infinity is refused."""
-    return check_array(
-        _one_per_row(y, num_rows), ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
-    )
+    """Check numeric targets, one per row; NaN marks rows without one."""
+    given = _one_per_row(y, num_rows)
+    if given.dtype.kind in "cmM":
+        raise ValueError(f"y has dtype {given.dtype}; expected real numbers (Complex data not supported)")
+    found = check_array(given, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y")
+    check_squares("y", found)
+    return found
 
 
 def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
@@ -40,6 +45,13 @@ def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
     found = column_or_1d(np.asarray(y), warn=True)
     check_consistent_length(range(num_rows), found)
     return found
+
+
+def check_squares(name: str, values: np.ndarray) -> None:
+    """Variances and distances are sums of squares, which must not overflow."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    if largest > LARGEST:
+        raise ValueError(f"{name} holds a value of size {largest:g}, whose square overflows; give it in another unit")
 
 
 def known_labels(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

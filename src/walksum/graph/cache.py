@@ -28,6 +28,8 @@ def as_graph(edge_index: EdgeInput, num_nodes: int | None = None, edge_weight: T
 
     What depends on the edges alone is shared by all weights, learned ones too.
     """
+    if torch.jit.is_tracing():
+        raise ValueError("torch.jit.trace records no graph and no solve; use torch.compile or torch.export")
     if isinstance(edge_index, Graph):
         return edge_index.checked(num_nodes, edge_weight)
     if isinstance(edge_index, list):  # what a PyG batch makes of Graphs

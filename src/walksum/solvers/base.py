@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from walksum import backends
+from walksum._torch import outside_transforms
 from walksum.precision import Precision
 
 
@@ -76,7 +77,8 @@ class SolveWarning(UserWarning):
     """
 
 
-NOTHING = torch.empty(0)  # the value of a report that keeps none
+# The value of a report that keeps none. This module may be imported inside of a transform, or under another device.
+NOTHING = outside_transforms(lambda: torch.empty(0, device="cpu"))
 
 
 @dataclass(frozen=True, init=False)

@@ -133,14 +133,20 @@ def log_loss(shares: np.ndarray, y: np.ndarray) -> float:
 
 def r2(guess: np.ndarray, y: np.ndarray) -> float:
     """1 is perfect, 0 as good as the mean; where all of y are the same 0 unless perfect, as scikit-learn has it."""
-    error, spread = float(((guess - y) ** 2).mean()), float(((y - y.mean()) ** 2).mean())
+    y = y.astype(np.float64)
+    error, spread = _mean_square(guess, y), float(((y - y.mean()) ** 2).mean())
     if spread <= SAME * float((y**2).mean()):
         return float(error <= spread)
     return 1 - error / spread
 
 
 def rmse(guess: np.ndarray, y: np.ndarray) -> float:
-    return float(np.sqrt(((guess - y) ** 2).mean()))
+    return float(np.sqrt(_mean_square(guess, y)))
+
+
+def _mean_square(guess: np.ndarray, y: np.ndarray) -> float:
+    """In float64: float32 ends where a number of 2e19 is squared."""
+    return float((np.subtract(guess, y, dtype=np.float64) ** 2).mean())
 
 
 def mae(guess: np.ndarray, y: np.ndarray) -> float:

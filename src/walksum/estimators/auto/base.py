@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from walksum.data.encoding import medians
 from walksum.data.knn import as_graph_of, entries, knn_graph
 from walksum.estimators.glt import row_weights
-from walksum.estimators.labels import mean_of_same, same_rows
+from walksum.estimators.labels import check_squares, mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
@@ -57,7 +57,9 @@ class Auto(BaseEstimator):
     def _table(self, X: Any, reset: bool) -> Any:
         """X as numbers; NaN marks a cell without one, in a table that is not sparse."""
         finite: Any = True if sp.issparse(X) else "allow-nan"
-        return validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr", ensure_all_finite=finite)
+        X = validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr", ensure_all_finite=finite)
+        check_squares("X", X.data if sp.issparse(X) else X)
+        return X
 
     def _filled(self, X: Any, known: np.ndarray | None = None) -> Any:
         """X with the medians of the ``known`` rows of fit in its empty cells."""
@@ -125,8 +127,9 @@ def _arcs(graph: Any) -> np.ndarray | None:
         number = {node: k for k, node in enumerate(graph.nodes)}
         ends = [(number[a], number[b]) for a, b in graph.edges()] if graph.is_directed() else []
         return directed(np.array(ends, dtype=np.int64).reshape(-1, 2).T)
-    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
-        pairs = graph.cpu().numpy()
+    if isinstance(graph, torch.Tensor):
+        strided = graph.layout == torch.strided
+        pairs = (graph if strided else graph.to_sparse_coo().coalesce().indices()).cpu().numpy()
     elif sp.issparse(graph):
         pairs = np.stack(entries(graph).coords)
     else:

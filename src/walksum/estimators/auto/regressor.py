@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from walksum.estimators.auto.base import Auto
-from walksum.estimators.labels import NodeRegressor
+from walksum.estimators.labels import NodeRegressor, number_targets
 from walksum.portfolio.blend import METRICS
 from walksum.portfolio.fit import HERE
 from walksum.portfolio.residual import ResidualField
@@ -48,13 +48,7 @@ class AutoRegressor(NodeRegressor, Auto):
         metric_name = self.metric or "r2"
         if metric_name not in names_for("regression"):
             raise ValueError(f"metric={self.metric!r}; choose one of {', '.join(names_for('regression'))}")
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = column_or_1d(np.asarray(y), warn=True).astype(np.float64)
-        if len(y) != X.shape[0]:
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
-        if np.isinf(y).any():
-            raise ValueError("Input y contains infinity; NaN marks rows without a value")
+        y = number_targets(y, X.shape[0])
         weight, known = self._weighted_rows(sample_weight, ~np.isnan(y))
         if known.sum() < 2:
             raise ValueError(f"y is known in {int(known.sum())} rows (n_samples={X.shape[0]}); at least 2 need a value")
