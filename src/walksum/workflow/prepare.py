@@ -42,9 +42,9 @@ class PreparedData:
     notes: list[str]
     scorer: Scorer
 
-    def with_temperature(self, temperature: float) -> PreparedData:
-        """The same with calibrated probabilities."""
-        encoding = replace(self.encoding, temperature=temperature)
+    def with_shares(self, **how: float) -> PreparedData:
+        """The same with another ``smoothing`` or ``temperature`` of the probabilities."""
+        encoding = replace(self.encoding, **how)
         return replace(self, encoding=encoding, scorer=replace(self.scorer, encoding=encoding))
 
 
