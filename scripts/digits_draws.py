@@ -39,8 +39,8 @@ def main(draws: int, first: int) -> None:
         model, outcome = fit_model(job, prepared)
         own, test = with_smoothing(job, prepared, model).encoding, prepared.split.test
 
-        def right(output):
-            return float((output.argmax(1) == problem.y)[test].double().mean())
+        def right(output, nodes=test):
+            return float((output.argmax(1) == problem.y)[nodes].double().mean())
 
         row = RowBudget(prepared, prepared.split.train, math.inf, len(SCALES))
         record = {"seed": seed, "glt": right(predict(model, prepared.x, problem, own)), "smoothing": own.smoothing}

@@ -207,7 +207,7 @@ def test_probabilities_are_propagated_where_validation_nodes_are_better_for_it()
 
 
 def test_a_run_that_propagates_probabilities_reads_back_and_answers_alike(tmp_path, monkeypatch):
-    """The model's own layers, its predictions, a saved run and its gradients all know of it; a compared MLP does not."""
+    """Its predictions, a saved run and its gradients all know of it."""
     from walksum.explore.whole_model import WholeModel
     from walksum.workflow.predict import predict_nodes
     from walksum.workflow.run import run_of
