@@ -24,14 +24,32 @@ from walksum.portfolio.blend import r_squared
 from walksum.portfolio.columns import neighbours
 from walksum.portfolio.tabular import boosting
 
-NOW = {"POWERS": (1, 2, 2), "WIDTH": 0.25, "ROWS": 800}
+NOW = {name: getattr(process, name) for name in ("POWERS", "SCALES", "MIDDLE", "ROWS")} | {"WIDTH": 0.25}
+FOUR = {
+    "WIDTH": 0.15,
+    "SCALES": (0.5, 0.8, 0.95, 0.995),
+    "POWERS": (1, 1, 2, 2),
+    "MIDDLE": (0.25, 0.7, 0.5, 0.3, *4 * [0.3], *4 * [0.17]),
+}
 VARIANTS = {
     "powers 1, 1, 1": {"POWERS": (1, 1, 1), "WIDTH": 0.5},
     "powers 1, 2, 2": {"WIDTH": 0.5},
     "powers 1, 2, 2, 1200 rows": {"WIDTH": 0.5, "ROWS": 1200},
     "powers 1, 2, 2, narrow priors": {},
     "narrower priors": {"WIDTH": 0.15},
+    "narrowest priors": {"WIDTH": 0.1},
     "narrow priors, 1200 rows": {"ROWS": 1200},
+    "narrower priors, 1200 rows": {"WIDTH": 0.15, "ROWS": 1200},
+    "narrow priors, four scales": FOUR | {"WIDTH": 0.25},
+    "narrower priors, four scales": FOUR,
+    "narrowest priors, four scales": FOUR | {"WIDTH": 0.1},
+    "narrower priors, five scales": {
+        "WIDTH": 0.15,
+        "SCALES": (0.3, 0.6, 0.85, 0.96, 0.995),
+        "POWERS": (1, 1, 1, 2, 2),
+        "MIDDLE": (0.25, 0.7, 0.5, 0.3, *5 * [0.27], *5 * [0.155]),
+    },
+    "narrower priors, farther scales": {"WIDTH": 0.15, "SCALES": (0.8, 0.97, 0.999)},
     "narrow priors, missing cells told": {},
     "narrow priors, after boosting": {},
 }

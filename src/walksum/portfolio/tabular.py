@@ -105,8 +105,8 @@ def fit_in_time(
             return fit()
         whole, start = getattr(model, grows), clock.now()
         each_round = len(np.unique(y)) if grows == "max_iter" and is_classifier(model) else 1  # trees
-        first = min(whole // 5 // (each_round if each_round > 2 else 1), FIRST_CELLS // max(1, np.prod(X.shape)))
-        first = int(max(1, first))
+        some = whole // 5 // (each_round if each_round > 2 else 1)
+        first = max(1, min(some, FIRST_CELLS // max(1, X.shape[0] * X.shape[1])))
         model.set_params(warm_start=True, **{grows: first})
         fitted = fit()
         if asked is not None:

@@ -145,7 +145,7 @@ def fit_once(
     if not problem.regression:
         before, val = output, prepared.split.val
         temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
-        prepared = prepared.with_shares(temperature=temperature)
+        prepared = prepared.with_shares(prepared.encoding.smoothing, temperature)
         output = predict(model, prepared.x, problem, prepared.encoding)
         calibration = calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
     found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
@@ -200,7 +200,7 @@ def with_smoothing(job: Job, prepared: PreparedData, model: nn.Module) -> Prepar
 
     An MLP stays without: it is there to show what the columns alone can tell.
     """
-    prepared, problem, val = prepared.with_shares(smoothing=0.0, temperature=1.0), prepared.problem, prepared.split.val
+    prepared, problem, val = prepared.with_shares(0.0), prepared.problem, prepared.split.val
     if problem.regression or job.model == "mlp" or not problem.graph.num_edges:
         return prepared
     scorer, y = prepared.scorer, problem.y[val].numpy()
@@ -209,7 +209,7 @@ def with_smoothing(job: Job, prepared: PreparedData, model: nn.Module) -> Prepar
         shares = predict(model, prepared.x, problem, replace(prepared.encoding, smoothing=scale))
         return scorer.metric.gain(scorer.read(shares[val].double().numpy()), y), scale
 
-    return prepared.with_shares(smoothing=max(SMOOTHING, key=judge))
+    return prepared.with_shares(max(SMOOTHING, key=judge))
 
 
 @torch.no_grad()

@@ -42,9 +42,9 @@ class PreparedData:
     notes: list[str]
     scorer: Scorer
 
-    def with_shares(self, **how: float) -> PreparedData:
-        """The same with another ``smoothing`` or ``temperature`` of the probabilities."""
-        encoding = replace(self.encoding, **how)
+    def with_shares(self, smoothing: float, temperature: float = 1.0) -> PreparedData:
+        """The same with probabilities that are propagated by this scale and calibrated by this temperature."""
+        encoding = replace(self.encoding, smoothing=smoothing, temperature=temperature)
         return replace(self, encoding=encoding, scorer=replace(self.scorer, encoding=encoding))
 
 
