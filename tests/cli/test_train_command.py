@@ -55,8 +55,11 @@ def _learned_from_ten_labels_a_class(run, done):
 
 def _saved_model_gives_the_written_score_and_predictions(run):
     problem = from_data("digits", load("digits"))
-    temperature = json.loads((run / "config.json").read_text())["encoding"]["temperature"]
-    probability = (ws.load(run / "model")(problem.features, problem.edge_index) / temperature).softmax(-1)
+    encoding = json.loads((run / "config.json").read_text())["encoding"]
+    probability = ws.load(run / "model")(problem.features, problem.edge_index).softmax(-1)
+    if encoding["smoothing"]:
+        probability = ws.Propagate(encoding["smoothing"])(probability, problem.edge_index)
+    probability = (probability.log() / encoding["temperature"]).softmax(-1)
     split = split_problem(problem, None, 0)
     hit = (probability.argmax(1) == problem.y)[split.test].double().mean()
     metrics = json.loads((run / "metrics.json").read_text())

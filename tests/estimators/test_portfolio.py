@@ -154,13 +154,13 @@ def test_ctrl_c_while_blending_is_not_heard(table, monkeypatch):
     from walksum.portfolio import fit
 
     X, _, shown, pairs = table
-    before, blend = signal.getsignal(signal.SIGINT), fit.fit_blend
+    before, blend = signal.getsignal(signal.SIGINT), fit.fit_blends
 
     def pressed(*args):
         os.kill(os.getpid(), signal.SIGINT)
         return blend(*args)
 
-    monkeypatch.setattr(fit, "fit_blend", pressed)
+    monkeypatch.setattr(fit, "fit_blends", pressed)
     model = AutoClassifier(members=("label",), random_state=0).fit(X, shown, pairs)
     assert model.transduction_.shape == (N,)
     assert signal.getsignal(signal.SIGINT) is before

@@ -15,7 +15,7 @@ from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
 from walksum.workflow import comparisons
 from walksum.workflow.baselines import boosting
-from walksum.workflow.fit import Job, fit_model, fit_once, prepare_data
+from walksum.workflow.fit import SMOOTHING, Job, fit_model, fit_once, predict, prepare_data, with_smoothing
 from walksum.workflow.search import Random, SearchPlan, best_sampler, search
 
 
@@ -171,3 +171,64 @@ def test_compared_rows_that_were_stopped_are_named(monkeypatch):
     assert found.notes == [
         "compared rows that a larger budget might improve, since they were stopped after 5 s each: MLP"
     ]
+
+
+def noisy_blocks(sign):
+    """Two blocks of 60 in which each node has six neighbours of its own class, or of the other."""
+    draw = torch.Generator().manual_seed(1)
+    y = torch.arange(120) % 2
+    source = torch.arange(120).repeat_interleave(6)
+    other = 2 * torch.randint(0, 60, (720,), generator=draw) + (y[source] if sign > 0 else 1 - y[source])
+    x = torch.randn(120, 3, generator=draw) + 0.8 * y.unsqueeze(1)
+    return from_data("blocks", PyGData(x=x, edge_index=torch.stack([source, other]), y=y))
+
+
+class Faint(torch.nn.Module):
+    """A network that reads a node's own columns only."""
+
+    def forward(self, x, edges):
+        return torch.stack([-x.sum(1), x.sum(1) - 2.4], 1)
+
+
+def test_probabilities_are_propagated_where_validation_nodes_are_better_for_it():
+    job = Job()
+    alike, unlike = (prepare_data(job, noisy_blocks(sign)) for sign in (1, -1))
+    smoother = with_smoothing(job, alike, Faint())
+    assert smoother.encoding.smoothing in SMOOTHING[1:]
+    assert with_smoothing(job, unlike, Faint()).encoding.smoothing == 0
+    assert with_smoothing(replace(job, model="mlp"), alike, Faint()).encoding.smoothing == 0
+
+    def right(prepared):
+        shares = predict(Faint(), prepared.x, prepared.problem, prepared.encoding)
+        assert torch.allclose(shares.sum(1), torch.ones(120))
+        return (shares.argmax(1) == prepared.y)[prepared.split.test].double().mean()
+
+    assert right(smoother) > right(alike) + 0.05
+
+
+def test_a_run_that_propagates_probabilities_reads_back_and_answers_alike(tmp_path, monkeypatch):
+    """Its predictions, a saved run and its gradients all know of it."""
+    from walksum.explore.whole_model import WholeModel
+    from walksum.workflow.predict import predict_nodes
+    from walksum.workflow.run import run_of
+    from walksum.workflow.trained_run import TrainedRun
+
+    monkeypatch.setattr("walksum.workflow.fit.SMOOTHING", (0.9,))
+    problem = noisy_blocks(1)
+    result = fit_once(Job(model="gcn", hidden=8, max_epochs=5, budget=1.0), problem)
+    encoding = result.prepared.encoding
+    alone = result.model(result.prepared.x, problem.edge_index).softmax(-1)
+    spread = ws.Propagate(0.9)(alone, problem.graph)
+    assert torch.allclose(result.output, (spread.log() / encoding.temperature).softmax(-1), atol=1e-6)
+    run = run_of([result])
+    assert run.metrics["calibration"]["smoothing"] == 0.9
+    again = ws.open_run(run.save(tmp_path / "run").folder)
+    found = predict_nodes(again, problem).table[["probability_0", "probability_1"]].to_numpy(copy=True)
+    assert torch.allclose(torch.from_numpy(found).float(), result.output, atol=1e-6)
+    trained = TrainedRun.of_prepared(result.job, result.prepared, result.model)
+    gradient = WholeModel(trained).influence(3)
+    shift = 1e-2 * (trained.x - trained.x.mean(0))
+    ends = [trained.answer(trained.x + s * shift, problem)[3].double() for s in (1, -1)]
+    odds = [torch.log(p.max() / p.min()) for p in ends]
+    own = 1 if ends[0].argmax() == trained.prediction[3] else -1
+    assert 1e-2 * gradient.adds.sum() == pytest.approx(own * float(odds[0] - odds[1]) / 2, rel=0.05, abs=1e-4)

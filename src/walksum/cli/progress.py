@@ -142,6 +142,11 @@ def _say_classes(console: Console, metrics: dict[str, Any]) -> None:
         record["error"],
         metrics["data"]["classes"][metrics["rare_class"]] / metrics["data"]["labelled_nodes"],
     )
+    if record.get("smoothing"):  # older runs have none
+        console.say(
+            f"probabilities were propagated over the graph once more, by the scale {record['smoothing']:g} that "
+            "validation nodes chose"
+        )
     console.say(
         f"probabilities: expected calibration error {error['after']:.3f} on the test nodes "
         f"({error['before']:.3f} before the temperature {record['temperature']:.2f})"

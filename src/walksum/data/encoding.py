@@ -74,8 +74,9 @@ NAMELIKE = 20  # distinct values from which a column where most differ is a name
 class Encoding:
     """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
 
-    Of the target: a number's transform, then its mean and scale; of classes the
-    temperature that calibrates probabilities and the weights with which they are compared; empty: all alike.
+    Of the target: a number's transform, then its mean and scale; of classes the scale of a propagation of a network's
+    probabilities (0: none), the temperature that calibrates them and the weights with which they are compared; empty:
+    all alike.
     """
 
     numeric: list[str] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Encoding:
     target_scale: float = 1.0
     target_transform: str = NONE
     target_knots: list[float] = field(default_factory=list)
+    smoothing: float = 0.0
     temperature: float = 1.0
     class_weight: list[float] = field(default_factory=list)
 

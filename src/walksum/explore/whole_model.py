@@ -21,6 +21,7 @@ from walksum.portfolio.blend import Blend
 from walksum.portfolio.fit import ELSEWHERE, WITHOUT_TARGETS, Portfolio
 from walksum.portfolio.problem import Problem
 from walksum.workflow.auto import as_portfolio_problem
+from walksum.workflow.job import smoothed
 from walksum.workflow.trained_run import TrainedRun
 
 STEP = 1e-4  # of a standardised number, for the slope of its units
@@ -100,7 +101,7 @@ class WholeModel:
         x = trained.x.detach().clone().requires_grad_()
         if isinstance(trained.model, Portfolio):
             return x, *_blended(trained, trained.model, x, *self._asked)
-        return x, trained.model.eval()(x, trained.edges), 1.0, ()
+        return x, smoothed(trained.model, trained.encoding.smoothing).eval()(x, trained.edges), 1.0, ()
 
 
 def _prediction(trained: TrainedRun, output: Tensor, node: int) -> Tensor:

@@ -80,14 +80,13 @@ def _log(shares: np.ndarray) -> np.ndarray:
     return np.log(shares + 1e-5)
 
 
-def blend_weights(shares: np.ndarray, y: np.ndarray, metric: Metric, count: int) -> np.ndarray:
-    """Weights of sharpened members by their probabilities on validation rows, ``shares [M, n, C]``.
+def blend_score(shares: np.ndarray, y: np.ndarray, metric: Metric) -> float:
+    """What a sharpened member is weighted by: its probabilities on validation rows, ``shares [n, C]``.
 
     The score alone is coarse where rows are few, and networks have seen it when they chose their epoch; the mean
     log-likelihood tells members of equal score apart.
     """
-    scores = [metric(_log(each), y) + log_loss(_log(each), y) for each in shares]
-    return score_weights(np.array(scores), temperature(count))
+    return metric(_log(shares), y) + log_loss(_log(shares), y)
 
 
 def temperature(rows: int) -> float:
@@ -157,31 +156,41 @@ class Blend:
         return np.tensordot(self.weights[used], (off**2).mean(1), 1)[:, 0]
 
 
-def fit_blend(
-    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray, count: int | None = None
-) -> Blend:
-    """The blend of the members ``who`` by their outputs ``[M, n, C]`` on judged rows.
+def fit_blends(
+    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray], count: int | None = None
+) -> list[Blend]:
+    """The blend of each set of members, ``[M]`` of bool, by their outputs ``[M, n, C]`` on judged rows.
+
+    Powers and scores of classes are a member's own, so that they are found once for all sets.
 
     ``count``: how many different rows these are, where rows with weights are drawn several times.
     """
-    weights, powers = np.zeros(len(outputs)), np.ones(len(outputs))
+    powers, found = np.ones(len(outputs)), []
     if classes:
-        shares = softmax(outputs[who])
-        powers[who] = sharpness(shares, y)
-        weights[who] = blend_weights(sharpened(shares, powers[who]), y, metric, count or len(y))
-    else:
-        tried = [least_squares_weights(outputs[who, :, 0], y), least_absolute_weights(outputs[who, :, 0], y)]
-        weights[who] = max(tried, key=lambda w: metric((w @ outputs[who, :, 0])[:, None], y))
-    weights[weights < LEAST] = 0
-    return Blend(who, weights / weights.sum(), powers)
+        shares = softmax(outputs)
+        powers = sharpness(shares, y)
+        scores = np.array([blend_score(each, y, metric) for each in sharpened(shares, powers)])
+    for who in sets:
+        weights = np.zeros(len(outputs))
+        if classes:
+            weights[who] = score_weights(scores[who], temperature(count or len(y)))
+        else:
+            tried = [least_squares_weights(outputs[who, :, 0], y), least_absolute_weights(outputs[who, :, 0], y)]
+            weights[who] = max(tried, key=lambda w: metric((w @ outputs[who, :, 0])[:, None], y))
+        weights[weights < LEAST] = 0
+        found.append(Blend(who, weights / weights.sum(), np.where(who, powers, 1.0)))
+    return found
 
 
-def held_out(outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, who: np.ndarray) -> np.ndarray:
-    """Blended ``[n, C]``: each half of the rows by weights from the other half, so that no row sets its own."""
+def held_out(
+    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Blended ``[n, C]`` by set of members: each half of the rows by weights from the other half, no row by its own."""
     half = np.random.default_rng(0).permutation(len(y)) < len(y) // 2
-    out = np.zeros(outputs.shape[1:])
+    out = [np.zeros(outputs.shape[1:]) for _ in sets]
     for learn in (half, ~half):
-        out[~learn] = fit_blend(outputs[:, learn], y[learn], classes, metric, who)(outputs[:, ~learn], classes)
+        for each, blend in zip(out, fit_blends(outputs[:, learn], y[learn], classes, metric, sets), strict=True):
+            each[~learn] = blend(outputs[:, ~learn], classes)
     return out
 
 

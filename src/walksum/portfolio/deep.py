@@ -26,6 +26,7 @@ from walksum.training.recipe import descend
 SCALES = (0.5, -0.5, 0.9)
 PARTS = 2 + len(SCALES)  # a node itself, its neighbours, its far surroundings
 FEWEST_LOOKS = 15  # at validation rows, one after every second epoch
+FIRST_LOOKS, PASSES_OF_A_LOOK = 4, 7  # two epochs forward and back, and the answers
 
 
 class DeepBank(nn.Module):
@@ -91,12 +92,14 @@ def _glorot(rows: int, width: int) -> nn.Parameter:
 def fit_deep(
     problem: Problem, layers: int, metric: Any, deadline: float, seed: int = 0, epochs: int = 800,
     width: int = 64, dropout: float = 0.2, lr: float = 3e-3, patience: int = 120,
-) -> tuple[np.ndarray, DeepBanks, bool]:  # fmt: skip
-    """Outputs ``[folds, N, C]``, the networks, and whether no fold was cut short."""
+) -> tuple[np.ndarray, DeepBanks, bool] | None:  # fmt: skip
+    """Outputs ``[folds, N, C]``, the networks, and whether no fold was cut short; None without time for a few looks."""
     columns = own_and_degree(problem)
     standard = Standard.of(columns)
     banks = DeepBanks([], standard, layers, width)
     x = torch.from_numpy(standard(columns)).to(problem.device)
+    if not _affordable(x, problem, layers, width, deadline):
+        return None
 
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
         model = DeepBank(x.size(1), problem.outputs, layers, width, dropout).to(problem.device)
@@ -231,6 +234,24 @@ def _told(model: nn.Module, problem: Problem, known: np.ndarray) -> tuple[Tensor
 
 def _tensors(rows: tuple[np.ndarray, ...], device: str) -> list[Tensor]:
     return [torch.from_numpy(np.ascontiguousarray(each)).to(device) for each in rows]
+
+
+def _affordable(x: Tensor, problem: Problem, layers: int, width: int, deadline: float) -> bool:
+    """Whether the looks after which training itself knows better end in time, by the time of one layer's answers."""
+    if deadline == np.inf:
+        return True
+    graph = problem.graph.to(problem.device)
+
+    def measured() -> float:
+        with torch.random.fork_rng(devices=[] if problem.device == "cpu" else None), torch.no_grad():
+            one = DeepBank(x.size(1), problem.outputs, 1, width, 0.0).to(problem.device)
+            one(x, graph).sum().item()  # prepares
+            start = clock.now()
+            one(x, graph).sum().item()  # a GPU is waited for
+            return clock.now() - start
+
+    layer = problem.once(("seconds of a deep layer", width), measured)
+    return clock.now() + FIRST_LOOKS * PASSES_OF_A_LOOK * layers * layer * len(problem.folds) <= deadline
 
 
 def _train(

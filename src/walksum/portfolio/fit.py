@@ -13,14 +13,15 @@ import numpy as np
 
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
-from walksum.portfolio.blend import Blend, Metric, fit_blend, held_out, paired_gain
+from walksum.portfolio.blend import Blend, Metric, fit_blends, held_out, paired_gain
 from walksum.portfolio.columns import column_limits, cut_columns
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.residual import LEVEL_95, ResidualField, affordable, residual_field
+from walksum.portfolio.residual import LEVEL_95, MOST_OPERATIONS, ResidualField, affordable, residual_field
 from walksum.portfolio.schedule import Member, run_tasks
 
 TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
+USUAL = 60.0  # seconds of a budget from which a field may take as long as it is allowed
 BEYOND = 0.1  # of the range of the targets: how far a prediction for other tables may leave it
 FEWEST = 20  # known residuals that a field is fitted to
 HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without targets", "without edges"
@@ -169,7 +170,7 @@ class Portfolio:
         if len(y) < 4:
             return None
         classes = self.problem.classes
-        both = [held_out(outputs, y, classes, metric, who) for who in (np.ones_like(alone), alone)]
+        both = held_out(outputs, y, classes, metric, [np.ones_like(alone), alone])
         mine, theirs = (np.log(each + 1e-12) for each in both) if classes else both
         return paired_gain(lambda rows: metric(mine[rows], y[rows]) - metric(theirs[rows], y[rows]), len(y))
 
@@ -221,7 +222,7 @@ def fit_portfolio(
     if not found:
         raise ValueError(f"budget={budget!r} seconds ended before the first member; raise it")
     with uninterrupted():
-        return _blended(problem, metric, found, complete, interrupted)
+        return _blended(problem, metric, found, complete, interrupted, MOST_OPERATIONS * min(1.0, budget / USUAL))
 
 
 @contextmanager
@@ -239,18 +240,18 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _blended(
-    problem: Problem, metric: Metric, found: list[Member], complete: bool = True, interrupted: bool = False
-) -> Portfolio:
+    problem: Problem, metric: Metric, found: list[Member], complete: bool = True, interrupted: bool = False,
+    operations: float = MOST_OPERATIONS,
+) -> Portfolio:  # fmt: skip
     outputs, y = judged(problem, found), problem.y[problem.judged]
     can_ask = np.array([member.model is not None for member in found])
     targets = np.array([member.uses_targets for member in found])
     edges = np.array([member.uses_graph for member in found])
     sets = {HERE: np.ones_like(edges), ELSEWHERE: can_ask, WITHOUT_TARGETS: can_ask & ~targets, WITHOUT_EDGES: ~edges}
-    rows = problem.counted
-    blends = {
-        name: fit_blend(outputs[:, rows], y[rows], problem.classes, metric, who, len(np.unique(rows)))
-        for name, who in sets.items() if who.any()
-    }  # fmt: skip
+    rows, sets = problem.counted, {name: who for name, who in sets.items() if who.any()}
+    counts = len(np.unique(rows))
+    blended = fit_blends(outputs[:, rows], y[rows], problem.classes, metric, list(sets.values()), counts)
+    blends = dict(zip(sets, blended, strict=True))
     portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted, column_limits(problem))
     if not problem.classes:
         low, high = problem.y[problem.labelled].min(), problem.y[problem.labelled].max()
@@ -258,11 +259,11 @@ def _blended(
         everywhere = np.stack([member.outputs for member in found])
         for name, blend in blends.items():
             portfolio.disagreement[name] = float(blend.disagreement(everywhere)[problem.judged].mean())
-            _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0])
+            _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0], operations)
     return portfolio
 
 
-def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray) -> None:
+def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray, operations: float) -> None:
     problem, rows = portfolio.problem, portfolio.problem.judged
     same = [other for other, known in portfolio.residuals.items() if np.array_equal(known[rows], left)]
     portfolio.widths[name] = float(np.quantile(np.abs(left), 0.95, method="higher")) / LEVEL_95
@@ -273,7 +274,7 @@ def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray) -> None:
     if same:  # two blends of the same members have one field
         portfolio.fields |= {name: portfolio.fields[same[0]]} if same[0] in portfolio.fields else {}
         return
-    if not affordable(problem.graph):
+    if not affordable(problem.graph, operations):
         return
     found = residual_field(problem.graph, rows, left)
     if found.gain > 0:

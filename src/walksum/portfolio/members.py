@@ -17,7 +17,7 @@ from walksum.portfolio.labels import LabelPropagation, label_tasks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.process import fit_process, suits
 from walksum.portfolio.residual import MOST_OPERATIONS, affordable
-from walksum.portfolio.schedule import Task, Trained
+from walksum.portfolio.schedule import Task, Trained, no_member
 from walksum.portfolio.spread import Operator, is_small
 from walksum.portfolio.stack import Config, StackRecipe
 from walksum.portfolio.stacked import StackedNetworks, stack_runner
@@ -148,7 +148,7 @@ def _tabular_runner(problem: Problem, model: str, columns: str, needed: bool) ->
     def run(deadline: float) -> Trained:
         found = fit_tabular(problem, columns, MODELS[model], deadline, needed)
         if found is None:
-            return Trained([], np.zeros((0, 0)), None, False)
+            return no_member()
         out, fitted = found
 
         def refit(which: list[int]) -> np.ndarray:
@@ -172,7 +172,7 @@ def _kriging(problem: Problem) -> Iterator[Task]:
         def run(deadline: float) -> Trained:
             found = fit_kriging(problem, columns, deadline)
             if found is None:
-                return Trained([], np.zeros((0, 0)), None, False)
+                return no_member()
             return Trained([name], found[0][None], found[1])
 
         return run
@@ -187,7 +187,7 @@ def _processes(problem: Problem) -> Iterator[Task]:
     def runner(columns: str, name: str) -> Any:
         def run(deadline: float) -> Trained:
             out = fit_process(problem, columns, deadline)
-            return Trained([], np.zeros((0, 0)), None, False) if out is None else Trained([name], out[None], None)
+            return no_member() if out is None else Trained([name], out[None], None)
 
         return run
 
@@ -205,7 +205,10 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
 
     def runner(layers: int, seed: int) -> Any:
         def run(deadline: float) -> Trained:
-            out, model, whole = fit_deep(problem, layers, metric, deadline, seed)
+            found = fit_deep(problem, layers, metric, deadline, seed)
+            if found is None:
+                return no_member()
+            out, model, whole = found
             return Trained([f"deep bank {layers} layers, seed {seed}"], out[None], model, whole)
 
         return run

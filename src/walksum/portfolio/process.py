@@ -20,6 +20,8 @@ POWERS = (1, 2, 2)  # of their inverses: what reaches far is smooth
 MOST_NODES, MOST_ROWS = 5000, 3000  # covariances are dense: all nodes by known rows, and a factorisation of the latter
 WIDTH = 0.25  # standard deviation of the logarithm of a parameter, before the data speak: a wider one overfits
 FURTHER = 10  # steps from the first fold's parameters, which are near those of any other
+LONGER = 0.5  # of its share, that a process may take beyond it: some of its folds alone are worth nothing
+FEW = 32  # columns of an inverse whose time tells that of all
 ROWS = 800  # that the parameters are fitted to: an evaluation is cubic in them
 MIDDLE = (0.25, 0.7, 0.5, 0.3, *3 * [0.35], *3 * [0.2])  # n, s_0, s_1, s_2, g_k, c_k, for a target of variance one
 
@@ -73,6 +75,17 @@ class _Table:
         first, steps = (prior.numpy(), STEPS) if start is None else (start, FURTHER)
         return most_likely(lambda theta: self.with_noise(theta, rows), self.y[rows], prior, WIDTH, first, steps)[1]
 
+    def seconds(self, problem: Problem) -> float:
+        """About how long all folds take, by the time of one evaluation; derivatives cost twice as much again."""
+        rows = torch.from_numpy(problem.folds[0][0])
+        some, folds = rows[:ROWS], len(problem.folds)
+        start = clock.now()
+        with torch.no_grad():
+            torch.linalg.cholesky(self.with_noise(self.prior(), some))
+        each = clock.now() - start
+        answers = len(rows) * (len(self.x) + len(rows)) / len(some) ** 2  # entries of covariances, in evaluations
+        return each * (3 * (STEPS + FURTHER * (folds - 1)) + folds * answers)
+
     def predict(self, values: np.ndarray, known: np.ndarray) -> np.ndarray:
         """The conditional mean at every node ``[N, 1]``, at ``known`` ones from all others."""
         theta, rows = torch.from_numpy(values), torch.from_numpy(known)
@@ -103,13 +116,29 @@ def _inverse_columns(problem: Problem, known: np.ndarray) -> Sequence[Tensor]:
     return found
 
 
+def _inverse_seconds(problem: Problem) -> float:
+    """About how long those columns take, by a few of them; on a dense graph minutes."""
+    J = layer((SCALES[-1], False)).precision(problem.graph.to("cpu"), torch.float64)
+    some = torch.eye(problem.num_nodes, min(FEW, problem.num_nodes), dtype=torch.float64)
+    with torch.no_grad():
+        solve(J, some)  # prepares
+        start = clock.now()
+        solve(J, some)
+    return (clock.now() - start) * len(problem.labelled) / some.size(1) * sum(POWERS)
+
+
 def fit_process(problem: Problem, columns: str, deadline: float) -> np.ndarray | None:
     """Outputs ``[folds, N, 1]`` by parameters of the largest posterior, each fold's own; None if time ran out."""
+    deadline += LONGER * (deadline - clock.now())
+    if clock.now() + problem.once("inverse seconds", lambda: _inverse_seconds(problem)) > deadline:
+        return None
     table = _Table(problem, columns)
+    if clock.now() + table.seconds(problem) > deadline:
+        return None
     found: list[np.ndarray] = []
     folds = []
     for train, _ in problem.folds:
-        if clock.now() > deadline:
+        if clock.now() > deadline:  # the machine has become busy
             return None
         found.append(table.fit(train, problem.seed, found[0] if found else None))
         folds.append(table.predict(found[-1], train))

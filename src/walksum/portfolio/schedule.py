@@ -62,6 +62,11 @@ class Trained:
     local: Model | None = None  # the same, to be asked about other columns of the training graph alone
 
 
+def no_member() -> Trained:
+    """What a training gives that had no time."""
+    return Trained([], np.zeros((0, 0)), None, False)
+
+
 @dataclass(frozen=True)
 class Task:
     """One training that yields members; ``share`` is its part of the clock, the first word of the name its family."""

@@ -27,6 +27,8 @@ from walksum.portfolio.spread import Operator
 from walksum.training.recipe import descend
 
 EVERY = 2  # epochs between two looks at the validation rows
+STEPS_OF_A_LOOK = 2.5  # two epochs, and the answers without dropout
+FEWEST_LOOKS = 6  # with fewer a network has learned too little to count
 CROWDED = 0.75  # share of a stack's members up to which the others, which have stopped, are still computed
 
 
@@ -86,6 +88,37 @@ class Stack:
         self.decay = torch.tensor([config.weight_decay for config in configs]).repeat_interleave(folds).to(device)
         self.generator_seed = 7919 * problem.seed + 31 * sum(config.seed for config in configs) + M
 
+    def affordable(self, deadline: float) -> list[Config]:
+        """The configs that have time for ``FEWEST_LOOKS``, spread over all: no step of a whole stack is begun blindly.
+
+        One network's step says how long those of all take at most. It is taken twice, since the first one prepares.
+        """
+        if deadline == float("inf"):
+            return self.configs
+        one = self.start.take(torch.tensor([0]))
+        one.parameters = {name: p.detach().clone().requires_grad_() for name, p in one.parameters.items()}
+        x = self.x.rows(self.problem.labelled) if self._few_rows else self.x
+        took = 0.0
+        with torch.random.fork_rng(devices=[] if self.problem.device == "cpu" else None):
+            for _ in range(2):
+                start = clock.now()
+                one.forward(x, self.graph, self.recipe).square().mean().backward()
+                first = one.parameters["first"].grad
+                assert first is not None
+                first.sum().item()  # a GPU is waited for
+                took = clock.now() - start
+        took *= 2 if self.recipe.consistency else 1  # draws
+        each = FEWEST_LOOKS * STEPS_OF_A_LOOK * took * len(self.problem.folds)
+        count = int(max(0.0, deadline - clock.now()) / max(each, 1e-9))
+        if count >= len(self.configs):
+            return self.configs
+        return self.configs[:: -(-len(self.configs) // count)] if count else []
+
+    @property
+    def _few_rows(self) -> bool:
+        """Without edges no other row than the labelled matters while training, unless two draws are to agree there."""
+        return self.start.without_edges and not self.recipe.consistency
+
     def train(self, deadline: float = float("inf"), epochs: np.ndarray | None = None) -> Stacked:
         """Descend; every member keeps the weights of the epoch that its own validation rows liked best.
 
@@ -95,8 +128,7 @@ class Stack:
         """
         problem, recipe, device = self.problem, self.recipe, self.problem.device
         rows = problem.labelled
-        # without edges no other row matters while training, unless two draws are to agree there
-        few = self.start.without_edges and not recipe.consistency
+        few = self._few_rows
         x = self.x.rows(rows) if few else self.x
         numbers = torch.from_numpy(rows).to(device)
         where = slice(None) if few else numbers
@@ -154,7 +186,7 @@ class Stack:
                     active = active[~ended]
                     networks, optimiser = self._descent(networks, optimiser, (~ended).nonzero().view(-1), active)
                 before, checked = checked, clock.now()
-                if 2 * checked - before > deadline:  # the next look would come too late
+                if checked + 1.5 * (checked - before) > deadline:  # the next look and the answers would come too late
                     complete = False
                     break
         final = replace(self.start, parameters=kept)

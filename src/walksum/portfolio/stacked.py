@@ -17,7 +17,7 @@ from walksum.portfolio.input import Input
 from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import Networks
 from walksum.portfolio.problem import Fold, Problem
-from walksum.portfolio.schedule import Trained
+from walksum.portfolio.schedule import Trained, no_member
 from walksum.portfolio.stack import Config, Stack, StackRecipe
 
 
@@ -87,26 +87,32 @@ def stack_runner(
         by_fold = joint or needs_targets(inputs)
         turns = [[fold] for fold in problem.folds] if by_fold else [problem.folds]
         standards: list[Standard | None] = []
-        networks = []
+        networks, some = [], configs
         for k, folds in enumerate(turns):
             now = clock.now()
             until = now + (deadline - now) / (len(turns) - k)
             x, standard = problem.once(("input", inputs, k), lambda folds=folds: _input(problem, inputs, folds[0][0]))
             field = problem.once(("field", inputs, k), lambda f=folds[0]: _field(problem, inputs, f)) if joint else None
-            found = Stack(replace(problem, folds=folds, kept={}), x, graph, configs, how, field, metric).train(until)
+            part = replace(problem, folds=folds, kept={})
+            if k == 0:
+                some = Stack(part, x, graph, configs, how, field, metric).affordable(until)
+                complete = some == configs
+                if not some:
+                    return no_member()
+            found = Stack(part, x, graph, some, how, field, metric).train(until)
             parts.append(found.outputs)
             standards.append(standard)
             networks.append(found.networks)
             complete &= found.complete
         model = StackedNetworks(inputs, standards, networks, 1 if by_fold else len(problem.folds))
-        names = [config.name for config in configs]
+        names = [config.name for config in some]
         kept = None if joint or needs_this_graph(inputs) else model
         local = None if joint else model
 
         def refit(which: list[int]) -> np.ndarray:
-            some, epochs = [configs[k] for k in which], found.epochs[which]
+            again, epochs = [some[k] for k in which], found.epochs[which]
             x, _ = _input(problem, inputs, problem.labelled)
-            return Stack(problem, x, graph, some, how).train(epochs=epochs).outputs[:, 0]
+            return Stack(problem, x, graph, again, how).train(epochs=epochs).outputs[:, 0]
 
         return Trained(names, np.concatenate(parts, 1), kept, complete, refit, local)
 

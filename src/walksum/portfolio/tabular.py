@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.threads import few_threads
 
 FEWEST_TREES, LARGEST_RATE = 40, 0.2  # of boosting that the clock cuts short
+FIRST_CELLS = 20_000_000  # rows times columns that are read before the clock is: a second or two
+FIRST_STEPS, FEWEST_STEPS = 3, 10  # of logistic regression
 
 
 @dataclass
@@ -71,25 +74,29 @@ def fit_tabular(
             model.set_params(max_features=1.0)
         until = start + (deadline - start) / (len(problem.folds) - k)
         weight = None if problem.weight is None else problem.weight[train]
-        fitted = fit_in_time(model, X[train], problem.y[train], weight, until, needed)
+        fitted = fit_in_time(model, X[train], problem.y[train], weight, until, needed, X)
         if fitted is None:
             return None
         model = additive(fitted, problem.classes)
-        out[k] = log_shares(model(X), model.codes, problem.classes)
+        out[k] = log_shares(_answers(fitted, X) if model.trees else model(X), model.codes, problem.classes)
         models.append(model)
     return out, Tabular(columns, models)
 
 
 def fit_in_time(
-    model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float, needed: bool = False
-) -> Any:
-    """The fitted model; None where there is no time for ``FEWEST_TREES`` and it is not ``needed``.
+    model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float, needed: bool = False,
+    asked: np.ndarray | None = None,
+) -> Any:  # fmt: skip
+    """The fitted model; None where there is no time for ``FEWEST_TREES`` or ``FEWEST_STEPS`` and it is not ``needed``.
 
-    A fifth of the trees is grown first, of many classes less, which tells how long the others take; they are the same
-    as if grown at once. Where time is short, boosting takes fewer and larger steps, and a forest has fewer trees.
+    A fifth of the trees is grown first, of many classes or cells less, which tells how long the others take, with their
+    answers for the rows ``asked``; they are the same as if grown at once. Where time is short, boosting takes fewer
+    and larger steps, a forest has fewer trees, and a logistic regression descends less far.
     """
     from sklearn.base import is_classifier
 
+    if hasattr(model, "steps") and is_classifier(model) and until != float("inf"):
+        return _descend_in_time(model, X, y, weight, until, needed)
     grows = next((name for name in ("max_iter", "n_estimators") if hasattr(model, name)), None)
     name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
     fit = partial(model.fit, X, y, **{} if weight is None else {name: weight})
@@ -98,9 +105,12 @@ def fit_in_time(
             return fit()
         whole, start = getattr(model, grows), clock.now()
         each_round = len(np.unique(y)) if grows == "max_iter" and is_classifier(model) else 1  # trees
-        first = max(1, whole // 5 // (each_round if each_round > 2 else 1))
+        some = whole // 5 // (each_round if each_round > 2 else 1)
+        first = max(1, min(some, FIRST_CELLS // max(1, X.shape[0] * X.shape[1])))
         model.set_params(warm_start=True, **{grows: first})
         fitted = fit()
+        if asked is not None:
+            _answers(fitted, asked)
         each = max((clock.now() - start) / first, 1e-9)
         more = int((until - clock.now()) / each)
         if first + more >= whole or grows == "n_estimators":
@@ -116,6 +126,34 @@ def fit_in_time(
         rate = min(LARGEST_RATE, model.learning_rate * whole / more)
         model.set_params(warm_start=False, max_iter=more, learning_rate=rate)
         return fit()
+
+
+def _descend_in_time(
+    model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, until: float, needed: bool
+) -> Any:
+    """The same of a logistic regression on scaled columns, by the time that its first steps take."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    last, start = model.steps[-1][1], clock.now()
+    whole = last.max_iter
+    more = {} if weight is None else {f"{model.steps[-1][0]}__sample_weight": weight}
+    with few_threads(X.shape[0]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if X.shape[0] * X.shape[1] * len(np.unique(y)) > FIRST_CELLS:
+            last.set_params(max_iter=FIRST_STEPS)
+            model.fit(X, y, **more)
+            each = max((clock.now() - start) / FIRST_STEPS, 1e-9)
+            steps = int((until - clock.now()) / each)
+            if steps < FEWEST_STEPS and not needed:
+                return None
+            last.set_params(max_iter=min(whole, max(FEWEST_STEPS, steps)))
+        return model.fit(X, y, **more)
+
+
+def _answers(fitted: Any, X: np.ndarray) -> np.ndarray:
+    """What a model of trees says, by scikit-learn's compiled code; its arrays say the same more slowly."""
+    with few_threads(X.shape[0]):
+        return fitted.predict_proba(X) if hasattr(fitted, "predict_proba") else fitted.predict(X)[:, None]
 
 
 def log_shares(found: np.ndarray, codes: np.ndarray, classes: int) -> np.ndarray:

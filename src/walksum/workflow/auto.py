@@ -42,7 +42,7 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
     if not problem.regression:
         judged = asked.judged
         temperature = fitted_temperature(answer.value[judged], asked.y[judged].astype(np.int64))
-        prepared = prepared.with_temperature(temperature)
+        prepared = prepared.with_shares(0.0, temperature)
     found = output_of(answer, prepared.encoding, problem.regression)
     if not problem.regression:
         before = torch.from_numpy(answer.value).float()

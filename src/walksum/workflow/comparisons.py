@@ -12,7 +12,7 @@ from torch import Tensor
 from walksum.portfolio import clock
 from walksum.training.scoring import Score
 from walksum.workflow.baselines import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
-from walksum.workflow.fit import OnEpoch, fit_model, predict
+from walksum.workflow.fit import OnEpoch, fit_model, predict, with_smoothing
 from walksum.workflow.job import Job
 from walksum.workflow.prepare import PreparedData
 
@@ -126,7 +126,8 @@ class RowBudget:
             if outcome.interrupted:
                 raise KeyboardInterrupt
             whole |= outcome.ended != "deadline"
-            output = predict(model, self.data.x, self.data.problem, self.data.encoding)
+            own = with_smoothing(job, self.data, model).encoding
+            output = predict(model, self.data.x, self.data.problem, own)
             if best is None or self._judge(output) > best[0]:
                 best = self._judge(output), output
         assert best is not None

@@ -20,11 +20,12 @@ from walksum.solvers import Solution
 from walksum.training import Data, Epoch, Outcome, Recipe
 from walksum.training import fit as train
 from walksum.training.scoring import Score
-from walksum.workflow.job import AUTO_NAME, Job, new_model
+from walksum.workflow.job import AUTO_NAME, Job, new_model, smoothed
 from walksum.workflow.prepare import PreparedData, prepare_data
 from walksum.workflow.scorer import calibration_record, fitted_temperature
 
 LEVEL = 0.95  # of intervals
+SMOOTHING = (0.0, 0.8, 0.9, 0.95)  # scales of a propagation of probabilities that validation nodes choose from
 
 OnMember = Callable[[str, int, int, float], None]  # what was trained, how many are done, of how many, seconds
 OnEpoch = Callable[[str, Epoch, Epoch, Recipe], None]  # model, this epoch, the best so far, recipe
@@ -138,7 +139,7 @@ def fit_once(
             f"training diverged: the validation loss is {outcome.best.val_loss} in its best epoch with "
             f"lr={job.recipe().lr:g}; take a smaller one"
         )
-    prepared, output, calibration = _calibrated(prepared, model)
+    prepared, output, calibration = _calibrated(with_smoothing(job, prepared, model), model)
     found, interrupted, importance = Comparison.of(job, prepared, output), outcome.interrupted, None
     if not interrupted:
         try:
@@ -181,7 +182,7 @@ def _calibrated(prepared: PreparedData, model: nn.Module) -> tuple[PreparedData,
     if problem.regression:
         return prepared, before, None
     temperature = fitted_temperature(before[val].double().numpy(), problem.y[val].numpy())
-    prepared = prepared.with_temperature(temperature)
+    prepared = prepared.with_shares(prepared.encoding.smoothing, temperature)
     output = predict(model, prepared.x, problem, prepared.encoding)
     return prepared, output, calibration_record(before, output, prepared.scorer, problem, prepared.split.test)
 
@@ -210,10 +211,27 @@ def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
     return new_model(job, encoding.num_features, problem.outputs, problem.num_nodes)
 
 
+def with_smoothing(job: Job, prepared: PreparedData, model: nn.Module) -> PreparedData:
+    """The same with the propagation of this model's probabilities that is best on the validation nodes.
+
+    An MLP stays without: it is there to show what the columns alone can tell.
+    """
+    prepared, problem, val = prepared.with_shares(0.0), prepared.problem, prepared.split.val
+    if problem.regression or job.model == "mlp" or not problem.graph.num_edges:
+        return prepared
+    scorer, y = prepared.scorer, problem.y[val].numpy()
+
+    def judge(scale: float) -> tuple[float, float]:
+        shares = predict(model, prepared.x, problem, replace(prepared.encoding, smoothing=scale))
+        return scorer.metric.gain(scorer.read(shares[val].double().numpy()), y), scale
+
+    return prepared.with_shares(max(SMOOTHING, key=judge))
+
+
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -> Tensor:
     """Predict all nodes: probabilities ``[N, C]``, or numbers ``[N]`` in the target's units."""
-    output = model.eval()(x, edges_for(model, problem).to(x.device))
+    output = smoothed(model, encoding.smoothing).eval()(x, edges_for(model, problem).to(x.device))
     if problem.regression:
         return torch.from_numpy(encoding.in_units(output.squeeze(-1).cpu().numpy())).to(output)
     return (output / encoding.temperature).softmax(-1)

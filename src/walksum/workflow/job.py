@@ -10,13 +10,13 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from walksum._checks import check_choice
 from walksum.data.encoding import NONE, TRANSFORMS
 from walksum.data.problem import Problem
 from walksum.designs import check_design
-from walksum.nn import GLT, load
+from walksum.nn import GLT, Propagate, load
 from walksum.nn.store import CONFIG, WEIGHTS
 from walksum.portfolio.fit import Portfolio
 from walksum.portfolio.store import FORMAT as PORTFOLIO_FORMAT
@@ -65,6 +65,22 @@ def new_model(job: Job, in_channels: int, out_channels: int, num_nodes: int) -> 
         dropout=job.dropout,
         solver=job.solver,
     )
+
+
+class Smoothed(nn.Module):
+    """A network whose probabilities are propagated over the graph: the logarithms of what comes out."""
+
+    def __init__(self, model: nn.Module, scale: float):
+        super().__init__()
+        self.model, self.spread = model, Propagate(scale)
+
+    def forward(self, x: Tensor, edges: Any) -> Tensor:
+        return self.spread(self.model(x, edges).softmax(-1), edges).clamp_min(1e-12).log()
+
+
+def smoothed(model: nn.Module, scale: float) -> nn.Module:
+    """The network, its probabilities propagated by this scale; 0: the network itself."""
+    return Smoothed(model, scale) if scale else model
 
 
 def compared_config(job: Job, in_channels: int, out_channels: int, num_nodes: int) -> dict[str, Any]:

@@ -40,9 +40,9 @@ class PreparedData:
     notes: list[str]
     scorer: Scorer
 
-    def with_temperature(self, temperature: float) -> PreparedData:
-        """A copy whose encoding has this temperature."""
-        encoding = replace(self.encoding, temperature=temperature)
+    def with_shares(self, smoothing: float, temperature: float = 1.0) -> PreparedData:
+        """A copy whose probabilities are propagated by this scale and calibrated by this temperature."""
+        encoding = replace(self.encoding, smoothing=smoothing, temperature=temperature)
         return replace(self, encoding=encoding, scorer=replace(self.scorer, encoding=encoding))
 
 

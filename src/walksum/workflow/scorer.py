@@ -140,6 +140,7 @@ def calibration_record(before: Tensor, after: Tensor, scorer: Scorer, problem: P
     right, sure = new.argmax(1) == y, new.max(1)
     tracks = float(spearmanr(sure, right)[0]) if right.any() and not right.all() and np.ptp(sure) > 0 else None
     return {
+        "smoothing": scorer.encoding.smoothing,
         "temperature": scorer.encoding.temperature,
         "error": {"before": expected_calibration_error(old, y), "after": expected_calibration_error(new, y)},
         "log_loss": {"before": log_loss(old, y), "after": log_loss(new, y)},

@@ -25,7 +25,7 @@ from walksum.precision import Precision
 from walksum.training import TASKS
 from walksum.workflow.auto import ask, output_of
 from walksum.workflow.fit import edges_for, make_model, predict
-from walksum.workflow.job import Job
+from walksum.workflow.job import Job, smoothed
 from walksum.workflow.operators import ModelOperator, operators_of
 from walksum.workflow.predict import known_residuals
 from walksum.workflow.prepare import PreparedData
@@ -191,7 +191,7 @@ class TrainedRun:
     def hops(self, nodes: Tensor | None = None) -> Hops:
         """Influence by hop, at ``nodes`` or at some drawn with a fixed seed."""
         assert isinstance(self.model, nn.Module)
-        return hop_shares(self.model, self.x, self.edges, self.graph, nodes)
+        return hop_shares(smoothed(self.model, self.encoding.smoothing), self.x, self.edges, self.graph, nodes)
 
     def curves(self, layer: int = 0) -> list[Curve]:
         """Residuals of every solver on the systems of one training pass."""

@@ -1,0 +1,131 @@
+"""The budget is kept where one step takes long: work moves the clock here, so that nothing depends on the machine."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import ExtraTreesClassifier
+
+from walksum.graph import Graph
+from walksum.portfolio import clock, stack, tabular
+from walksum.portfolio.blend import accuracy, fit_blends
+from walksum.portfolio.deep import DeepBank, fit_deep
+from walksum.portfolio.fit import fit_portfolio
+from walksum.portfolio.folds import cross_validation
+from walksum.portfolio.networks import Networks
+from walksum.portfolio.problem import Problem
+from walksum.portfolio.process import fit_process
+from walksum.portfolio.tabular import fit_in_time, linear
+
+N = 120
+
+
+@pytest.fixture
+def problem():
+    random = np.random.default_rng(0)
+    y = np.arange(N, dtype=float) % 2
+    X = random.normal(size=(N, 3)) + y[:, None]
+    graph = Graph.from_edge_index(torch.from_numpy(random.integers(0, N, (2, 2 * N))), N)
+    known = np.arange(N)[: N // 2]
+    return Problem(X, graph, y, 2, cross_validation(y, known, 2, 5, 0))
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    """A list whose only number is the time."""
+    now = [100.0]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+    return now
+
+
+def slow_networks(monkeypatch, seconds, each):
+    forward = Networks.forward
+
+    def slow(self, x, graph, recipe=None):
+        seconds[0] += each * len(self.uses)
+        return forward(self, x, graph, recipe)
+
+    monkeypatch.setattr(Networks, "forward", slow)
+
+
+@pytest.mark.parametrize("each", [0.0005, 0.05, 0.5])
+def test_stacks_are_as_large_as_their_time_allows(problem, seconds, monkeypatch, each):
+    """Networks of each seconds, five folds: all of them, some, or none have time for a few looks."""
+    slow_networks(monkeypatch, seconds, each)
+    found = fit_portfolio(problem, accuracy, 20.0, ("label", "bank x", "mlp x", "hidden x"))
+    assert seconds[0] - 100 <= 1.2 * 20
+    trained = [member.name for member in found.members if not member.name.startswith("label")]
+    assert bool(trained) == (each < 0.5)
+    assert found.complete == (each < 0.05)
+
+
+def test_it_is_the_look_at_the_clock_before_a_stack_begins_that_keeps_the_budget(problem, seconds, monkeypatch):
+    slow_networks(monkeypatch, seconds, 0.5)
+    monkeypatch.setattr(stack, "FEWEST_LOOKS", 0.0)
+    fit_portfolio(problem, accuracy, 20.0, ("label", "bank x", "mlp x", "hidden x"))
+    assert seconds[0] - 100 > 1.2 * 20
+
+
+def test_some_configs_of_a_stack_are_spread_over_all(problem, seconds, monkeypatch):
+    slow_networks(monkeypatch, seconds, 0.05)
+    found = fit_portfolio(problem, accuracy, 10.0, ("bank x",))
+    assert [member.name for member in found.members] == ["bank x, decay 0.0001, seed 0", "bank x, decay 0.001, seed 0"]
+
+
+def test_a_deep_bank_begins_only_with_time_for_a_few_looks(problem, seconds, monkeypatch):
+    forward = DeepBank.forward
+
+    def slow(self, x, graph):
+        seconds[0] += 0.1 * len(self.mix)
+        return forward(self, x, graph)
+
+    monkeypatch.setattr(DeepBank, "forward", slow)
+    assert fit_deep(problem, 2, accuracy, seconds[0] + 20, width=8) is None
+    assert seconds[0] <= 100.21
+    assert fit_deep(problem, 2, accuracy, seconds[0] + 50, width=8, epochs=4) is not None
+
+
+def test_trees_on_many_cells_look_at_the_clock_after_the_first(monkeypatch):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(50, 4)), np.arange(50) % 2
+    monkeypatch.setattr(tabular, "FIRST_CELLS", 400)
+    assert len(fit_in_time(ExtraTreesClassifier(50), X, y, None, clock.now()).estimators_) == 2
+
+
+def test_logistic_regression_descends_as_far_as_time_allows(seconds, monkeypatch):
+    from sklearn.linear_model import LogisticRegression
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4))
+    y = (X[:, 0] > 0).astype(int)
+    fit, asked = LogisticRegression.fit, []
+
+    def slow(self, X, y, sample_weight=None):
+        asked.append(self.max_iter)
+        seconds[0] += self.max_iter
+        return fit(self, X, y, sample_weight)
+
+    monkeypatch.setattr(LogisticRegression, "fit", slow)
+    monkeypatch.setattr(tabular, "FIRST_CELLS", 100)
+    assert fit_in_time(linear(2, 0), X, y, None, seconds[0] + 12) is None
+    for time, steps in ((103, 100), (900, 300)):
+        assert fit_in_time(linear(2, 0), X, y, None, seconds[0] + time) is not None
+        assert asked[-1] == steps
+    monkeypatch.setattr(tabular, "FIRST_CELLS", 10_000)  # a moment, whatever the clock says
+    fit_in_time(linear(2, 0), X, y, None, seconds[0])
+    assert asked[-1] == 300
+
+
+def test_a_process_without_time_is_not_begun(problem, monkeypatch):
+    random = np.random.default_rng(0)
+    numbers = Problem(problem.X, problem.graph, random.normal(size=N), 0, problem.folds)
+    assert fit_process(numbers, "surroundings", clock.now() - 1) is None
+
+
+def test_blends_of_several_sets_are_those_of_each_alone():
+    random = np.random.default_rng(0)
+    outputs, y = random.normal(size=(4, 50, 3)), random.integers(0, 3, 50).astype(float)
+    sets = [np.ones(4, bool), np.array([True, False, True, False])]
+    both = fit_blends(outputs, y, 3, accuracy, sets)
+    for who, blend in zip(sets, both, strict=True):
+        (alone,) = fit_blends(outputs[who], y, 3, accuracy, [np.ones(who.sum(), bool)])
+        assert np.allclose(blend(outputs, 3), alone(outputs[who], 3))
