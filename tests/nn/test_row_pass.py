@@ -130,6 +130,14 @@ def test_a_hook_sees_what_its_module_makes():
     torch.testing.assert_close(y, layer(norm(x).relu()))
 
 
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.GELU()])
+def test_a_hook_of_the_layer_runs_once(act):
+    layer, calls = NodeLinear(16, 8), []
+    layer.register_forward_hook(lambda *_: calls.append(1))
+    layer(torch.randn(50, 16), (act,))
+    assert calls == [1]
+
+
 def test_layers_of_another_kind_in_a_block():
     block, x, edges = ws.GLTBlock(16).eval(), torch.randn(50, 16), torch.randint(50, (2, 90))
     expected = block(x, edges)

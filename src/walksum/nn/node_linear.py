@@ -33,7 +33,7 @@ class NodeLinear(nn.Linear):
             if steps is not None and row_pass.serves(input, self.weight, residual, steps):
                 return row_pass.linear(input, self.weight, self.bias, residual, steps)
         if before:
-            return self(_in_turn(before, input), residual=residual)
+            return self.forward(_in_turn(before, input), residual=residual)  # hooks of this layer have run
         if torch.is_grad_enabled() and _takes(input, self.weight) and input.dim() == 2:
             y = _Linear.apply(input, self.weight, self.bias)
         else:
