@@ -69,13 +69,15 @@ Two layers, 64 hidden units, 8 heads, Adam, the same dropout implementation for 
 cpu --parts training`; median and range of three runs). The aim is at most 1.2 times GCN's for the fixed GLT
 and at most GAT's for the learned one. Bold: over it.
 
-A GLT skips the zeros of its input features, and in the backward pass of its linear
-layers the nodes without a gradient; PyG's layers do neither. The last two columns compare with PyG's GCN and GAT given
-the same input layer (`gcn-skip` and `gat-skip`): what is left there is the model. A block of the paper's GLT has four
-linear layers of 64 x 64 beside its solve, and a layer of GCN none but its projection. On PubMed the fixed GLT falls
-short of its aim, and the learned one of its own; with the same input layer for all every one does. This record was made
-on a small, busy machine, one graph after the other; `steps_cpu-third.jsonl` was made on a server's core, before zeros
-were skipped.
+A GLT skips the zeros of its input features, and in the backward pass of its linear layers the nodes without a gradient.
+Its linear layers take norm, activation, dropout and residual with them in one pass. PyG's layers do none of this.
+The last two columns compare with PyG's GCN and GAT given the same input layer (`gcn-skip` and `gat-skip`): what is
+left there is the model. A block of the paper's GLT has four linear layers of 64 x 64 beside
+its solve, and a layer of GCN none but its projection. On PubMed the fixed GLT falls short of its aim, and the learned
+one of its own; with the same input layer for all every one does. This record and the one before
+(`steps_cpu-fourth.jsonl`, torch's operations between the linear layers) were made on small, busy machines, one graph
+after the other; `steps_cpu-before.jsonl` is the earlier code on the machine and day of this record;
+`steps_cpu-third.jsonl` was made on a server's core, before zeros were skipped.
 """
 GPU = """## On a GPU
 

@@ -8,7 +8,7 @@ derivatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -63,12 +63,12 @@ def _arguments(graph: Graph, heads: int, channels: int, row: int, dtype: torch.d
     return WIDTHS[math.gcd(channels, 64)], ZERO[dtype], shape, *lists, of_edges, of_nodes
 
 
-def _again(composed: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
+def again(composed: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor) -> list[Tensor | None]:
     """The gradients by the twin, for whoever differentiates them again."""
     with torch.enable_grad():
-        wanted = [t for t in inputs if t.requires_grad]
+        wanted = [t for t in inputs if t is not None and t.requires_grad]
         found = iter(torch.autograd.grad(composed(*inputs), wanted, grad, create_graph=True, allow_unused=True))
-    return [next(found) if t.requires_grad else None for t in inputs]
+    return [next(found) if t is not None and t.requires_grad else None for t in inputs]
 
 
 class _Fused(Function):
@@ -79,7 +79,7 @@ class _Fused(Function):
         saved = ctx.saved_tensors  # read once: where activations are computed again, a second look is an error
         inputs, kept = saved[: ctx.count], saved[ctx.count :]
         if torch.is_grad_enabled() or transforms_active():
-            found: Any = _again(ctx.composed, inputs, grads[0])
+            found: Any = again(ctx.composed, inputs, grads[0])
         else:
             found = cls.gradient(ctx, grads[0].contiguous(), inputs, kept)
         return *found, *(None,) * (len(ctx.needs_input_grad) - len(found))

@@ -12,7 +12,7 @@ from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import Activation, make_activation
-from walksum.nn.node_linear import NodeLinear
+from walksum.nn.node_linear import NodeLinear, linear_after
 from walksum.solvers import Solution, Solver
 
 PAPER_SCALE = 0.99  # of a Laplacian; norm and residual keep the block in range
@@ -105,7 +105,7 @@ class GLTBlock(nn.Module):
         self.act = as_module(make_activation(act))
         self.merge = NodeLinear(heads * width, channels)
         self.dropout = Dropout(dropout)
-        self.ffn = nn.Sequential(
+        self.ffn = FeedForward(
             make_norm(norm, channels),
             NodeLinear(channels, inner),
             as_module(make_activation(act)),
@@ -137,8 +137,16 @@ class GLTBlock(nn.Module):
     ) -> Tensor:
         mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
         mu = mu.view(-1, self.mix.heads, self.mix.out_channels)
-        x = x + self.merge(self.dropout(self.act(self.mix_norm(mu)).flatten(1)))
-        return x + self.ffn(x)
+        x = linear_after(self.merge, (self.mix_norm, self.act, self.dropout), mu, x)
+        return self.ffn(x, residual=x)
+
+
+class FeedForward(nn.Sequential):
+    """Norm, linear layer, activation, dropout, linear layer; with the residual added at the end."""
+
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        norm, widen, act, dropout, narrow = self
+        return linear_after(narrow, (act, dropout), linear_after(widen, (norm,), input), residual)
 
 
 def as_module(act: Activation | None) -> nn.Module:

@@ -27,6 +27,7 @@ from walksum.nn.inputs import (
     without_autocast,
     working_precision,
 )
+from walksum.nn.node_linear import NodeLinear
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import HALF, ON_NONCONVERGED, solve
@@ -120,7 +121,8 @@ class GLTConv(MessagePassing):
         self.act, self._act_name = make_activation(act), act
         self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
         width = heads * out_channels
-        self.observe = linear(self.in_channels, width, bias)
+        known = self.in_channels != -1
+        self.observe = NodeLinear(self.in_channels, width, bias) if known else linear(-1, width, bias)
         self.observe_source = linear(check_width("in_channels", pair[0]), width, bias) if pair else None
         read = width if pair else self.in_channels  # sides of different widths meet in their observations
         if isinstance(design, Design):

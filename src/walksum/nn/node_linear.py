@@ -1,7 +1,8 @@
-"""NodeLinear: a linear layer after the last mixing, where few nodes have a gradient."""
+"""NodeLinear: a linear layer together with the norm, activation and dropout before it and the residual after it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,26 +11,52 @@ from torch import Tensor, nn
 
 from walksum._torch import Function, in_forward_mode, transforms_active
 from walksum.backends import has_numba
+from walksum.nn import row_pass
 
-SMALL = 1 << 15  # entries up to which a look costs more than it saves
+SMALL = 1 << 15  # entries up to which torch's operations are as quick
 FEWEST = 8  # times fewer nodes with a gradient than nodes, from which on it pays to pick them
 
 
 class NodeLinear(nn.Linear):
-    """``nn.Linear``, whose backward pass on a CPU skips the nodes without a gradient where most have none.
+    """``residual + nn.Linear(before(x))``; on a CPU in one pass over the nodes, see :mod:`walksum.nn.row_pass`.
 
-    A loss reads the nodes that have a label, often a few in a hundred, and between two mixings of the graph a node's
-    gradient stays its own.
+    ``before`` are modules. The pass takes in a LayerNorm, a (leaky) ReLU and a Dropout, in that order; with others it
+    runs after all of them. They may see heads apart, ``x [N, H, F]``.
+
+    The backward pass skips nodes without a gradient where most have none: a loss reads the nodes that have a label,
+    often a few in a hundred, and between two mixings of the graph a node's gradient stays its own.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and _takes(input, self.weight):
-            return _Linear.apply(input, self.weight, self.bias)
-        return super().forward(input)
+    def forward(self, input: Tensor, before: Sequence[nn.Module] = (), residual: Tensor | None = None) -> Tensor:
+        if _takes(input, self.weight):
+            steps = row_pass.read_steps(before)
+            if steps is not None and row_pass.serves(input, self.weight, residual, steps):
+                return row_pass.linear(input, self.weight, self.bias, residual, steps)
+        if before:
+            return self.forward(_in_turn(before, input), residual=residual)  # hooks of this layer have run
+        if torch.is_grad_enabled() and _takes(input, self.weight) and input.dim() == 2:
+            y = _Linear.apply(input, self.weight, self.bias)
+        else:
+            y = super().forward(input)
+        return y if residual is None else residual + y
+
+
+def linear_after(layer: nn.Module, before: Sequence[nn.Module], x: Tensor, residual: Tensor | None = None) -> Tensor:
+    """``residual + layer(before(x))``, whatever someone has put in the place of a NodeLinear."""
+    if isinstance(layer, NodeLinear):
+        return layer(x, before, residual)
+    y = layer(_in_turn(before, x))
+    return y if residual is None else residual + y
+
+
+def _in_turn(modules: Sequence[nn.Module], x: Tensor) -> Tensor:
+    for module in modules:
+        x = module(x)
+    return x.flatten(-2) if x.dim() > 2 else x
 
 
 def _takes(x: Tensor, weight: Tensor) -> bool:
-    if torch.compiler.is_compiling() or not x.is_cpu or x.dim() != 2 or x.numel() <= SMALL:
+    if torch.compiler.is_compiling() or not x.is_cpu or x.numel() <= SMALL:
         return False
     if x.dtype is not weight.dtype or x.dtype not in (torch.float32, torch.float64):
         return False

@@ -15,6 +15,7 @@ MISSING: str | None = None
 try:
     import numba
     from llvmlite import ir
+    from llvmlite.binding import get_host_cpu_features
     from numba.core import cgutils, types
     from numba.core.errors import TypingError
     from numba.core.registry import CPUDispatcher
@@ -41,7 +42,7 @@ except ImportError as error:
     numba = SimpleNamespace(config=config, njit=njit)
     types = SimpleNamespace(Type=object, Float=float)  # type: ignore[assignment]
     models = SimpleNamespace(PrimitiveModel=object)
-    ir = cgutils = signature = populate_array = get_cython_function_address = None
+    ir = cgutils = signature = populate_array = get_cython_function_address = get_host_cpu_features = None
     intrinsic, AbstractTemplate, TypingError = _unusable, object, TypeError  # type: ignore[misc, assignment]
     CPUDispatcher = type("CPUDispatcher", (), {})  # of which there are no instances
     infer_global = lower_builtin = register_model = _nothing
@@ -53,6 +54,7 @@ __all__ = [
     "TypingError",
     "cgutils",
     "get_cython_function_address",
+    "get_host_cpu_features",
     "infer_global",
     "intrinsic",
     "ir",

@@ -10,7 +10,9 @@ counts: numba then compiles each width for itself, and telling them apart costs 
 
 from __future__ import annotations
 
+import math
 import operator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from walksum.backends.cpu.numba_api import (
     AbstractTemplate,
     TypingError,
     cgutils,
+    get_host_cpu_features,
     infer_global,
     intrinsic,
     ir,
@@ -35,6 +38,16 @@ WIDTHS = {8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
 def lanes_for(columns: int) -> Any:
     """The narrowest lanes that hold so many columns."""
     return WIDTHS[8 if columns <= 8 else 16 if columns <= 16 else 32 if columns <= 32 else 64]
+
+
+def registers(columns: int, itemsize: int) -> Any:
+    """The widest lanes that divide so many columns, of which four rows and one more fit the vector registers."""
+    return WIDTHS[math.gcd(columns, (256 if _has_avx512() else 64) // itemsize)]
+
+
+@cache
+def _has_avx512() -> bool:
+    return bool(get_host_cpu_features().get("avx512f"))
 
 
 class Lanes(types.Type):
@@ -107,6 +120,20 @@ def at(typingctx: Any, array: Any, index: Any) -> Any:
         return builder.load(builder.gep(data, [place]), align=array.dtype.bitwidth // 8)
 
     return array.dtype(array, index), codegen
+
+
+@intrinsic
+def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = value`` of a contiguous vector, as :func:`at` reads it."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        place = context.cast(builder, args[1], sig.args[1], types.intp)
+        number = context.cast(builder, args[2], sig.args[2], array.dtype)
+        builder.store(number, builder.gep(data, [place]), align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, index, value), codegen
 
 
 @intrinsic
@@ -191,6 +218,19 @@ def largest(typingctx: Any, a: Any, b: Any) -> Any:
         return builder.bitcast(builder.select(builder.icmp_unsigned(">", value, most), value, most), vector)
 
     return a(a, b), codegen
+
+
+@intrinsic
+def slopes(typingctx: Any, value: Any, slope: Any) -> Any:
+    """1 in the lanes where ``value`` is not below zero, ``slope`` in the others."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = context.get_value_type(value)
+        below = _as_vector(context, builder, args[1], sig.args[1], value)
+        kept = builder.fcmp_ordered(">=", args[0], ir.Constant(vector, [0.0] * value.count))
+        return builder.select(kept, ir.Constant(vector, [1.0] * value.count), below)
+
+    return value(value, slope), codegen
 
 
 @intrinsic

@@ -1,0 +1,169 @@
+"""A linear layer with its norm, activation, dropout and residual in one pass, beside the same in torch operations."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import walksum as ws
+from walksum.nn import node_linear, row_pass
+from walksum.nn.dropout import Dropout
+from walksum.nn.node_linear import NodeLinear
+
+BEFORE = {
+    "nothing": lambda size: (),
+    "norm": lambda size: (nn.LayerNorm(size),),
+    "act": lambda size: (nn.LeakyReLU(0.1), Dropout(0.4)),
+    "relu": lambda size: (nn.ReLU(), nn.Identity()),
+    "all": lambda size: (nn.LayerNorm(size), nn.LeakyReLU(), Dropout(0.6)),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_limits(monkeypatch):
+    monkeypatch.setattr(node_linear, "SMALL", 0)
+    monkeypatch.setattr(row_pass, "CHUNK", 8)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The steps of every pass that was made."""
+    made, linear = [], row_pass.linear
+
+    def counted(*args):
+        made.append(args[-1])
+        return linear(*args)
+
+    monkeypatch.setattr(row_pass, "linear", counted)
+    return made
+
+
+def layer_and_input(before, inputs, outputs, heads, dtype, nodes=301):
+    torch.manual_seed(0)
+    layer = NodeLinear(inputs, outputs).to(dtype)
+    modules = nn.ModuleList(BEFORE[before](inputs // heads)).to(dtype)
+    for parameter in modules.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(nodes, heads, inputs // heads, dtype=dtype, requires_grad=True)
+    return layer, tuple(modules), x, torch.randn(nodes, outputs, dtype=dtype, requires_grad=True)
+
+
+def plainly(layer, modules, x, residual):
+    for module in modules:
+        x = module(x)
+    return residual + nn.functional.linear(x.flatten(1), layer.weight, layer.bias)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(("inputs", "outputs", "heads"), [(64, 64, 1), (64, 64, 8), (24, 40, 1), (8, 16, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("asked", [301, 3])
+def test_the_twin_in_torch_operations(before, inputs, outputs, heads, dtype, asked, passes):
+    layer, modules, x, residual = layer_and_input(before, inputs, outputs, heads, dtype)
+    wanted = [x, residual, *layer.parameters(), *(p for m in modules for p in m.parameters())]
+    grad = torch.zeros_like(residual)
+    grad[torch.randperm(301)[:asked]] = torch.randn(asked, outputs, dtype=dtype)
+    found = []
+    for call in (lambda *args: layer(args[2], args[1], args[3]), plainly):
+        torch.manual_seed(7)  # the same masks
+        y = call(layer, modules, x if before != "nothing" else x.flatten(1), residual)
+        found.append((y, *torch.autograd.grad(y, wanted, grad)))
+    assert len(passes) == 1
+    loose = {"rtol": 2e-5, "atol": 2e-5} if dtype == torch.float32 else {}
+    torch.testing.assert_close(*found, **loose)
+
+
+def test_differentiates_twice():
+    layer, modules, x, residual = layer_and_input("norm", 8, 8, 1, torch.float64, nodes=5)
+    norm = modules[0]
+
+    def value(x, residual, *_):
+        return layer(x, (norm, nn.LeakyReLU(0.3)), residual)
+
+    inputs = (x, residual, *layer.parameters(), *norm.parameters())
+    assert torch.autograd.gradcheck(value, inputs)
+    assert torch.autograd.gradgradcheck(value, inputs)
+
+
+def test_the_same_bits_for_every_number_of_threads(monkeypatch):
+    monkeypatch.setattr("walksum.backends.cpu.threads.WORTH_A_THREAD", 0)
+    layer, modules, x, residual = layer_and_input("norm", 64, 64, 1, torch.float32, nodes=5000)
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            y = layer(x, modules, residual)
+            found.append((y, *torch.autograd.grad(y.square().sum(), (x, *layer.parameters()))))
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        (nn.LeakyReLU(), nn.LayerNorm(16)),
+        (nn.GELU(),),
+        (nn.LayerNorm(16, elementwise_affine=False),),
+        (nn.LayerNorm(16, bias=False),),
+        (nn.Dropout(0.5),),
+        (Dropout(1.0),),
+    ],
+)
+def test_other_modules_run_as_they_are(modules, passes):
+    layer, x = NodeLinear(16, 8), torch.randn(50, 16)
+    found = []
+    for call in (lambda: layer(x, modules, torch.ones(50, 8)), lambda: plainly(layer, modules, x, torch.ones(50, 8))):
+        torch.manual_seed(3)
+        found.append(call())
+    assert passes == [row_pass.Steps()]
+    torch.testing.assert_close(*found)
+
+
+def test_a_hook_sees_what_its_module_makes():
+    norm, layer, seen = nn.LayerNorm(16), NodeLinear(16, 8), []
+    norm.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    x = torch.randn(50, 16)
+    y = layer(x, (norm, nn.ReLU()))
+    torch.testing.assert_close(seen, [nn.functional.layer_norm(x, (16,))])
+    torch.testing.assert_close(y, layer(norm(x).relu()))
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.GELU()])
+def test_a_hook_of_the_layer_runs_once(act):
+    layer, calls = NodeLinear(16, 8), []
+    layer.register_forward_hook(lambda *_: calls.append(1))
+    layer(torch.randn(50, 16), (act,))
+    assert calls == [1]
+
+
+def test_layers_of_another_kind_in_a_block():
+    block, x, edges = ws.GLTBlock(16).eval(), torch.randn(50, 16), torch.randint(50, (2, 90))
+    expected = block(x, edges)
+    for owner, name in ((block, "merge"), (block.ffn, "1"), (block.ffn, "4")):
+        layer = nn.Linear(16, 16)
+        layer.load_state_dict(getattr(owner, name).state_dict())
+        setattr(owner, name, layer)
+        torch.testing.assert_close(block(x, edges), expected)
+
+
+def test_not_a_number_and_infinity_reach_the_output():
+    layer, x = NodeLinear(16, 8), torch.randn(6, 16)
+    x[1, 3], x[4, 2] = float("nan"), float("inf")
+    y = layer(x, (nn.LayerNorm(16), nn.LeakyReLU()))
+    assert y.isfinite().all(1).tolist() == [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_a_model_gives_what_it_gives_in_torch_operations(heads, monkeypatch, passes):
+    edges, x = torch.randint(200, (2, 500), generator=torch.Generator().manual_seed(0)), torch.randn(200, 12)
+    model = ws.GLT(12, 32, 2, 3, heads=heads).double()
+    other, found = copy.deepcopy(model), []
+    for each in (model, other):
+        torch.manual_seed(5)
+        each(x.double(), edges)[:7].square().sum().backward()
+        found.append([p.grad for p in each.parameters()])
+        monkeypatch.setattr(row_pass, "serves", lambda *args: False)
+    assert len(passes) == 8
+    torch.testing.assert_close(*found)
