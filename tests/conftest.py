@@ -1,5 +1,6 @@
 import contextlib
 import itertools
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import torch
 hypothesis.settings.register_profile("tests", deadline=None)  # how long an example takes depends on the machine's load
 hypothesis.settings.load_profile("tests")
 sys.path.insert(0, str(Path(__file__).parent))  # gallery.py and reference.py
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a script's shell starts what it leaves in the background so, and the processes that tests interrupt inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
