@@ -11,6 +11,7 @@ import scipy.sparse.linalg as spla
 import torch
 from torch import Tensor
 
+from walksum._scipy import eigsh
 from walksum.graph import Graph
 from walksum.ops import spmm
 
@@ -243,7 +244,7 @@ def _leading_vector(R: sp.csr_matrix) -> np.ndarray:
         return np.abs(np.linalg.eigh(R.toarray())[1][:, -1])
     start = np.sqrt(np.asarray(R.sum(1)).ravel() + 1e-300)
     try:
-        _, vectors = spla.eigsh(R, k=1, which="LA", v0=start, tol=1e-8, ncv=min(40, R.shape[0] - 1))
+        _, vectors = eigsh(R, k=1, which="LA", v0=start, tol=1e-8, ncv=min(40, R.shape[0] - 1))
         return np.abs(vectors[:, 0])
     except spla.ArpackNoConvergence:
         return start

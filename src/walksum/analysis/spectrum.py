@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spla
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from walksum._scipy import eigsh
 from walksum.analysis.inverse import apply_inverse
 from walksum.analysis.part import ball, restrict
 from walksum.graph import Graph
@@ -113,7 +113,7 @@ def second_vector(A: sp.csr_matrix) -> np.ndarray:
     else:
         start = np.random.default_rng(0).normal(size=size)
         # the shift makes the wanted end the largest in magnitude too, which Lanczos likes
-        vector = spla.eigsh(A + sp.identity(size), k=2, which="LA", v0=start, ncv=min(size - 1, 60))[1][:, 0]
+        vector = eigsh(A + sp.identity(size), k=2, which="LA", v0=start, ncv=min(size - 1, 60))[1][:, 0]
     return vector * np.sign(vector[np.abs(vector).argmax()])
 
 

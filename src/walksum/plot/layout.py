@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
+from walksum._scipy import eigsh
 from walksum.graph import Graph
 
 STEPS, STEPS_OF_A_PICTURE = 90, 300
@@ -58,7 +59,7 @@ def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
     root = 1 / np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
     S = sp.diags(root) @ A @ sp.diags(root) + sp.identity(count)
     try:
-        _, vectors = spla.eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3)
+        _, vectors = eigsh(S, k=3, which="LA", v0=np.ones(count), tol=1e-3)
     except spla.ArpackError:
         return noise * np.sqrt(count)
     rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: no mode crowds the page

@@ -79,7 +79,9 @@ def graph_coordinates(problem: Problem) -> np.ndarray:
 
 def _graph_coordinates(problem: Problem) -> np.ndarray:
     """Where a node lies: the smoothest eigenvectors of the normalised Laplacian; trees cut the graph along them."""
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence
+
+    from walksum._scipy import eigsh
 
     i, j = problem.graph.edges.cpu().numpy()
     n, count = problem.num_nodes, min(COORDINATES, problem.num_nodes // 10)
