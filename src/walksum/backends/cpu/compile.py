@@ -131,7 +131,9 @@ def _one_process_compiles(kernel: Any, folder: Path) -> Any:
     try:
         import fcntl
 
-        from numba.core.compiler_lock import global_compiler_lock  # private: without it every process compiles
+        # private: without these every process compiles
+        from numba.core.compiler_lock import global_compiler_lock
+        from numba.core.types.misc import unliteral
     except ImportError:
         return kernel
     compile_or_load, path = kernel.compile, folder / f"{kernel.__module__}.{kernel.__qualname__}"
@@ -139,7 +141,7 @@ def _one_process_compiles(kernel: Any, folder: Path) -> Any:
     def compile_locked(signature: Any) -> Any:
         # numba's lock of threads first: whoever waits for a file then holds nothing that its owner could wait for
         with global_compiler_lock, _locked(path, fcntl):
-            return compile_or_load(signature)
+            return compile_or_load(tuple(map(unliteral, signature)))  # called with 0 or True it is no other kernel
 
     kernel.compile = compile_locked
     return kernel
