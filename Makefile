@@ -6,7 +6,7 @@ ONE_THREAD := OMP_NUM_THREADS=1
 # a file's tests in one process: what they share is made once, and processes seldom compile the same kernel at one time
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all lint types docs bench fuzz faults audit coverage dist clean
+.PHONY: help demo test test-all lint types docs bench fuzz faults audit coverage dist wheel clean
 
 demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, run folder, picture
 	$(BIN)/walksum train
@@ -14,8 +14,8 @@ demo: .venv/.installed  ## train on handwritten digits: accuracy, comparison, ru
 test: .venv/.installed-dev  ## the tests, without the slowest
 	$(ONE_THREAD) $(BIN)/python -m pytest $(WORKERS) -m "not slow"
 
-test-all: test  ## all tests: those of make test, and the slowest
-	$(ONE_THREAD) $(BIN)/python -m pytest $(WORKERS) -m slow
+test-all: .venv/.installed-dev  ## all tests: those of make test, and the slowest
+	$(ONE_THREAD) $(BIN)/python -m pytest $(WORKERS)
 
 lint: .venv/.installed-dev  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -30,6 +30,9 @@ docs: .venv/.installed-dev  ## the pages under site/; broken links are errors
 
 dist: .venv/.installed-dev  ## wheel and source archive under dist/
 	$(BIN)/python -m build --outdir dist
+
+wheel: dist  ## the wheel in an empty environment, away from the clone
+	bash scripts/try_wheel.sh dist/*.whl
 
 bench: .venv/.installed-dev  ## CPU benchmark against the paper's algorithm and peers
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.cpu

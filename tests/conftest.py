@@ -1,5 +1,5 @@
 import contextlib
-import itertools
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -11,8 +11,9 @@ import torch
 hypothesis.settings.register_profile("tests", deadline=None)  # how long an example takes depends on the machine's load
 hypothesis.settings.load_profile("tests")
 sys.path.insert(0, str(Path(__file__).parent))  # gallery.py and reference.py
-# a shell starts what runs in the background with interrupts ignored; tests of interrupts would wait for ever
-signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a script's shell starts what it leaves in the background so, and the processes that tests interrupt inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +31,17 @@ def two_settings():
 
 @pytest.fixture(scope="session")
 def small_trainings():
-    """A context in which ``walksum train`` tries two settings of every compared method and draws one figure of five.
+    """A context in which ``walksum train`` tries one setting of every compared method and draws no figure of five.
 
-    tests/workflow/test_figures.py draws all of them; elsewhere they take longer than a small training.
+    tests/workflow chooses among settings and draws them all; elsewhere they take longer than a small training.
     """
     from walksum.workflow import page
 
     @contextlib.contextmanager
     def inside():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("walksum.workflow.comparisons.TRIALS", 2)
-            patch.setattr(page, "_wanted", lambda *of, _all=page._wanted: itertools.islice(_all(*of), 1))
+            patch.setattr("walksum.workflow.comparisons.TRIALS", 1)
+            patch.setattr(page, "_wanted", lambda *of: ())
             yield
 
     return inside
@@ -53,10 +54,23 @@ def in_small_trainings(small_trainings):
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop():
+    """What was imported stays: if it is not looked through again and again, kernels compile a fifth quicker."""
+    gc.collect()
+    gc.freeze()
+    try:
+        return (yield)
+    finally:
+        gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items):
-    """Say once for all tests what the markers need."""
+    """Files with slow tests first; and once for all tests, what the markers need."""
     import os
 
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # a long file at the end would keep the other processes waiting
     no_data = pytest.mark.skip(reason="set WALKSUM_DATA to the folder with the raw datasets")
     no_gpu = pytest.mark.skip(reason="no CUDA device")
     for item in items:

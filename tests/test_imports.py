@@ -12,8 +12,9 @@ import walksum as ws
 
 SOURCE = Path(ws.__file__).parent
 # from the top: what a module may import stands before its own place
-ORDER = ["_checks", "_files", "_torch", "graph", "backends", "ops", "precision", "designs", "solvers", "solving"]
+ORDER = ["_checks", "_files", "_torch", "graph", "backends", "ops", "precision", "designs", "solvers"]
 ORDER += [
+    "solving",
     "field",
     "nn",
     "analysis",

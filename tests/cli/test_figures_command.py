@@ -37,7 +37,7 @@ def tables(colour_run):
 
 
 def test_a_run_on_tables_is_drawn_in_both_themes(colour_run, tables, tmp_path):
-    options = ("--format", "png,svg", "--theme", "both", "--out", "figs", "--json")
+    options = ("--format", "png,svg", "--theme", "both", "--dpi", "40", "--out", "figs", "--json")
     done = inside("figures", colour_run[0], *tables, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -2,11 +2,13 @@
 
 import time
 from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from scipy.sparse.linalg import eigsh
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -15,8 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
+from walksum.portfolio import columns, schedule
 from walksum.portfolio import members as portfolio
-from walksum.portfolio import schedule
 from walksum.portfolio.blend import least_squares_weights, roc_auc, score_weights
 from walksum.portfolio.input import Input
 from walksum.portfolio.networks import StackRecipe
@@ -435,8 +437,6 @@ def test_kin_of_hopeless_members_are_left_out(table):
 
 
 def test_coordinates_by_solves_span_what_those_of_the_adjacency_span(monkeypatch):
-    from walksum.portfolio import columns
-
     side = 30
     at = np.arange(side * (side + 1)).reshape(side, side + 1)
     pairs = np.concatenate(
@@ -451,3 +451,13 @@ def test_coordinates_by_solves_span_what_those_of_the_adjacency_span(monkeypatch
     degree = np.bincount(pairs.ravel())[:, None] / n
     overlap = (found[0] * degree).T @ found[1]  # orthogonal where both span the same
     assert np.linalg.svd(overlap[:, 1:])[1].min() > 0.99
+
+
+@pytest.mark.skipif(
+    "rng" not in signature(eigsh).parameters,
+    reason="before scipy 1.17 ARPACK cannot be told which vectors to go on from",
+)
+def test_coordinates_of_a_graph_in_pieces_are_the_same_each_time():
+    triangles, y = Graph.from_edge_index(torch.tensor([[0, 1, 2, 5, 6, 7], [1, 2, 0, 6, 7, 5]]), 40), np.zeros(40)
+    problems = [Problem(y[:, None], triangles, y, 0, [(np.arange(9), np.arange(9, 40))]) for _ in range(2)]
+    assert np.array_equal(*map(columns.graph_coordinates, problems))

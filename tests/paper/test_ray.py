@@ -16,7 +16,7 @@ import pytest
 from walksum.paper.sweep.store import RECORDS, read_records
 
 pytest.importorskip("ray", reason="ray is optional: pip install 'walksum[ray]'")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("killed")]
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE)])
@@ -36,12 +36,31 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def environment():
+def new_environment():
     """Of a program whose processes can be told by it: they inherit it."""
     # workers of Ray are nice to others, who on a busy machine leave them nothing
     ours = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0", "WALKSUM_TEST": uuid.uuid4().hex}
     return {**os.environ, "PYTHONPATH": PATH, **ours}
+
+
+@pytest.fixture
+def environment():
+    return new_environment()
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """Environment of a sweep that was killed before the other tests: what it leaves may take a minute to go."""
+    folder, environment = tmp_path_factory.mktemp("killed"), new_environment()
+    driver, path = start(folder, environment, "slow", "5000"), folder / "store" / RECORDS
+    end = time.monotonic() + 300
+    while not (path.exists() and path.stat().st_size):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+    assert len(left(environment)) > 3  # Ray's own, and the task's
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    return environment
 
 
 def left(environment):
@@ -113,13 +132,5 @@ def test_a_killed_worker_is_replaced(environment, tmp_path):
     wait_until_gone(environment)
 
 
-def test_a_sweep_that_is_killed_leaves_no_process(environment, tmp_path):
-    driver, path = start(tmp_path, environment, "slow", "5000"), tmp_path / "store" / RECORDS
-    end = time.monotonic() + 300
-    while not (path.exists() and path.stat().st_size):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
-    assert len(left(environment)) > 3  # Ray's own, and the task's
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate()
-    wait_until_gone(environment)
+def test_a_sweep_that_is_killed_leaves_no_process(killed):
+    wait_until_gone(killed)

@@ -79,7 +79,9 @@ def graph_coordinates(problem: Problem) -> np.ndarray:
 
 def _graph_coordinates(problem: Problem) -> np.ndarray:
     """Where a node lies: the smoothest eigenvectors of the normalised Laplacian; trees cut the graph along them."""
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence
+
+    from walksum.precision import largest_eigenvectors
 
     i, j = problem.graph.edges.cpu().numpy()
     n, count = problem.num_nodes, min(COORDINATES, problem.num_nodes // 10)
@@ -92,7 +94,7 @@ def _graph_coordinates(problem: Problem) -> np.ndarray:
     try:
         with few_threads(n):
             operator = _inverse_operator(problem.graph) if n > MANY_NODES and affordable(problem.graph) else S
-            vectors = eigsh(operator, count, which="LA", v0=start, tol=1e-4, maxiter=500)[1]
+            vectors = largest_eigenvectors(operator, count, start, tol=1e-4, maxiter=500)
     except ArpackNoConvergence as some:
         vectors = some.eigenvectors
     return vectors * np.sqrt(n) / root[:, None]

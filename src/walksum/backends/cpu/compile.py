@@ -131,7 +131,9 @@ def _one_process_compiles(kernel: Any, folder: Path) -> Any:
     try:
         import fcntl
 
-        from numba.core.compiler_lock import global_compiler_lock  # private: without it every process compiles
+        # private: without these every process compiles
+        from numba.core.compiler_lock import global_compiler_lock
+        from numba.core.types.misc import unliteral
     except ImportError:
         return kernel
     compile_or_load, path = kernel.compile, folder / f"{kernel.__module__}.{kernel.__qualname__}"
@@ -139,7 +141,7 @@ def _one_process_compiles(kernel: Any, folder: Path) -> Any:
     def compile_locked(signature: Any) -> Any:
         # numba's lock of threads first: whoever waits for a file then holds nothing that its owner could wait for
         with global_compiler_lock, _locked(path, fcntl):
-            return compile_or_load(signature)
+            return compile_or_load(tuple(map(unliteral, signature)))  # called with 0 or True it is no other kernel
 
     kernel.compile = compile_locked
     return kernel
@@ -158,9 +160,11 @@ def _locked(path: Path, fcntl: Any) -> Iterator[None]:
         with suppress(OSError):  # a folder that cannot be written to any more: compile without waiting
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(path.open("w"))
-            until = time.monotonic() + LONGEST_WAIT
-            while not _taken(file, fcntl) and time.monotonic() < until:
+            begun = time.monotonic()
+            while not _taken(file, fcntl) and time.monotonic() < begun + LONGEST_WAIT:
                 time.sleep(0.02)
+            if not _compiling.depth:  # another process compiled for this one: no budget pays for that
+                _compiling.seconds += time.monotonic() - begun
             stack.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child may still hold the file open
         _held.add(path)
         stack.callback(_held.discard, path)
@@ -200,7 +204,7 @@ _compiling = _Compiling()
 
 
 def compiling_seconds() -> float:
-    """How long this process has compiled kernels so far."""
+    """How long this process has compiled kernels so far, or waited for another one that did."""
     running = time.monotonic() - _compiling.since if _compiling.depth else 0.0
     return _compiling.seconds + running
 

@@ -15,7 +15,9 @@ def pack(lanes, h, start, stop, order, b, sizes):
     whole, columns = stop - start == width(lanes), h[:, start:stop]
     if not whole:
         columns = np.zeros_like(b)
-        columns[:, : stop - start] = h[:, start:stop]
+        for i in range(h.shape[0]):  # slices that are assigned take numba a second for every kernel that packs
+            for c in range(stop - start):
+                columns[i, c] = h[i, start + c]
     column_sizes(lanes, columns, sizes)  # which is the residual of x = 0
     scale, exponent = np.ones((1, b.shape[1]), h.dtype), np.zeros(b.shape[1], np.int64)
     limit = 120 if h.itemsize == 4 else 1000
@@ -57,7 +59,9 @@ def unpack(lanes, x, exponent, start, stop, order, out):
     for i in range(order.size):
         store(columns, at(order, i), factor * load(lanes, x, i))
     if not whole:
-        out[:, start:stop] = columns[:, : stop - start]
+        for i in range(out.shape[0]):
+            for c in range(stop - start):
+                out[i, start + c] = columns[i, c]
 
 
 @jit
