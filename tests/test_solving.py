@@ -11,6 +11,7 @@ import torch
 import walksum as ws
 from gallery import DESIGNS, GALLERY, dense_solve, path, problem, random_graph
 from walksum.ops import edge_sum
+from walksum.solvers.cg.solver import PreparedCG
 
 
 @pytest.fixture
@@ -402,3 +403,24 @@ def test_a_fixed_J_holds_no_output(system):
     J, h = system
     mu = ws.solve(J, h.clone().requires_grad_())
     assert sum(each is not None for each in mu.grad_fn.saved_tensors) == 2  # the values of J
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 2 GiB"), torch.OutOfMemoryError("CUDA out of memory")]
+)
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_an_error_of_memory_says_what_a_solve_holds_and_what_to_change(monkeypatch, error, direction):
+    J = ws.FixedDiagonallyDominant()(ws.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]])))
+    h = torch.randn(3, 4, requires_grad=True)
+    mu = ws.solve(J, h, ws.CG())
+
+    def fails(self, h):
+        raise error
+
+    monkeypatch.setattr(PreparedCG, "run", fails)
+    with pytest.raises(type(error), match=str(error)) as caught:
+        ws.solve(J, h, ws.CG()) if direction == "forward" else mu.sum().backward()
+    (note,) = caught.value.__notes__
+    assert "CG holds about 6 vectors of 1 x 3 x 4 numbers" in note
+    assert "GLT(..., recompute=True)" in note
+    del error.__notes__

@@ -195,3 +195,8 @@ def assume_constant(function: F) -> F:
     """``torch.compiler.assume_constant_result`` without importing the compiler: run once, when a model is compiled."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Of a GPU, of numpy, or of torch on a CPU, whose error has no class of its own."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

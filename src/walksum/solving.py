@@ -5,14 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from walksum import backends
 from walksum._checks import check_choice
-from walksum._torch import Function, in_forward_mode, is_functorch_wrapped, no_compile, transforms_active
+from walksum._torch import (
+    Function,
+    in_forward_mode,
+    is_functorch_wrapped,
+    is_out_of_memory,
+    no_compile,
+    transforms_active,
+)
 from walksum.graph import Graph
 from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
@@ -23,6 +31,8 @@ from walksum.solvers.deferred import DeferredOutcome, DeferredSolution, capturin
 
 ON_NONCONVERGED = ("ignore", "warn", "raise")
 HALF = (torch.float16, torch.bfloat16)
+VECTORS = 6  # of the size of h that conjugate gradients hold, h and mu among them
+T = TypeVar("T")
 Observer: TypeAlias = Callable[[Solution], None]
 
 
@@ -166,6 +176,33 @@ def _working_precision(J: Precision, h: Tensor) -> tuple[Precision, Tensor]:
     return J, h
 
 
+def _advised(run: Callable[..., T]) -> Callable[..., T]:
+    """Beside an error of memory, say what a solve holds and what needs less."""
+
+    @wraps(run)
+    def inner(call: _Call, diag: Tensor, off: Tensor, h: Tensor, *more: Tensor) -> T:
+        try:
+            return run(call, diag, off, h, *more)
+        except Exception as error:
+            if is_out_of_memory(error):
+                error.add_note(_memory_advice(call.preparations.solver.name, h))
+            raise
+
+    return inner
+
+
+def _memory_advice(solver: str, h: Tensor) -> str:
+    heads, nodes, columns = h.shape
+    numbers, what = VECTORS * h.numel(), f"about {VECTORS} vectors of {heads} x {nodes} x {columns} numbers"
+    if solver in ("Dense", "Inverse"):
+        numbers, what = heads * nodes**2, f"a matrix of {heads} x {nodes} x {nodes} numbers"
+    return (
+        f"walksum: {solver} holds {what}, {numbers * h.element_size() / 2**30:.2g} GiB, beside J, its graph and what "
+        "the model keeps for its backward pass. To need less: solver='cg', fewer hidden units, heads or columns, "
+        "GLT(..., recompute=True), or a graph shared out over processes (walksum.distributed, docs/scaling.md)"
+    )
+
+
 class _Call:
     """What one call of solve carries into its forward and backward passes.
 
@@ -182,6 +219,7 @@ class _Call:
         """The call that solves for the gradient."""
         return _Call(self.preparations, self.reports.for_backward())
 
+    @_advised
     def run(self, diag: Tensor, off: Tensor, h: Tensor) -> Tensor:
         prepared, h = self.preparations.get(diag, off, h.size(-1)), h.detach()
         h = h if prepared.reads(h) else h.contiguous()
@@ -193,6 +231,7 @@ class _Call:
             _refuse_capture(prepared, h)
         return self._finished(self.reports, prepared, diag, off, h)
 
+    @_advised
     def run_backward(self, diag: Tensor, off: Tensor, grad: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """g, and the gradients of diag and off: the backward pass of this call."""
         prepared, reports = self.preparations.get(diag, off, grad.size(-1)), self.reports.for_backward()

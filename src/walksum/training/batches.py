@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from walksum._torch import is_out_of_memory
 from walksum.nn import GLTConv
 from walksum.training.data import Data
 from walksum.training.history import Outcome
@@ -146,7 +147,7 @@ class SeedTrainer:
 
 def _in_words(error: Exception) -> tuple[str, str]:
     text = f"{type(error).__name__}: {error}".strip().splitlines()[0][:500]
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
+    if is_out_of_memory(error):
         return "oom", text
     return ("diverged" if isinstance(error, DivergedTogether) else "failed"), text
 

@@ -15,7 +15,7 @@ from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WIDTH, over_columns
 from walksum.graph import Graph
 
-AHEAD = 8  # edges between asking for a row and using it
+AHEAD = 32  # edges between asking for a row and using it: memory answers later than a cache, which loses little by it
 KEPT = 1 << 24  # bytes of scratch that a thread keeps
 CACHE = 12e6  # bytes an iteration may go over again and again and still find in a core's share of the cache
 
