@@ -60,6 +60,16 @@ def _ask(run, folder, nodes, edges="source,target\na,b\n"):
     return CliRunner().invoke(app, ["predict", str(run), *tables, "--out", str(folder / "out.csv")])
 
 
+def test_an_edge_weight_that_training_left_alone_is_no_news(colour_run, tmp_path):
+    run, _ = colour_run
+    edges = tmp_path / "edges.csv"
+    pd.read_csv(run.parent / "edges.csv").assign(weight=2.0).to_csv(edges, index=False)
+    asked = ["predict", str(run), "--nodes", str(run.parent / "nodes.csv"), "--edges", str(edges)]
+    done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "out.csv")])
+    assert done.exit_code == 0, done.output
+    assert "has a column" not in done.output + done.stderr
+
+
 def test_a_town_never_seen_counts_as_none_with_a_note(colour_run, tmp_path):
     done = _ask(colour_run[0], tmp_path, "id,income,town\na,1000,Lima\nb,,Rome\n")
     assert done.exit_code == 0, done.output

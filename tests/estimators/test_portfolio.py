@@ -19,7 +19,7 @@ from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import columns, schedule
 from walksum.portfolio import members as portfolio
-from walksum.portfolio.blend import least_squares_weights, roc_auc, score_weights
+from walksum.portfolio.blend import METRICS, least_squares_weights, score_weights
 from walksum.portfolio.input import Input
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
@@ -225,7 +225,7 @@ def test_consistent_networks_are_tried_where_few_nodes_have_labels(table):
     for count, found in ((40, True), (100, False)):
         rows = np.arange(N)[:: N // count][:count]
         problem = Problem(words, graph, y.astype(float), 2, [(rows[::2], rows[1::2])])
-        names = [task.name for task in portfolio.tasks(problem, roc_auc)]
+        names = [task.name for task in portfolio.tasks(problem, METRICS["roc_auc"])]
         assert any(name.endswith("consistent") for name in names) == found
 
 
@@ -237,18 +237,18 @@ def test_large_wide_tables_begin_with_what_is_quick_and_then_deep():
     edges = torch.from_numpy(random.integers(0, n, (2, 2 * n)))
     model = AutoClassifier(members=("linear x",), random_state=0).fit(X, kind, Graph.from_edge_index(edges, n))
     assert len(model.portfolio_.problem.folds) == 1  # turns would cost five trainings
-    names = [task.name for task in portfolio.tasks(model.portfolio_.problem, roc_auc)]
+    names = [task.name for task in portfolio.tasks(model.portfolio_.problem, METRICS["roc_auc"])]
     first = {family: next(k for k, name in enumerate(names) if name.startswith(family)) for family in
              ("linear", "deep", "bank", "boosting")}  # fmt: skip
     assert first["linear"] < first["deep"] < first["bank"] < first["boosting"]
     # where elimination fills in, labels of two hops take the place of far ones
     filled = replace(model.portfolio_.problem, exact=False, kept={})
-    near = {task.name for task in portfolio.tasks(filled, roc_auc)}
+    near = {task.name for task in portfolio.tasks(filled, METRICS["roc_auc"])}
     assert "linear surroundings + near labels" in near
     assert not {"label propagation", "linear surroundings + labels"} & near
     assert "linear surroundings + near labels" not in names
     few = Problem(X, model.graph_, kind.astype(float), 3, [(np.arange(500), np.arange(500, 900))])
-    assert not [task.name for task in portfolio.tasks(few, roc_auc) if task.name.startswith("deep bank 2")]
+    assert not [task.name for task in portfolio.tasks(few, METRICS["roc_auc"]) if task.name.startswith("deep bank 2")]
 
 
 @pytest.mark.parametrize("where", ["outputs", "first"])
@@ -278,7 +278,7 @@ def test_blending():
     assert weights[0] > 0.9
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1)
-    assert roc_auc(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1])) == 1
+    assert METRICS["roc_auc"](np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1])) == 1
 
 
 @pytest.mark.parametrize(

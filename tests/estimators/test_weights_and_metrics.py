@@ -12,7 +12,7 @@ from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Additive, additive
-from walksum.portfolio.blend import METRICS, is_default, least_squares_weights, roc_auc
+from walksum.portfolio.blend import METRICS, is_default, least_squares_weights
 from walksum.portfolio.input import Input
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
@@ -93,14 +93,14 @@ def test_networks_stop_by_the_metric(rare):
     seen = []
 
     def metric(outputs, truth):
-        seen.append(roc_auc(outputs, truth))
+        seen.append(METRICS["roc_auc"](outputs, truth))
         return seen[-1]
 
     configs = [Config("a", ALONE, 1e-4)]
     found = Stack(problem, Input(X, "cpu"), graph, configs, StackRecipe(epochs=60), metric=metric).train()
     assert len(seen) == 30
     # ties of the AUC are told apart by the loss, so that the kept epoch is one of the best
-    assert roc_auc(found.outputs[0, 0][valid], y[valid]) == pytest.approx(max(seen), abs=2e-3)
+    assert METRICS["roc_auc"](found.outputs[0, 0][valid], y[valid]) == pytest.approx(max(seen), abs=2e-3)
     assert seen[found.epochs[0] // 2 - 1] == pytest.approx(max(seen), abs=2e-3)
     assert is_default(METRICS["accuracy"])
     assert not is_default(METRICS["roc_auc"])

@@ -18,7 +18,10 @@ END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "d
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Which column holds what; None: found by its usual name, else the first two columns."""
+    """Which column holds what; None: found by its usual name, else the first two columns; no weight but a note.
+
+    A ``weight`` of "" says that edges shall have none.
+    """
 
     source: str | None = None
     destination: str | None = None
@@ -58,7 +61,7 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
         )
     if not sum(part.shape[1] for part in collected.pairs):
         notes.append(f"{table.name} joins no nodes: each is predicted by its own columns alone")
-    if not columns.weight and "weight" in present:
+    if columns.weight is None and "weight" in present:
         notes.append(f"{table.name} has a column 'weight' that is not used; pass weight='weight' to use it")
     weight = collected.edge_weight()
     if weight is not None:

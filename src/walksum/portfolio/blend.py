@@ -22,15 +22,6 @@ def accuracy(outputs: np.ndarray, y: np.ndarray) -> float:
     return float((outputs.argmax(1) == y).mean())
 
 
-def roc_auc(outputs: np.ndarray, y: np.ndarray) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    share = softmax(outputs)
-    if share.shape[1] == 2:
-        return float(roc_auc_score(y, share[:, 1]))
-    return float(roc_auc_score(y, share, multi_class="ovr", labels=np.arange(share.shape[1])))
-
-
 def log_loss(outputs: np.ndarray, y: np.ndarray) -> float:
     share = softmax(outputs)[np.arange(len(y)), y.astype(np.int64)]
     return float(np.log(share + 1e-12).mean())
@@ -48,7 +39,7 @@ def _by_name(metric: scoring.Metric) -> Metric:
 
 
 METRICS: dict[str, Metric] = {name: _by_name(metric) for name, metric in scoring.METRICS.items()}
-METRICS |= {"accuracy": accuracy, "roc_auc": roc_auc, "log_loss": log_loss, "r2": r_squared}
+METRICS |= {"accuracy": accuracy, "log_loss": log_loss, "r2": r_squared}
 
 
 def is_default(metric: Metric) -> bool:
