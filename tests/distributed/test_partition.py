@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import walksum as ws
-from walksum.distributed import GraphPart, Partition, command, joined, load_part, partition
+from walksum.distributed import GraphPart, Partition, joined, load_part, partition
 from walksum.distributed import partition as make_partition
+from walksum.distributed.__main__ import main
 
 
 def grid(side):
@@ -73,7 +74,7 @@ def test_the_example_of_partition():
 
 
 def test_the_command_says_what_is_missing(tmp_path, capsys):
-    assert command.main(["cut", "--parts", "2", "--out", str(tmp_path)]) == 2
+    assert main(["cut", "--parts", "2", "--out", str(tmp_path)]) == 2
     assert "give either --dataset, or --nodes, --edges and --target" in capsys.readouterr().err
 
 
@@ -84,9 +85,9 @@ def test_own_tables_are_cut_and_kept(tmp_path, capsys):
     (tmp_path / "edges.csv").write_text(edges)
     given = ["cut", "--parts", "2", "--nodes", str(tmp_path / "nodes.csv"), "--edges", str(tmp_path / "edges.csv")]
     given += ["--out", str(tmp_path / "out")]
-    assert command.main([*given, "--target", "kind"]) == 0
-    assert command.main([*given, "--target", "kind"]) == 0  # finds them
-    assert command.main([*given, "--target", "a"]) == 2
+    assert main([*given, "--target", "kind"]) == 0
+    assert main([*given, "--target", "kind"]) == 0  # finds them
+    assert main([*given, "--target", "a"]) == 2
     assert "holds parts of something else (target='kind' there, 'a' now)" in capsys.readouterr().err
 
 
