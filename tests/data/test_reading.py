@@ -164,7 +164,7 @@ def test_nodes_that_only_edges_name_are_added_when_asked():
     assert problem.labelled.tolist() == [0, 1, 2]
     assert problem.features["size"].isna().tolist() == [False, False, False, True, True]
     assert "2 nodes are named by edges alone ('z', 'x'): added, with empty cells" in problem.notes
-    with pytest.raises(ValueError, match=r"drop_unknown=True .* or add_unknown=True to add empty rows"):
+    with pytest.raises(ValueError, match=r"drop_unknown=True .* or when training add_unknown=True to add empty rows"):
         read({"id": list("abc")}, edges)
 
 

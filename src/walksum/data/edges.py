@@ -123,7 +123,7 @@ def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[s
     if not drop_unknown:
         raise ValueError(
             f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out, or "
-            f"add_unknown=True to add empty rows; the nodes' ids are {name_list(collected.ids[:3], 2)}"
+            f"when training add_unknown=True to add empty rows; the nodes' ids are {name_list(collected.ids[:3], 2)}"
             f"{_likely_cause(collected)}"
         )
     return [f"{message}; those edges were left out"]
