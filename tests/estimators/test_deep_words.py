@@ -94,12 +94,12 @@ def test_words_of_a_middle_graph_have_trees_and_deep_networks_before_the_stacks(
 def test_refit_learns_validation_labels_for_the_chosen_epochs(monkeypatch):
     problem = words(520, 310, 60, 210, 1500)
     by_name = {task.name: task for task in tasks(problem, accuracy, ("deep bank words",))}
-    monkeypatch.setattr("walksum.portfolio.deep.FEWEST_LOOKS", 0)
-    found = by_name["deep bank words + labels"].run(-np.inf)  # the clock has run out: one look for each network
-    assert not found.complete
+    monkeypatch.setattr("walksum.portfolio.deep.EPOCHS_OF_WORDS", 1)
+    found = by_name["deep bank words + labels"].run(np.inf)
+    assert found.complete
     assert found.model.epochs == [1, 1]
     again = found.refit([0])
     assert again.shape == found.outputs[:, 0].shape
     mistaken = other_label(problem, 330)  # a row that judges
     [task] = tasks(mistaken, accuracy, ("deep bank words + labels",))
-    assert np.abs(task.run(-np.inf).refit([0]) - again).max() > 1e-6
+    assert np.abs(task.run(np.inf).refit([0]) - again).max() > 1e-6
