@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from walksum.graph import Graph
-from walksum.portfolio.blend import accuracy
+from walksum.portfolio.blend import METRICS, accuracy, fit_blends
 from walksum.portfolio.deep import DeepBanks, fit_deep, fit_words
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
@@ -103,3 +103,18 @@ def test_refit_learns_validation_labels_for_the_chosen_epochs(monkeypatch):
     mistaken = other_label(problem, 330)  # a row that judges
     [task] = tasks(mistaken, accuracy, ("deep bank words + labels",))
     assert np.abs(task.run(np.inf).refit([0]) - again).max() > 1e-6
+
+
+def test_a_metric_that_is_not_defined_leaves_the_choice_to_the_likelihood():
+    """The ROC AUC of validation rows of one class: no network stays as it was drawn, and blends have weights."""
+    problem = words()
+    problem.y[problem.folds[0][1]] = 1.0
+    narrow = replace(problem, X=np.random.default_rng(1).normal(size=(N, 4)), wide=False)
+    auc, y = METRICS["roc_auc"], problem.y[problem.judged]
+    assert np.isnan(auc(np.zeros((len(y), 2)), y))
+    _, many, _ = fit_words(problem, 0.0, auc, np.inf, seeds=1, width=8)
+    out, deep, _ = fit_deep(narrow, 2, auc, np.inf, epochs=10, width=8)
+    assert many.epochs[0] < 400
+    assert deep.epochs[0] < 10
+    (blend,) = fit_blends(np.stack([out[0], -out[0]])[:, problem.judged], y, 2, auc, [np.ones(2, bool)])
+    assert blend.weights.sum() == pytest.approx(1)

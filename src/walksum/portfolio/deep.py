@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from walksum.graph import Graph
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
-from walksum.portfolio.blend import Metric, log_loss
+from walksum.portfolio.blend import Metric, class_score, log_loss
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.input import Input
 from walksum.portfolio.problem import Fold, Problem
@@ -132,7 +132,7 @@ def fit_words(
 
     def finer(out: np.ndarray, y: np.ndarray) -> float:
         """Of epochs with equal scores the one of the smaller loss."""
-        return metric(out, y) + 1e-4 * max(-100.0, log_loss(out, y))
+        return class_score(metric, out, y) + 1e-4 * max(-100.0, log_loss(out, y))
 
     return _fit(banks, problem, x, make, finer, deadline, [*range(seeds)], epochs or [EPOCHS_OF_WORDS] * seeds, 60)
 
@@ -293,7 +293,7 @@ def _train(
             continue
         model.eval()
         with torch.no_grad():
-            score = metric(model(x, graph, *told)[valid].double().cpu().numpy(), truth)
+            score = class_score(metric, model(x, graph, *told)[valid].double().cpu().numpy(), truth)
         if score > best:
             best, kept, since, chosen = score, copy.deepcopy(model.state_dict()), 0, epoch + 1
         else:
