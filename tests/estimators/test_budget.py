@@ -8,7 +8,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from walksum.graph import Graph
 from walksum.portfolio import clock, stack, tabular
 from walksum.portfolio.blend import accuracy, fit_blends
-from walksum.portfolio.deep import DeepBank, fit_deep
+from walksum.portfolio.deep import DeepBank, WordBank, fit_deep, fit_words
 from walksum.portfolio.fit import fit_portfolio
 from walksum.portfolio.folds import cross_validation
 from walksum.portfolio.networks import Networks
@@ -81,7 +81,25 @@ def test_a_deep_bank_begins_only_with_time_for_a_few_looks(problem, seconds, mon
     monkeypatch.setattr(DeepBank, "forward", slow)
     assert fit_deep(problem, 2, accuracy, seconds[0] + 20, width=8) is None
     assert seconds[0] <= 100.21
-    assert fit_deep(problem, 2, accuracy, seconds[0] + 50, width=8, epochs=4) is not None
+    assert fit_deep(problem, 2, accuracy, seconds[0] + 60, width=8, epochs=4) is not None
+
+
+def test_networks_on_words_begin_only_with_time_for_a_few_looks(problem, seconds, monkeypatch):
+    """And one whose looks take longer than expected is no member: a few epochs of it are worth less than nothing."""
+    forward, slower = WordBank.forward, [1.0]
+
+    def slow(self, x, graph, told=None):
+        seconds[0] += 0.1 * len(self.norms) * (slower[0] if self.training else 1)
+        return forward(self, x, graph, told)
+
+    monkeypatch.setattr(WordBank, "forward", slow)
+    monkeypatch.setattr("walksum.portfolio.deep.EPOCHS_OF_WORDS", 4)
+    assert fit_words(problem, 0.5, accuracy, seconds[0] + 20, seeds=1, width=8) is None
+    assert seconds[0] <= 100.21
+    assert fit_words(problem, 0.5, accuracy, seconds[0] + 60, seeds=1, width=8) is not None
+    slower[0], start = 20.0, seconds[0]
+    assert fit_words(problem, 0.5, accuracy, start + 60, seeds=1, width=8) is None
+    assert seconds[0] <= start + 60
 
 
 def test_trees_on_many_cells_look_at_the_clock_after_the_first(monkeypatch):

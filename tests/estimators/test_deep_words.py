@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from walksum.graph import Graph
-from walksum.portfolio.blend import accuracy
+from walksum.portfolio.blend import METRICS, accuracy, fit_blends
 from walksum.portfolio.deep import DeepBanks, fit_deep, fit_words
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
@@ -94,12 +94,27 @@ def test_words_of_a_middle_graph_have_trees_and_deep_networks_before_the_stacks(
 def test_refit_learns_validation_labels_for_the_chosen_epochs(monkeypatch):
     problem = words(520, 310, 60, 210, 1500)
     by_name = {task.name: task for task in tasks(problem, accuracy, ("deep bank words",))}
-    monkeypatch.setattr("walksum.portfolio.deep.FEWEST_LOOKS", 0)
-    found = by_name["deep bank words + labels"].run(-np.inf)  # the clock has run out: one look for each network
-    assert not found.complete
+    monkeypatch.setattr("walksum.portfolio.deep.EPOCHS_OF_WORDS", 1)
+    found = by_name["deep bank words + labels"].run(np.inf)
+    assert found.complete
     assert found.model.epochs == [1, 1]
     again = found.refit([0])
     assert again.shape == found.outputs[:, 0].shape
     mistaken = other_label(problem, 330)  # a row that judges
     [task] = tasks(mistaken, accuracy, ("deep bank words + labels",))
-    assert np.abs(task.run(-np.inf).refit([0]) - again).max() > 1e-6
+    assert np.abs(task.run(np.inf).refit([0]) - again).max() > 1e-6
+
+
+def test_a_metric_that_is_not_defined_leaves_the_choice_to_the_likelihood():
+    """The ROC AUC of validation rows of one class: no network stays as it was drawn, and blends have weights."""
+    problem = words()
+    problem.y[problem.folds[0][1]] = 1.0
+    narrow = replace(problem, X=np.random.default_rng(1).normal(size=(N, 4)), wide=False)
+    auc, y = METRICS["roc_auc"], problem.y[problem.judged]
+    assert np.isnan(auc(np.zeros((len(y), 2)), y))
+    _, many, _ = fit_words(problem, 0.0, auc, np.inf, seeds=1, width=8)
+    out, deep, _ = fit_deep(narrow, 2, auc, np.inf, epochs=10, width=8)
+    assert many.epochs[0] < 400
+    assert deep.epochs[0] < 10
+    (blend,) = fit_blends(np.stack([out[0], -out[0]])[:, problem.judged], y, 2, auc, [np.ones(2, bool)])
+    assert blend.weights.sum() == pytest.approx(1)

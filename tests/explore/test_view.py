@@ -185,3 +185,14 @@ def test_the_first_look_is_at_a_node_with_neighbours(small):
     assert words == "surest of the wrong ones"
     assert node != 59
     assert int(small.graph.degree[node]) > 1
+
+
+def test_class_weights_of_a_run_decide_here_too(small):
+    """As in its table of predictions."""
+    count = small.output.size(1)
+    weights = [1e6] + [1.0] * (count - 1)
+    weighed = replace(small, encoding=replace(small.encoding, class_weight=weights))
+    node = int(np.flatnonzero(small.prediction != 0)[0])
+    assert not weighed.prediction.any()
+    assert weighed.probability(node) == pytest.approx(float(small.output[node, 0]))
+    assert weighed.decided(small.output[[node]]).tolist() == [0]

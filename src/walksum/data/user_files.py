@@ -110,7 +110,8 @@ def _problem(
     index, weight = edges.index, edges.weight
     if places is not None and places.joins:
         index, weight, _ = places.edges(position)
-    y, classes, task = _read_target(table, target, columns.task)
+    learns = columns.dates is None  # a run knows how its dates are written, and learns nothing more
+    y, classes, task = _read_target(table, target, columns.task, learns)
     learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
     notes = [*notes, *date_notes]
     by_degree = not len(learned.columns)
@@ -225,7 +226,7 @@ def _graphml_edges(path: Path, ends: pd.DataFrame, ids: np.ndarray, columns: Edg
     return Edges(torch.from_numpy(pairs).long(), weight, EdgeColumns("source", "target", name), notes)
 
 
-def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Tensor, list[str], str]:
+def _read_target(table: Table, values: pd.Series, task: str | None, learns: bool) -> tuple[Tensor, list[str], str]:
     """Classes, in the order of numbers where all are numbers; or quantities."""
     known = values[~is_missing(values)].astype(str)
     as_number = pd.to_numeric(known, errors="coerce")
@@ -239,7 +240,8 @@ def _read_target(table: Table, values: pd.Series, task: str | None) -> tuple[Ten
             raise ValueError(
                 f"{table.row(int(at))}: the target is {known[at]!r}; regression needs finite numbers up to {LARGEST:g}"
             )
-        _refuse_lost_digits(table, as_number.to_numpy(np.float64))
+        if learns:
+            _refuse_lost_digits(table, as_number.to_numpy(np.float64))
         y = np.full(len(values), np.nan, np.float32)
         y[known.index] = as_number.to_numpy(np.float32)
         return torch.from_numpy(y), [], REGRESSION

@@ -164,7 +164,7 @@ def before_and_after(trained: TrainedRun, node: int, changes: Changes, before: T
 
 
 def _moved(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> str:
-    first, then = int(before[node].argmax()), int(after[node].argmax())
+    first, then = (int(trained.decided(each[[node]])) for each in (before, after))
     classes = trained.problem.classes
     if first == then:
         return (
@@ -193,7 +193,7 @@ def _table(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> htm
 
 
 def _rest(trained: TrainedRun, node: int, before: Tensor, after: Tensor) -> html.P:
-    moved = before.argmax(1) != after.argmax(1)
+    moved = trained.decided(before) != trained.decided(after)
     moved[node] = False
     count = int(moved.sum())
     words = "No other node is predicted otherwise."

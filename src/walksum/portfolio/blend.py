@@ -27,6 +27,12 @@ def log_loss(outputs: np.ndarray, y: np.ndarray) -> float:
     return float(np.log(share + 1e-12).mean())
 
 
+def class_score(metric: Metric, outputs: np.ndarray, y: np.ndarray) -> float:
+    """The metric, or the log-likelihood where it is not defined, as the ROC AUC of one class alone."""
+    found = metric(outputs, y)
+    return log_loss(outputs, y) if np.isnan(found) else found
+
+
 def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
     return scoring.r2(outputs[:, 0], y)
 
@@ -77,7 +83,7 @@ def blend_score(shares: np.ndarray, y: np.ndarray, metric: Metric) -> float:
     The score alone is coarse where rows are few, and networks have seen it when they chose their epoch; the mean
     log-likelihood tells members of equal score apart.
     """
-    return metric(_log(shares), y) + log_loss(_log(shares), y)
+    return class_score(metric, _log(shares), y) + log_loss(_log(shares), y)
 
 
 def temperature(rows: int) -> float:

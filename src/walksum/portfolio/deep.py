@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from walksum.graph import Graph
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
-from walksum.portfolio.blend import Metric, log_loss
+from walksum.portfolio.blend import Metric, class_score, log_loss
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.input import Input
 from walksum.portfolio.problem import Fold, Problem
@@ -27,6 +27,7 @@ SCALES = (0.5, -0.5, 0.9)
 PARTS = 2 + len(SCALES)  # a node itself, its neighbours, its far surroundings
 FEWEST_LOOKS = 15  # at validation rows, one after every second epoch
 FIRST_LOOKS, PASSES_OF_A_LOOK = 4, 7  # two epochs forward and back, and the answers
+EPOCHS_OF_WORDS = 400  # at most
 
 
 class DeepBank(nn.Module):
@@ -98,7 +99,7 @@ def fit_deep(
     standard = Standard.of(columns)
     banks = DeepBanks([], standard, layers, width)
     x = torch.from_numpy(standard(columns)).to(problem.device)
-    if not _affordable(x, problem, layers, width, deadline):
+    if not _affordable(banks, x, problem, deadline):
         return None
 
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -117,10 +118,12 @@ def fit_deep(
 def fit_words(
     problem: Problem, labels: float, metric: Metric, deadline: float, seeds: int, epochs: list[int] | None = None,
     layers: int = 2, width: int = 64,
-) -> tuple[np.ndarray, DeepBanks, bool]:  # fmt: skip
+) -> tuple[np.ndarray, DeepBanks, bool] | None:  # fmt: skip
     """The same of networks on words, ``seeds`` of them averaged; ``epochs`` of each where no row judges."""
     banks = DeepBanks([], None, layers, width, seeds)
     x = banks.read(problem)
+    if not _affordable(banks, x, problem, deadline):
+        return None
     fused = problem.device == "cpu" or None
 
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -129,15 +132,15 @@ def fit_words(
 
     def finer(out: np.ndarray, y: np.ndarray) -> float:
         """Of epochs with equal scores the one of the smaller loss."""
-        return metric(out, y) + 1e-4 * max(-100.0, log_loss(out, y))
+        return class_score(metric, out, y) + 1e-4 * max(-100.0, log_loss(out, y))
 
-    return _fit(banks, problem, x, make, finer, deadline, [*range(seeds)], epochs or [400] * seeds, 60)
+    return _fit(banks, problem, x, make, finer, deadline, [*range(seeds)], epochs or [EPOCHS_OF_WORDS] * seeds, 60)
 
 
 def _fit(
     banks: DeepBanks, problem: Problem, x: Any, make: Callable[[], tuple[nn.Module, torch.optim.Optimizer]],
     metric: Any, deadline: float, seeds: list[int], epochs: list[int], patience: int,
-) -> tuple[np.ndarray, DeepBanks, bool]:  # fmt: skip
+) -> tuple[np.ndarray, DeepBanks, bool] | None:  # fmt: skip
     graph, y, complete = problem.graph.to(problem.device), problem.target().to(problem.device), True
     turns = [(k, seed, most) for k in range(len(problem.folds)) for seed, most in zip(seeds, epochs, strict=True)]
     for turn, (k, seed, most) in enumerate(turns):
@@ -147,6 +150,8 @@ def _fit(
             torch.manual_seed(100_003 * seed + 1009 * problem.seed + k)
             model, optimiser = make()
             trained = _train(model, optimiser, x, graph, y, problem.folds[k], problem, metric, until, most, patience)
+        if trained is None:
+            return None
         complete &= trained[1]
         banks.epochs.append(trained[0])
         banks.models.append(model.cpu())
@@ -236,31 +241,32 @@ def _tensors(rows: tuple[np.ndarray, ...], device: str) -> list[Tensor]:
     return [torch.from_numpy(np.ascontiguousarray(each)).to(device) for each in rows]
 
 
-def _affordable(x: Tensor, problem: Problem, layers: int, width: int, deadline: float) -> bool:
+def _affordable(banks: DeepBanks, x: Any, problem: Problem, deadline: float) -> bool:
     """Whether the looks after which training itself knows better end in time, by the time of one layer's answers."""
     if deadline == np.inf:
         return True
-    graph = problem.graph.to(problem.device)
+    graph, kind = problem.graph.to(problem.device), DeepBank if banks.standard else WordBank
 
     def measured() -> float:
         with torch.random.fork_rng(devices=[] if problem.device == "cpu" else None), torch.no_grad():
-            one = DeepBank(x.size(1), problem.outputs, 1, width, 0.0).to(problem.device)
+            one = kind(x.shape[1], problem.outputs, 1, banks.width, 0.0).to(problem.device).eval()
             one(x, graph).sum().item()  # prepares
             start = clock.now()
             one(x, graph).sum().item()  # a GPU is waited for
             return clock.now() - start
 
-    layer = problem.once(("seconds of a deep layer", width), measured)
-    return clock.now() + FIRST_LOOKS * PASSES_OF_A_LOOK * layers * layer * len(problem.folds) <= deadline
+    layer = problem.once(("seconds of a deep layer", kind, banks.width), measured)
+    passes = FIRST_LOOKS * PASSES_OF_A_LOOK * banks.layers
+    return clock.now() + passes * layer * len(problem.folds) * banks.seeds <= deadline
 
 
 def _train(
     model: Any, optimiser: torch.optim.Optimizer, x: Any, graph: Graph, y: Tensor, fold: Fold,
     problem: Problem, metric: Any, until: float, epochs: int, patience: int,
-) -> tuple[int, bool]:  # fmt: skip
+) -> tuple[int, bool] | None:  # fmt: skip
     """The number of epochs that the fold's validation rows liked best, and whether training ended by itself.
 
-    Without such rows it takes all epochs.
+    Without such rows it takes all epochs. None where its first looks tell that there is no time for a few more.
     """
     train, valid = _tensors(fold, problem.device)
     truth = problem.y[fold[1]]
@@ -287,7 +293,7 @@ def _train(
             continue
         model.eval()
         with torch.no_grad():
-            score = metric(model(x, graph, *told)[valid].double().cpu().numpy(), truth)
+            score = class_score(metric, model(x, graph, *told)[valid].double().cpu().numpy(), truth)
         if score > best:
             best, kept, since, chosen = score, copy.deepcopy(model.state_dict()), 0, epoch + 1
         else:
@@ -295,6 +301,8 @@ def _train(
         before, checked = checked, clock.now()
         looks = 1 if epoch != 2 else FEWEST_LOOKS  # so few would be worth nothing: the time is for other members
         whole = checked + looks * (checked - before) <= until
+        if epoch <= 2 and not whole:
+            return None
         if since >= patience or not whole:
             break
     if len(valid):

@@ -222,11 +222,16 @@ def _deep_words(problem: Problem, metric: Metric) -> Iterator[Task]:
 
     def runner(name: str, labels: float) -> Any:
         def run(deadline: float) -> Trained:
-            out, model, whole = fit_words(problem, labels, metric, deadline, seeds)
+            found = fit_words(problem, labels, metric, deadline, seeds)
+            if found is None:
+                return no_member()
+            out, model, whole = found
 
             def refit(which: list[int]) -> np.ndarray:
                 everyone = replace(problem, folds=[(problem.labelled, problem.labelled[:0])])
-                return fit_words(everyone, labels, metric, float("inf"), seeds, model.epochs)[0]
+                again = fit_words(everyone, labels, metric, float("inf"), seeds, model.epochs)
+                assert again is not None
+                return again[0]
 
             return Trained([name], out[None], model, whole, refit)
 

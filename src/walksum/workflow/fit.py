@@ -212,7 +212,8 @@ def make_model(job: Job, problem: Problem, encoding: Encoding) -> nn.Module:
 
 
 def with_smoothing(job: Job, prepared: PreparedData, model: nn.Module) -> PreparedData:
-    """The same with the propagation of this model's probabilities that is best on the validation nodes.
+    """The same with the propagation of this model's probabilities that is best on the validation nodes, of equals
+    the farthest.
 
     An MLP stays without: it is there to show what the columns alone can tell.
     """

@@ -148,8 +148,11 @@ class TrainedRun:
     @cached_property
     def prediction(self) -> np.ndarray:
         """Class numbers, or numbers."""
-        found = self.output if self.problem.regression else self.output.argmax(1)
-        return found.numpy()
+        return self.output.numpy() if self.problem.regression else self.decided(self.output).numpy()
+
+    def decided(self, shares: Tensor) -> Tensor:
+        """The class of each row of probabilities ``[N, C]``, by the run's class weights."""
+        return self.encoding.weighed(shares).argmax(1)
 
     def predicted(self, node: int) -> str:
         value = self.prediction[node]
@@ -157,7 +160,7 @@ class TrainedRun:
 
     def probability(self, node: int) -> float | None:
         """Of the predicted class; None for a number."""
-        return None if self.problem.regression else float(self.output[node].max())
+        return None if self.problem.regression else float(self.output[node, int(self.prediction[node])])
 
     # ---- what its layers solve ----
 
@@ -285,7 +288,7 @@ class TrainedRun:
             off = np.abs(self.error[known])
             return [("largest error", int(known[off.argmax()])), ("smallest error", int(known[off.argmin()])), most]
         found = []
-        top = self.output.max(1).values.numpy()[known]
+        top = self.output.numpy()[known, self.prediction[known]]
         right = self.prediction[known] == self.problem.y.numpy()[known]
         wrong = ~right & (self.graph.degree.numpy()[known] > 1)  # a node without neighbours has no sources to look at
         wrong = wrong if wrong.any() else ~right
