@@ -9,7 +9,7 @@ from torch import nn
 import walksum as ws
 from walksum.nn import node_linear, row_pass
 from walksum.nn.dropout import Dropout
-from walksum.nn.node_linear import NodeLinear
+from walksum.nn.node_linear import NodeLinear, linear_after
 
 BEFORE = {
     "nothing": lambda size: (),
@@ -167,3 +167,32 @@ def test_a_model_gives_what_it_gives_in_torch_operations(heads, monkeypatch, pas
         monkeypatch.setattr(row_pass, "serves", lambda *args: False)
     assert len(passes) == 8
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.LeakyReLU(0.1)])
+def test_the_gradient_at_zero_is_that_of_torch(act, passes):
+    layer, x = NodeLinear(16, 8).double(), torch.randn(50, 16, dtype=torch.float64).relu().requires_grad_()
+    found = []
+    for call in (linear_after, plainly):
+        y = call(layer, (act,), x, torch.zeros(50, 8, dtype=torch.float64))
+        found.append(torch.autograd.grad(y.square().sum(), (x, layer.weight)))
+    assert passes
+    torch.testing.assert_close(*found)
+
+
+def test_a_layer_that_serves_twice_differentiates_twice(passes):
+    layer, (norm,), x, residual = layer_and_input("norm", 16, 16, 1, torch.float64, nodes=20)
+    wanted = (x, residual, *layer.parameters(), *norm.parameters())
+    found = []
+    for call in (linear_after, plainly):
+        y = call(layer, (norm,), call(layer, (norm,), x.flatten(1), residual), residual)
+        found.append(torch.autograd.grad(y.square().sum(), wanted, create_graph=True))
+    assert len(passes) == 2
+    torch.testing.assert_close(*found)
+
+
+def test_only_the_residual_needs_a_gradient_that_is_differentiated():
+    layer, residual = NodeLinear(16, 8).requires_grad_(False), torch.randn(50, 8, requires_grad=True)
+    y = layer(torch.randn(50, 16), (nn.ReLU(),), residual)
+    (found,) = torch.autograd.grad(y.square().sum(), residual, create_graph=True)
+    torch.testing.assert_close(found, 2 * y)
