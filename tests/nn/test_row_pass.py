@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import walksum as ws
 from walksum.nn import node_linear, row_pass
@@ -196,3 +197,72 @@ def test_only_the_residual_needs_a_gradient_that_is_differentiated():
     y = layer(torch.randn(50, 16), (nn.ReLU(),), residual)
     (found,) = torch.autograd.grad(y.square().sum(), residual, create_graph=True)
     torch.testing.assert_close(found, 2 * y)
+
+
+class AlwaysDropout(nn.Dropout):
+    def forward(self, input):
+        return nn.functional.dropout(input, self.p, training=True)
+
+
+def test_dropout_of_another_kind_drops_in_evaluation():
+    layer, drop = NodeLinear(16, 8), AlwaysDropout(0.5).eval()
+    found = []
+    for call in (linear_after, plainly):
+        torch.manual_seed(0)
+        found.append(call(layer, (drop,), torch.ones(50, 16), torch.zeros(50, 8)))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("hook", ["register_forward_pre_hook", "register_forward_hook"])
+def test_a_hook_of_the_layer_may_replace_what_it_sees(hook):
+    layer, norm, x = NodeLinear(16, 16), nn.LayerNorm(16), torch.randn(50, 16)
+    getattr(layer, hook)(lambda module, inputs, *output: 0 * (output or inputs)[0])
+    expected = x + layer.bias if hook == "register_forward_pre_hook" else x
+    torch.testing.assert_close(linear_after(layer, (norm,), x, x), expected.expand(50, 16))
+
+
+def test_hooks_of_all_modules_run():
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module)))
+    try:
+        linear_after(NodeLinear(16, 8), (nn.LayerNorm(16), nn.ReLU()), torch.randn(50, 16))
+    finally:
+        handle.remove()
+    assert seen == [nn.LayerNorm, nn.ReLU, NodeLinear]
+
+
+def test_the_feed_forward_part_of_a_block_may_be_hooked_sliced_and_replaced():
+    block, x, edges, seen = ws.GLTBlock(16).eval(), torch.randn(50, 16), torch.randint(50, (2, 90)), []
+    assert block.ffn[:2](x).size(0) == 50
+    block.ffn.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    block.ffn.register_forward_hook(lambda module, inputs, output: 0 * output)
+    torch.testing.assert_close([block(x, edges)], seen)
+    block.ffn = nn.Sequential(nn.Linear(16, 16))
+    assert block(x, edges).shape == x.shape
+
+
+def test_heads_need_modules_before():
+    layer, x = NodeLinear(16, 8), torch.randn(50, 1, 16)
+    torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+
+
+def test_a_norm_whose_weight_was_replaced(passes):
+    layer, norm, x = NodeLinear(16, 8), nn.LayerNorm(16), torch.randn(50, 16)
+    del norm.weight
+    norm.weight = torch.randn(16)
+    torch.testing.assert_close(layer(x, (norm,)), layer(norm(x)))
+    assert passes[0].norm is norm
+
+
+def test_a_parametrization_is_computed_once():
+    layer, calls = nn.utils.parametrizations.spectral_norm(NodeLinear(16, 8)), []
+    layer.parametrizations.weight[0].register_forward_hook(lambda *_: calls.append(1))
+    layer(torch.randn(50, 16), (nn.GELU(),))
+    assert calls == [1]
+
+
+def test_tensors_without_memory_of_their_own():
+    layer, x = NodeLinear(16, 8), torch.randn(50, 16).relu()
+    torch.testing.assert_close(layer(x.to_sparse()), layer(x))
+    with FakeTensorMode():
+        assert NodeLinear(16, 8)(torch.randn(50, 16), (nn.ReLU(),)).shape == (50, 8)
