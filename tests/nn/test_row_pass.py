@@ -221,6 +221,13 @@ def test_a_hook_of_the_layer_may_replace_what_it_sees(hook):
     torch.testing.assert_close(linear_after(layer, (norm,), x, x), expected.expand(50, 16))
 
 
+def test_a_forward_that_takes_the_input_alone():
+    layer, norm, x = NodeLinear(16, 16), nn.LayerNorm(16), torch.randn(50, 16)
+    expected, forward = linear_after(layer, (norm,), x, x) + 1, layer.forward
+    layer.forward = lambda x: forward(x) + 1
+    torch.testing.assert_close(linear_after(layer, (norm,), x, x), expected)
+
+
 def test_hooks_of_all_modules_run():
     seen = []
     handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module)))

@@ -55,8 +55,9 @@ def linear_after(layer: nn.Module, before: Sequence[nn.Module], x: Tensor, resid
 
 def takes_more(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether a module takes the arguments of this kind: one with hooks or another forward expects x alone."""
-    own = getattr(module.forward, "__func__", None) is kind.forward
-    return own and not torch.compiler.is_compiling() and not row_pass.watched(module)
+    if torch.compiler.is_compiling() or row_pass.watched(module):
+        return False
+    return getattr(module.forward, "__func__", None) is kind.forward
 
 
 def _in_turn(modules: Sequence[nn.Module], x: Tensor) -> Tensor:
