@@ -53,7 +53,7 @@ try:
     from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 except ImportError:
 
-    def has_global_hooks() -> bool:  # nobody can tell: without hooks, what is right with them only takes longer
+    def has_global_hooks() -> Any:  # nobody can tell: without hooks, what is right with them only takes longer
         return True
 
 
