@@ -50,6 +50,14 @@ except (AttributeError, ImportError, TypeError):
     _compiler = None  # type: ignore[assignment]
 
 try:
+    from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
+except ImportError:
+
+    def has_global_hooks() -> Any:  # nobody can tell: without hooks, what is right with them only takes longer
+        return True
+
+
+try:
     from torch._C import _cuda_getCurrentRawStream as raw_stream
 except ImportError:  # also in a torch without CUDA
 

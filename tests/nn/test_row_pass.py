@@ -5,11 +5,12 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import walksum as ws
 from walksum.nn import node_linear, row_pass
 from walksum.nn.dropout import Dropout
-from walksum.nn.node_linear import NodeLinear
+from walksum.nn.node_linear import NodeLinear, linear_after
 
 BEFORE = {
     "nothing": lambda size: (),
@@ -167,3 +168,108 @@ def test_a_model_gives_what_it_gives_in_torch_operations(heads, monkeypatch, pas
         monkeypatch.setattr(row_pass, "serves", lambda *args: False)
     assert len(passes) == 8
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.LeakyReLU(0.1)])
+def test_the_gradient_at_zero_is_that_of_torch(act, passes):
+    layer, x = NodeLinear(16, 8).double(), torch.randn(50, 16, dtype=torch.float64).relu().requires_grad_()
+    found = []
+    for call in (linear_after, plainly):
+        y = call(layer, (act,), x, torch.zeros(50, 8, dtype=torch.float64))
+        found.append(torch.autograd.grad(y.square().sum(), (x, layer.weight)))
+    assert passes
+    torch.testing.assert_close(*found)
+
+
+def test_a_layer_that_serves_twice_differentiates_twice(passes):
+    layer, (norm,), x, residual = layer_and_input("norm", 16, 16, 1, torch.float64, nodes=20)
+    wanted = (x, residual, *layer.parameters(), *norm.parameters())
+    found = []
+    for call in (linear_after, plainly):
+        y = call(layer, (norm,), call(layer, (norm,), x.flatten(1), residual), residual)
+        found.append(torch.autograd.grad(y.square().sum(), wanted, create_graph=True))
+    assert len(passes) == 2
+    torch.testing.assert_close(*found)
+
+
+def test_only_the_residual_needs_a_gradient_that_is_differentiated():
+    layer, residual = NodeLinear(16, 8).requires_grad_(False), torch.randn(50, 8, requires_grad=True)
+    y = layer(torch.randn(50, 16), (nn.ReLU(),), residual)
+    (found,) = torch.autograd.grad(y.square().sum(), residual, create_graph=True)
+    torch.testing.assert_close(found, 2 * y)
+
+
+class AlwaysDropout(nn.Dropout):
+    def forward(self, input):
+        return nn.functional.dropout(input, self.p, training=True)
+
+
+def test_dropout_of_another_kind_drops_in_evaluation():
+    layer, drop = NodeLinear(16, 8), AlwaysDropout(0.5).eval()
+    found = []
+    for call in (linear_after, plainly):
+        torch.manual_seed(0)
+        found.append(call(layer, (drop,), torch.ones(50, 16), torch.zeros(50, 8)))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("hook", ["register_forward_pre_hook", "register_forward_hook"])
+def test_a_hook_of_the_layer_may_replace_what_it_sees(hook):
+    layer, norm, x = NodeLinear(16, 16), nn.LayerNorm(16), torch.randn(50, 16)
+    getattr(layer, hook)(lambda module, inputs, *output: 0 * (output or inputs)[0])
+    expected = x + layer.bias if hook == "register_forward_pre_hook" else x
+    torch.testing.assert_close(linear_after(layer, (norm,), x, x), expected.expand(50, 16))
+
+
+def test_a_forward_that_takes_the_input_alone():
+    layer, norm, x = NodeLinear(16, 16), nn.LayerNorm(16), torch.randn(50, 16)
+    expected, forward = linear_after(layer, (norm,), x, x) + 1, layer.forward
+    layer.forward = lambda x: forward(x) + 1
+    torch.testing.assert_close(linear_after(layer, (norm,), x, x), expected)
+
+
+def test_hooks_of_all_modules_run():
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module)))
+    try:
+        linear_after(NodeLinear(16, 8), (nn.LayerNorm(16), nn.ReLU()), torch.randn(50, 16))
+    finally:
+        handle.remove()
+    assert seen == [nn.LayerNorm, nn.ReLU, NodeLinear]
+
+
+def test_the_feed_forward_part_of_a_block_may_be_hooked_sliced_and_replaced():
+    block, x, edges, seen = ws.GLTBlock(16).eval(), torch.randn(50, 16), torch.randint(50, (2, 90)), []
+    assert block.ffn[:2](x).size(0) == 50
+    block.ffn.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    block.ffn.register_forward_hook(lambda module, inputs, output: 0 * output)
+    torch.testing.assert_close([block(x, edges)], seen)
+    block.ffn = nn.Sequential(nn.Linear(16, 16))
+    assert block(x, edges).shape == x.shape
+
+
+def test_heads_need_modules_before():
+    layer, x = NodeLinear(16, 8), torch.randn(50, 1, 16)
+    torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+
+
+def test_a_norm_whose_weight_was_replaced(passes):
+    layer, norm, x = NodeLinear(16, 8), nn.LayerNorm(16), torch.randn(50, 16)
+    del norm.weight
+    norm.weight = torch.randn(16)
+    torch.testing.assert_close(layer(x, (norm,)), layer(norm(x)))
+    assert passes[0].norm is norm
+
+
+def test_a_parametrization_is_computed_once():
+    layer, calls = nn.utils.parametrizations.spectral_norm(NodeLinear(16, 8)), []
+    layer.parametrizations.weight[0].register_forward_hook(lambda *_: calls.append(1))
+    layer(torch.randn(50, 16), (nn.GELU(),))
+    assert calls == [1]
+
+
+def test_tensors_without_memory_of_their_own():
+    layer, x = NodeLinear(16, 8), torch.randn(50, 16).relu()
+    torch.testing.assert_close(layer(x.to_sparse()), layer(x))
+    with FakeTensorMode():
+        assert NodeLinear(16, 8)(torch.randn(50, 16), (nn.ReLU(),)).shape == (50, 8)

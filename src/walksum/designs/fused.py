@@ -66,7 +66,12 @@ def _arguments(graph: Graph, heads: int, channels: int, row: int, dtype: torch.d
 def again(composed: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor) -> list[Tensor | None]:
     """The gradients by the twin, for whoever differentiates them again."""
     with torch.enable_grad():
+        # views: of the inputs themselves autograd would go on into what made them, and where a weight serves two layers
+        # count the first one twice
+        inputs = [t.view_as(t) if t is not None and t.requires_grad else t for t in inputs]
         wanted = [t for t in inputs if t is not None and t.requires_grad]
+        if not wanted:
+            return [None] * len(inputs)
         found = iter(torch.autograd.grad(composed(*inputs), wanted, grad, create_graph=True, allow_unused=True))
     return [next(found) if t is not None and t.requires_grad else None for t in inputs]
 

@@ -12,7 +12,7 @@ from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import Activation, make_activation
-from walksum.nn.node_linear import NodeLinear, linear_after
+from walksum.nn.node_linear import NodeLinear, linear_after, takes_more
 from walksum.solvers import Solution, Solver
 
 PAPER_SCALE = 0.99  # of a Laplacian; norm and residual keep the block in range
@@ -138,13 +138,16 @@ class GLTBlock(nn.Module):
         mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
         mu = mu.view(-1, self.mix.heads, self.mix.out_channels)
         x = linear_after(self.merge, (self.mix_norm, self.act, self.dropout), mu, x)
-        return self.ffn(x, residual=x)
+        return self.ffn(x, residual=x) if takes_more(self.ffn, FeedForward) else x + self.ffn(x)
 
 
 class FeedForward(nn.Sequential):
     """Norm, linear layer, activation, dropout, linear layer; with the residual added at the end."""
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        if len(self) != 5:  # a slice, or one that someone has added to
+            y = super().forward(input)
+            return y if residual is None else residual + y
         norm, widen, act, dropout, narrow = self
         return linear_after(narrow, (act, dropout), linear_after(widen, (norm,), input), residual)
 

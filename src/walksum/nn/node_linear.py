@@ -28,25 +28,36 @@ class NodeLinear(nn.Linear):
     """
 
     def forward(self, input: Tensor, before: Sequence[nn.Module] = (), residual: Tensor | None = None) -> Tensor:
-        if _takes(input, self.weight):
-            steps = row_pass.read_steps(before)
-            if steps is not None and row_pass.serves(input, self.weight, residual, steps):
-                return row_pass.linear(input, self.weight, self.bias, residual, steps)
-        if before:
-            return self.forward(_in_turn(before, input), residual=residual)  # hooks of this layer have run
-        if torch.is_grad_enabled() and _takes(input, self.weight) and input.dim() == 2:
-            y = _Linear.apply(input, self.weight, self.bias)
-        else:
-            y = super().forward(input)
-        return y if residual is None else residual + y
+        return _linear(input, self.weight, self.bias, before, residual)  # read once: a parametrization computes them
+
+
+def _linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, before: Sequence[nn.Module], residual: Tensor | None
+) -> Tensor:
+    if _takes(x, weight) and (x.dim() == 2 or (before and x.dim() == 3)):
+        steps = row_pass.read_steps(before)
+        if steps is not None and row_pass.serves(x, weight, bias, residual, steps):
+            return row_pass.linear(x, weight, bias, residual, steps)
+    if before:
+        return _linear(_in_turn(before, x), weight, bias, (), residual)
+    pick = torch.is_grad_enabled() and _takes(x, weight) and x.dim() == 2
+    y = _Linear.apply(x, weight, bias) if pick else nnf.linear(x, weight, bias)
+    return y if residual is None else residual + y
 
 
 def linear_after(layer: nn.Module, before: Sequence[nn.Module], x: Tensor, residual: Tensor | None = None) -> Tensor:
     """``residual + layer(before(x))``, whatever someone has put in the place of a NodeLinear."""
-    if isinstance(layer, NodeLinear):
+    if takes_more(layer, NodeLinear):
         return layer(x, before, residual)
     y = layer(_in_turn(before, x))
     return y if residual is None else residual + y
+
+
+def takes_more(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module takes the arguments of this kind: one with hooks or another forward expects x alone."""
+    if torch.compiler.is_compiling() or row_pass.watched(module):
+        return False
+    return getattr(module.forward, "__func__", None) is kind.forward
 
 
 def _in_turn(modules: Sequence[nn.Module], x: Tensor) -> Tensor:
@@ -57,6 +68,8 @@ def _in_turn(modules: Sequence[nn.Module], x: Tensor) -> Tensor:
 
 def _takes(x: Tensor, weight: Tensor) -> bool:
     if torch.compiler.is_compiling() or not x.is_cpu or x.numel() <= SMALL:
+        return False
+    if not row_pass.has_memory(x) or not row_pass.has_memory(weight):
         return False
     if x.dtype is not weight.dtype or x.dtype not in (torch.float32, torch.float64):
         return False

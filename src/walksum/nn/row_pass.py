@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor, nn
 
-from walksum._torch import Function, transforms_active
+from walksum._torch import Function, has_global_hooks, transforms_active
 from walksum.designs.fused import again
 from walksum.nn.dropout import LANES, Dropout, _Dropout
 
@@ -37,7 +37,7 @@ class Steps:
 def read_steps(modules: Sequence[nn.Module]) -> Steps | None:
     """A LayerNorm, a (leaky) ReLU and a Dropout, each of which may be missing; None for any other modules."""
     left = [module for module in modules if not _idle(module)]
-    if any(_watched(module) or getattr(module, "inplace", False) for module in left):
+    if any(watched(module) or getattr(module, "inplace", False) for module in left):
         return None
     norm = left.pop(0) if left and type(left[0]) is nn.LayerNorm else None
     act = left.pop(0) if left and type(left[0]) in (nn.LeakyReLU, nn.ReLU) else None
@@ -47,37 +47,48 @@ def read_steps(modules: Sequence[nn.Module]) -> Steps | None:
 
 
 def _idle(module: nn.Module) -> bool:
-    off = isinstance(module, nn.Dropout) and (not module.training or module.p == 0)
-    return (off or type(module) is nn.Identity) and not _watched(module)
+    # not a subclass, which may drop in evaluation too
+    off = type(module) in (nn.Dropout, Dropout) and (not module.training or module.p == 0)
+    return (off or type(module) is nn.Identity) and not watched(module)
 
 
-def _watched(module: nn.Module) -> bool:
+def watched(module: nn.Module) -> bool:
+    """Whether a hook sees, and may change, what the module takes and what it makes."""
     hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks)
+    return any(hooks) or has_global_hooks()
 
 
-def serves(x: Tensor, weight: Tensor, residual: Tensor | None, steps: Steps) -> bool:
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a kernel may go to the address of a tensor: sparse, fake and quantized ones have no numbers there."""
+    return type(tensor) in (Tensor, nn.Parameter) and tensor.is_cpu and tensor.layout is torch.strided
+
+
+def serves(x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, steps: Steps) -> bool:
     """Whether the kernels take these; x ``[N, F]`` or ``[N, H, F]``, on a CPU and of the dtype of the weights."""
     outputs, inputs = weight.shape
     plain = x.is_contiguous() and x.numel() == x.size(0) * inputs
     if not plain or weight.numel() > WIDEST or inputs % CHUNK or outputs % CHUNK or not x.size(0):
         return False
-    if residual is not None and (residual.shape != (x.size(0), outputs) or residual.dtype is not x.dtype):
+    if residual is not None and residual.shape != (x.size(0), outputs):
         return False
-    if steps.norm is None:
-        return True
     norm = steps.norm
-    tensors = norm.weight, norm.bias
-    if any(t is None or t.dtype is not x.dtype for t in tensors):
+    affine = () if norm is None else (norm.weight, norm.bias)
+    if any(t is None or not t.is_contiguous() for t in affine):
         return False
+    others = *affine, *(t for t in (bias, residual) if t is not None)
+    if not all(has_memory(t) and t.dtype is x.dtype for t in others):
+        return False
+    if norm is None:
+        return True
     return norm.normalized_shape == (x.size(-1),) and x.size(-1) % GROUP == 0
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, steps: Steps) -> Tensor:
     """``residual + linear(steps(x))``, ``[N, O]``."""
-    gamma, beta, epsilon = (None, None, 0.0) if steps.norm is None else (*steps.norm.parameters(), steps.norm.eps)
+    norm = steps.norm
+    gamma, beta, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
     seed = int(torch.randint(2**62, (1,))) if steps.p else 0
-    numbers = x.size(-1) if steps.norm is not None else 0, epsilon, steps.slope, seed, steps.p
+    numbers = 0 if norm is None else x.size(-1), epsilon, steps.slope, seed, steps.p
     if residual is not None:
         residual = residual.contiguous()
     return _Layer.apply(x.flatten(1), weight, bias, gamma, beta, residual, numbers)

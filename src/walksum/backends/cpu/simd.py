@@ -222,12 +222,12 @@ def largest(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def slopes(typingctx: Any, value: Any, slope: Any) -> Any:
-    """1 in the lanes where ``value`` is not below zero, ``slope`` in the others."""
+    """1 in the lanes where ``value`` is above zero, ``slope`` in the others, as torch has it at zero."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = context.get_value_type(value)
         below = _as_vector(context, builder, args[1], sig.args[1], value)
-        kept = builder.fcmp_ordered(">=", args[0], ir.Constant(vector, [0.0] * value.count))
+        kept = builder.fcmp_ordered(">", args[0], ir.Constant(vector, [0.0] * value.count))
         return builder.select(kept, ir.Constant(vector, [1.0] * value.count), below)
 
     return value(value, slope), codegen
