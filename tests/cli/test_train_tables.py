@@ -154,7 +154,9 @@ def test_nodes_that_edges_name_can_be_added(walksum, folder):
     (folder / "some.csv").write_text("id,kind\n" + "".join(f"h{k:03},{'ab'[k % 2]}\n" for k in range(30)))
     tables = ("--nodes", "some.csv", "--edges", "streets.csv", "--target", "kind")
     done, _ = trained(walksum, folder, *tables, out="none", ok=False)
-    assert "pass --drop-unknown to leave those edges out, or when training --add-unknown to add empty rows" in done.stderr
+    assert (
+        "pass --drop-unknown to leave those edges out, or when training --add-unknown to add empty rows" in done.stderr
+    )
     done, _ = trained(walksum, folder, *tables, "--add-unknown", out="added")
     assert "named by streets.csv alone" in done.stdout
     assert len(split_of(folder, "added")) > 50
