@@ -93,7 +93,7 @@ def test_nodes_are_coloured_by_what_is_chosen(page, small):
         expected = node_colours(small, colour).hues
         hues = "return Array.from(Array(cy.nodes().length).keys()).map(k => cy.getElementById('n' + k).data('hue'))"
         page.wait(lambda hues=hues, expected=expected: page.cy(hues) == expected, colour)
-        assert page.cy("return cy.nodes('.toned').length") == 0
+        page.wait(lambda: page.cy("return cy.nodes('.toned').length") == 0, "no tones of influence")
     assert "error: 0 1" in " ".join(page.text("#legend").split())
     assert "colour=error" in page.query()
     page.choose("colour", "influence")
