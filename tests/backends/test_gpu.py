@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 
 from walksum import backends
 from walksum.backends import reference
-from walksum.backends.cuda.triton import products
+from walksum.backends.cuda.triton import layer_norm, products
 from walksum.backends.cuda.triton.edges import row_sums, slot_values
 from walksum.backends.cuda.triton.matrix import Matrix
 from walksum.backends.cuda.triton.plan import row_plan
@@ -226,3 +226,39 @@ def couplings_and_gradients(design, graph, x, h, weight):
     off = design(graph, x, h).off
     found = torch.autograd.grad((off * weight.to(off)).sum(), [x, h, *design.parameters()], allow_unused=True)
     return [off.detach(), *(t for t in found if t is not None)]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (5, 3), (40, 64), (3, 8, 8), (70, 130), (2, 1024)])
+def test_layer_norm_and_its_gradients(device, shape, monkeypatch):
+    monkeypatch.setattr(layer_norm, "PROGRAMS", 2)  # more groups of rows than programs
+    torch.manual_seed(0)
+    x, grad = (10 * torch.randn(shape) + 3 for _ in range(2))
+    gamma, beta = torch.randn(2, shape[-1])
+    twins = [t.double().requires_grad_() for t in (x, gamma, beta)]
+    expected = torch.nn.functional.layer_norm(twins[0], shape[-1:], *twins[1:], 1e-5)
+    x, gamma, beta, grad = (t.to(device) for t in (x, gamma, beta, grad))
+    assert_near(layer_norm.forward(x, gamma, beta, 1e-5).cpu(), expected.detach())
+    found = layer_norm.backward(x, gamma, grad, 1e-5)
+    for mine, theirs in zip(found, torch.autograd.grad(expected, twins, grad.cpu().double()), strict=True):
+        assert_near(mine.cpu(), theirs, 1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_layer_norm_of_a_captured_step_is_that_of_torch(monkeypatch):
+    from walksum.nn import layer_norm as module
+
+    torch.manual_seed(0)
+    x = torch.randn(300, 4, 16, device="cuda", requires_grad=True)
+    norm = module.LayerNorm(16).cuda()
+    with torch.no_grad():
+        norm.weight.normal_(), norm.bias.normal_()
+    kept = []
+    for large in (module.LARGE, 0):
+        monkeypatch.setattr(module, "LARGE", large)
+        y = norm(x)
+        first = torch.autograd.grad(y.sin().sum(), (x, *norm.parameters()), create_graph=True)
+        kept.append([y, *first, *torch.autograd.grad(first[0].square().sum(), (x, norm.weight))])
+    assert type(norm(x).grad_fn).__name__ == "_LayerNormBackward"
+    for theirs, mine in zip(*kept, strict=True):
+        assert_near(mine, theirs.double(), 1e-5)

@@ -12,6 +12,7 @@ from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.inputs import Activation, make_activation
+from walksum.nn.layer_norm import LayerNorm
 from walksum.nn.node_linear import NodeLinear, linear_after, takes_more
 from walksum.solvers import Solution, Solver
 
@@ -25,7 +26,7 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x.reshape(-1, x.size(-1))).view(x.shape)
 
 
-NORMS = {"layer": nn.LayerNorm, "batch": BatchNorm}
+NORMS = {"layer": LayerNorm, "batch": BatchNorm}
 
 
 def make_norm(norm: str | None, channels: int) -> nn.Module:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from walksum._torch import Function, has_global_hooks, transforms_active
 from walksum.designs.fused import again
 from walksum.nn.dropout import LANES, Dropout, _Dropout
+from walksum.nn.layer_norm import LayerNorm
 
 CHUNK, GROUP = 32, 8  # channels of a layer and of a norm come in multiples of these; narrower rows gain nothing
 WIDEST = 1 << 16  # weights, up to which they stay in the caches next to the core
@@ -39,7 +40,7 @@ def read_steps(modules: Sequence[nn.Module]) -> Steps | None:
     left = [module for module in modules if not _idle(module)]
     if any(watched(module) or getattr(module, "inplace", False) for module in left):
         return None
-    norm = left.pop(0) if left and type(left[0]) is nn.LayerNorm else None
+    norm = left.pop(0) if left and type(left[0]) in (nn.LayerNorm, LayerNorm) else None
     act = left.pop(0) if left and type(left[0]) in (nn.LeakyReLU, nn.ReLU) else None
     drop = left.pop(0) if left and type(left[0]) is Dropout and left[0].p < 1 else None
     slope = 1.0 if act is None else getattr(act, "negative_slope", 0.0)
