@@ -1,7 +1,7 @@
 """Layer normalisation of narrow rows on the GPU: one pass over the rows forth, one back for all three gradients.
 
-torch's kernels give every row a block of threads, and read the rows once more for the gradients of scale and offset: with
-64 channels that takes several times as long as the memory does.
+torch's kernels give every row a block of threads, and read the rows once more for the gradients of scale and offset:
+with 64 channels that takes several times as long as the memory does.
 """
 
 from __future__ import annotations
