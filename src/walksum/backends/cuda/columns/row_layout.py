@@ -8,19 +8,18 @@ are its levels but the first, the tails of rows with more than LEVELS chunks, an
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.backends import has_numba
 from walksum.graph import Graph
 
 WARP, CHUNK = 32, 4  # the latter as in columns.cu
 LEVELS = 16  # neighbours beyond LEVELS * CHUNK are the tail of a row
-SPREAD = (4, 8, 16, 32, 64)  # warps whose longest rows are of similar lengths are looked at together; empty for none
-TAKEN = 1000
+LONGEST = 64  # neighbours of the longest row of a warp whose neighbours are put into an order of banks; 0 for none
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,11 @@ def _layout_rows(graph: Graph, cluster: int, levels: int) -> RowLayout:
     indptr, indices, edges = (t.cpu().numpy().astype(np.int64) for t in (csr.indptr, csr.indices, csr.edge))
     places = places_of(len(indptr) - 1, cluster)
     order, place_of = _places(np.argsort(-np.diff(indptr), kind="stable"), places, cluster)
-    turn = _turns(order, indptr, place_of[indices] % WARP)
-    indices, edges = indices[turn], edges[turn]
+    if LONGEST and has_numba():
+        from walksum.backends.cpu.bank_order import bank_order  # imports numba
+
+        slots = bank_order(order, indptr, place_of[indices] % WARP, LONGEST)
+        indices, edges = indices[slots], edges[slots]
     blocks = [_block(own[own >= 0], indptr, levels) for own in order.reshape(cluster, -1)]
     slot = np.concatenate([block.slots for block in blocks])
     known = slot >= 0
@@ -100,39 +102,13 @@ def _places(nodes: np.ndarray, places: int, cluster: int) -> tuple[np.ndarray, n
     return order, place_of
 
 
-def _turns(order: np.ndarray, indptr: np.ndarray, banks: np.ndarray) -> np.ndarray:
-    """Slots of the graph, each row's neighbours in an order in which the threads of a warp, whose rows are read side by
-    side, seldom ask the same bank of shared memory at once: that would be one after the other."""
-    degree = np.append(np.diff(indptr), 0)[order].reshape(-1, WARP)
-    first = np.append(indptr[:-1], 0)[order].reshape(-1, WARP)
-    turn = np.arange(len(banks)) - np.repeat(indptr[:-1], np.diff(indptr))
-    longest = degree.max(1)
-    for low, high in itertools.pairwise((1, *SPREAD)):
-        warps = np.flatnonzero((longest > low) & (longest <= high))
-        asked = np.zeros((len(warps), high, WARP), np.int16)  # how often each bank is, at each turn
-        for starts, length in zip(first[warps].T, degree[warps].T, strict=True):
-            _take_turns(starts, length, banks, asked, turn)
-    return np.lexsort((turn, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))))
-
-
-def _take_turns(first: np.ndarray, length: np.ndarray, banks: np.ndarray, asked: np.ndarray, turn: np.ndarray) -> None:
-    """One row of each warp: every neighbour takes the turn, of those left, at which its bank is asked least."""
-    taken = np.where(np.arange(asked.shape[1]) < length[:, None], 0, TAKEN)
-    for n in range(length.max(initial=0)):
-        rows = np.flatnonzero(length > n)
-        slots = first[rows] + n
-        best = (asked[rows, :, banks[slots]] + taken[rows]).argmin(1)
-        asked[rows, best, banks[slots]] += 1
-        taken[rows, best] = TAKEN
-        turn[slots] = best
-
-
 def _block(nodes: np.ndarray, indptr: np.ndarray, levels: int) -> Block:
     """The slots of rows that stand longest first."""
     first, degree = indptr[nodes], indptr[nodes + 1] - indptr[nodes]
     chunks, rows = zip(*(_level(first + CHUNK * k, degree - CHUNK * k) for k in range(levels)), strict=True)
     longest = CHUNK * levels
-    tails = [np.arange(a + longest, a + n) for a, n in zip(first, degree, strict=True) if n > longest]
+    hubs = int((degree > longest).sum())
+    tails = [np.arange(a + longest, a + n) for a, n in zip(first[:hubs], degree[:hubs], strict=True)]
     sizes = [len(chunk) for chunk in chunks[1:]]
     tail_start = sum(sizes) + np.cumsum([0, *map(len, tails)])
     rest = _filled(np.concatenate([*chunks[1:], *tails]))
@@ -142,6 +118,8 @@ def _block(nodes: np.ndarray, indptr: np.ndarray, levels: int) -> Block:
 
 def _level(first: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, tuple[int, int, int]]:
     """Slots of the chunks of one level, and how many rows have one of three or four, of two at least, of any length."""
+    if not left.size or left[0] <= 0:
+        return np.empty(0, np.int64), (0, 0, 0)
     fours, twos, ones = (int((left >= length).sum()) for length in (3, 2, 1))
     step = np.arange(CHUNK)
     four = np.where(step < left[:fours, None], first[:fours, None] + step, -1)
