@@ -1,7 +1,7 @@
 """Layer normalisation of narrow rows on the GPU: one pass over the rows forth, one back for all three gradients.
 
-torch's kernels give every row a block of threads, and read the rows once more for the gradients of scale and offset: with
-64 channels that takes several times as long as the memory does.
+torch's kernels give every row a block of threads, and read the rows once more for the gradients of scale and offset:
+with 64 channels that takes several times as long as the memory does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from walksum.backends.cuda.triton.launch import launch
 
-WIDEST = 1024  # channels
 TILE = 2048  # numbers that a program holds at once
 PROGRAMS = 512  # of the backward pass at most; each has partial sums of its own
 
