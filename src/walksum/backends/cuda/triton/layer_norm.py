@@ -75,7 +75,8 @@ def backward(x: Tensor, gamma: Tensor, grad: Tensor, epsilon: float) -> tuple[Te
     sums = x.new_empty(-(-groups // max(turns, 1)), 2, F)
     numbers = (num_rows, turns, F, epsilon)
     launch(backward_kernel, (len(sums), 1, 1), x, x, gamma, grad, d_x, sums, *numbers, ROWS=rows, WIDTH=width)
-    return d_x, *sums.sum(0).unbind()
+    d_gamma, d_beta = sums.sum(0).unbind()
+    return d_x, d_gamma, d_beta
 
 
 def _shape(x: Tensor) -> tuple[int, int, int, int]:
