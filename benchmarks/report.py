@@ -15,7 +15,7 @@ from benchmarks.charts import draw
 from benchmarks.measure import Effort
 from benchmarks.records import Record
 from benchmarks.targets import MISSED, NOISE, counted, interval_text, matching, number, runs_of, verdicts
-from walksum.paper.report.marks import fill_marks, markdown_table
+from walksum.paper.report.document import fill_marks, markdown_table
 
 INTRO = """# Benchmarks
 

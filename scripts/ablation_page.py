@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from benchmarks.ablation import OPTION, VARIANTS
 
 from walksum.paper import rows
-from walksum.paper.report.marks import fill_marks, markdown_table
+from walksum.paper.report.document import fill_marks, markdown_table
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec

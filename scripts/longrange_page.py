@@ -13,7 +13,7 @@ import numpy as np
 from walksum.paper.longrange.bench import TITLES, Key, read_records, rows_of, timing
 from walksum.paper.longrange.contestants import CAP
 from walksum.paper.longrange.tasks import TASKS
-from walksum.paper.report.marks import fill_marks, markdown_table
+from walksum.paper.report.document import fill_marks, markdown_table
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from walksum.data.splits import COUNTS
 from walksum.paper import rows
-from walksum.paper.report.marks import fill_marks, markdown_table
+from walksum.paper.report.document import fill_marks, markdown_table
 from walksum.paper.rows import ROWS
 from walksum.paper.sweep.record import Cell, RunRecord, cells_of
 from walksum.paper.sweep.spec import paper_spec

@@ -1,4 +1,4 @@
-"""Write docs/pyg.md, the page "What works with PyG", from the tests that show it and the records of its numbers.
+"""Write the tables of docs/pyg.md from the tests that show what works with PyG, and the records of its numbers.
 
     python scripts/pyg_page.py
 
@@ -10,6 +10,8 @@ import ast
 import json
 from pathlib import Path
 
+from walksum.paper.report.document import fill_marks
+
 ROOT = Path(__file__).parent.parent
 GPU_LIMIT = 1.2  # times GAT's step
 FILES = {
@@ -18,15 +20,6 @@ FILES = {
     "test_pyg_loaders.py": "Loaders and mini-batches",
 }
 NEEDS = {"sampler": "pyg-lib or torch-sparse", "sparse": "torch-sparse"}
-INTRODUCTION = """# What works with PyG
-
-`GLTConv`, `Propagate`, `GLT` and the other layers stand where PyG's layers stand. Each line of the tables is a test
-(`tests/pyg`), and this page is written from those tests by `scripts/pyg_page.py`.
-
-J is symmetric. So an edge counts in both directions whichever of them is given, and what is given for i -> j and for
-j -> i (weights, edge features) is averaged. Where the direction matters, give `(x, x.clone())`: a node is then there
-twice, as source and as target, and the edges lead from the one side to the other.
-"""
 END = """## Limits
 
 - Compiled code (`torch.compile`) keeps the design and the solver that the layer had when it was compiled, and does not
@@ -250,13 +243,16 @@ def choices() -> str:
     )
 
 
-def page() -> str:
-    parts = [INTRODUCTION]
+def page(text: str) -> str:
+    """The page with new tables."""
+    parts = []
     for name, title in FILES.items():
         lines = ["| what | how | test |", "|---|---|---|", *rows(ROOT / "tests" / "pyg" / name)]
         parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
-    return "\n".join(part for part in [*parts, minibatch(), batches(), training_steps(), gpu(), choices(), END] if part)
+    parts += [minibatch(), batches(), training_steps(), gpu(), choices(), END]
+    return fill_marks(text, "tested", "\n".join(part for part in parts if part))
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "pyg.md").write_text(page())
+    file = ROOT / "docs" / "pyg.md"
+    file.write_text(page(file.read_text()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from walksum.paper import rows
-from walksum.paper.report.marks import fill_marks, markdown_table
+from walksum.paper.report.document import fill_marks, markdown_table
 from walksum.paper.rows import DATASETS, ROWS
 from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import paper_spec

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from walksum.paper.report.marks import fill_marks
+from walksum.paper.report.document import fill_marks
 
 HERE = Path(__file__).parents[1]
 RECORDS, PAGE = HERE / "results" / "tables", HERE / "docs" / "tables.md"

@@ -103,11 +103,11 @@ def test_a_gpu_gives_the_same(name):
 
 
 def test_kernels_and_twins_clip_at_the_same_numbers():
-    from walksum.backends.cpu import gaussian_couplings
+    from walksum.backends.cpu import couplings
     from walksum.designs import base, edge_formulas
 
-    assert gaussian_couplings.SMALLEST == edge_formulas.SMALLEST
-    assert gaussian_couplings.LARGEST == base.LARGEST
+    assert couplings.SMALLEST == edge_formulas.SMALLEST
+    assert couplings.LARGEST == base.LARGEST
 
 
 class Count(TorchDispatchMode):

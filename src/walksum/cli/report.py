@@ -36,20 +36,20 @@ def report(
     from walksum._files import write_file
     from walksum.cli.bench_options import chosen_datasets, chosen_models
     from walksum.paper.report.document import format_of, show
-    from walksum.paper.report.make import Order, Wanted, make
+    from walksum.paper.report.make import ReportRequest, Selection, make
 
     columns = tuple(chosen_datasets(datasets)) if datasets else ()
-    wanted = Wanted(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
-    order = Order(store, format_of(format, out), out, plots, wanted)
-    made = make(order)
+    selection = Selection(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
+    request = ReportRequest(store, format_of(format, out), out, plots, selection)
+    made = make(request)
     if made.remark:
         console.progress(made.remark, last=True)
-    if order.out is not None:
-        write_file(order.out, made.content)
-        console.say(f"written: {order.out}")
-    elif order.format == "text" and made.page is not None and console.out.is_terminal and not console.as_json:
+    if request.out is not None:
+        write_file(request.out, made.content)
+        console.say(f"written: {request.out}")
+    elif request.format == "text" and made.page is not None and console.out.is_terminal and not console.as_json:
         show(made.page, console.out)
     elif not console.as_json:
         print(made.content, end="")
-    places = {"store": str(order.store), "format": order.format, "out": order.out and str(order.out)}
+    places = {"store": str(request.store), "format": request.format, "out": request.out and str(request.out)}
     console.result({**places, "plots": [str(path) for path in made.saved], **made.values})

@@ -45,9 +45,9 @@ def serves(graph: Graph, channels: int, *tensors: Tensor) -> bool:
 
 
 @cache
-def _kernels(kind: str) -> Any:
-    """A module of the backend, which imports numba and so takes a second."""
-    return import_module(f"walksum.backends.cpu.{kind}_couplings")
+def _kernels() -> Any:
+    """The CPU kernels; importing numba takes a second."""
+    return import_module("walksum.backends.cpu.couplings")
 
 
 def _arguments(graph: Graph, heads: int, channels: int, row: int, dtype: torch.dtype) -> tuple:
@@ -149,7 +149,7 @@ def laplacian_couplings(
 class _Laplacian(_Fused):
     @staticmethod
     def forward(ctx: Any, y: Tensor, bias: Tensor, gate: Tensor, graph: Graph, composed: Any, numbers: tuple) -> Tensor:
-        (bound, scale), kernels, heads, row = numbers, _kernels("gaussian"), gate.size(0), y.size(1)
+        (bound, scale), kernels, heads, row = numbers, _kernels(), gate.size(0), y.size(1)
         used = row - heads
         lanes, zero, shape, by_first, ends, of_edges, of_nodes = graph.derived(
             _arguments, heads, used // heads, row, y.dtype
@@ -173,7 +173,7 @@ class _Laplacian(_Fused):
         y, _, gate = inputs
         d_y, d_gate = torch.empty_like(y), torch.empty_like(gate)
         values = tuple(t.data_ptr() for t in kept)
-        _kernels("gaussian").laplacian_gradient(
+        _kernels().laplacian_gradient(
             lanes, zero, shape, by_first, ends, values, bound, grad.data_ptr(), d_y.data_ptr(), d_gate.data_ptr()
         )
         return d_y, d_y[:, -gate.size(0) :].sum(0), d_gate.mul_(1 - torch.sigmoid(gate))
@@ -201,7 +201,7 @@ class _Dominant(_Fused):
         _, zero, shape, _, ends, of_edges, of_nodes = what
         confidence = softplus(logit).add_(CONFIDENCE[0]).clamp_(max=CONFIDENCE[1])
         diag, off = torch.empty_like(of_nodes), torch.empty_like(of_edges)
-        _kernels("cosine").dominant_couplings(
+        _kernels().dominant_couplings(
             zero, shape, ends, cosine.data_ptr(), confidence.data_ptr(), *numbers, diag.data_ptr(), off.data_ptr()
         )
         _Fused.keep(ctx, composed, (h, logit), unit, length, cosine, diag, off)
@@ -214,7 +214,7 @@ class _Dominant(_Fused):
         unit, length, cosine, diag, off = kept
         d_cosine, d_logit = torch.empty_like(of_edges), torch.empty_like(logit)
         values = cosine.data_ptr(), diag.data_ptr(), off.data_ptr()
-        _kernels("cosine").dominant_gradient(
+        _kernels().dominant_gradient(
             zero, shape, ends, values, *ctx.numbers, grad.data_ptr(), d_cosine.data_ptr(), d_logit.data_ptr()
         )
         d_logit = d_logit.mul_(torch.sigmoid(logit)).masked_fill_(logit >= CONFIDENCE[1], 0)
@@ -244,12 +244,12 @@ class _Pairwise(_Fused):
         what, unit, length, cosine = _cosines(graph, h)
         lanes, zero, shape, _, ends, of_edges, of_nodes = what
         maps, logits = of_nodes.new_empty(2, *of_nodes.shape), of_edges.new_empty(2, *of_edges.shape)
-        _kernels("cosine").pairwise_logits(
+        _kernels().pairwise_logits(
             lanes, zero, shape, ends, *(t.data_ptr() for t in (h, own, other, bias, maps, logits))
         )
         precisions = softplus(logits).add_(CONFIDENCE[0]).clamp_(max=CONFIDENCE[1])
         diag, off = torch.empty_like(of_nodes), torch.empty_like(of_edges)
-        _kernels("cosine").pairwise_couplings(
+        _kernels().pairwise_couplings(
             zero, shape, ends, cosine.data_ptr(), precisions.data_ptr(), epsilon, diag.data_ptr(), off.data_ptr()
         )
         _Fused.keep(ctx, composed, (h, own, other, bias), unit, length, cosine, logits, precisions, diag, off)
@@ -262,13 +262,13 @@ class _Pairwise(_Fused):
         (h, own, other, bias), (unit, length, cosine, logits, precisions, diag, off) = inputs, kept
         d_cosine, d_logits = torch.empty_like(of_edges), torch.empty_like(logits)
         values = precisions.data_ptr(), diag.data_ptr(), off.data_ptr()
-        _kernels("cosine").pairwise_gradient(
+        _kernels().pairwise_gradient(
             zero, shape, ends, values, ctx.epsilon, grad.data_ptr(), d_cosine.data_ptr(), d_logits.data_ptr()
         )
         d_logits = d_logits.mul_(torch.sigmoid(logits)).masked_fill_(logits >= CONFIDENCE[1], 0)
         d_h = _gradient_of_cosines(ctx.what, h, unit, length, cosine, d_cosine)
         d_maps, d_weights = of_nodes.new_empty(2, *of_nodes.shape), own.new_empty(2 * own.numel() + bias.numel())
-        _kernels("cosine").gradient_of_logits(
+        _kernels().gradient_of_logits(
             lanes, zero, shape, ends, h.data_ptr(), (own.data_ptr(), other.data_ptr()),
             *(t.data_ptr() for t in (d_logits, d_maps, d_h, d_weights)),
         )  # fmt: skip
@@ -280,12 +280,12 @@ def _cosines(graph: Graph, h: Tensor) -> tuple[tuple, Tensor, Tensor, Tensor]:
     what = graph.derived(_arguments, h.size(0), h.size(2), 0, h.dtype)
     lanes, zero, shape, by_first, _, of_edges, of_nodes = what
     unit, length, cosine = torch.empty_like(h), torch.empty_like(of_nodes), torch.empty_like(of_edges)
-    _kernels("cosine").cosines(lanes, zero, shape, by_first, *(t.data_ptr() for t in (h, unit, length, cosine)))
+    _kernels().cosines(lanes, zero, shape, by_first, *(t.data_ptr() for t in (h, unit, length, cosine)))
     return what, unit, length, cosine
 
 
 def _gradient_of_cosines(what: tuple, h: Tensor, unit: Tensor, length: Tensor, cosine: Tensor, grad: Tensor) -> Tensor:
     lanes, zero, shape, by_first, *_ = what
     out, values = torch.empty_like(h), tuple(t.data_ptr() for t in (unit, length, cosine))
-    _kernels("cosine").gradient_of_cosines(lanes, zero, shape, by_first, values, grad.data_ptr(), out.data_ptr())
+    _kernels().gradient_of_cosines(lanes, zero, shape, by_first, values, grad.data_ptr(), out.data_ptr())
     return out

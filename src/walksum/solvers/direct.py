@@ -93,11 +93,6 @@ class PreparedDirect(Prepared):
         mu = total.to(h.dtype)
         return mu, measure(self.J, h, mu)
 
-    @property
-    def log_determinant(self) -> Tensor:
-        r""":math:`\log \det J = \sum_i \log D_i` of every head, ``[H]``; NaN if J is not positive definite."""
-        return self.factor.logdet().to(self.J.diag)
-
     @cached_property
     def supernodal(self) -> Factor:
         """A factor in float64 that also knows samples and the inverse on the pattern of J."""

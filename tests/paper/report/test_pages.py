@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import report
-from walksum.paper.report.make import Order, make
-from walksum.paper.report.marks import fill_marks
+from walksum.paper.report.document import fill_marks
+from walksum.paper.report.make import ReportRequest, make
 
 ROOT = Path(__file__).parents[3]
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("table", ["table1", "table2"])
 def test_a_page_is_made_from_its_records(table, monkeypatch):
     monkeypatch.chdir(ROOT)
-    order = Order(Path("results") / table, "md", Path(f"docs/{table}.md"))
-    assert make(order).content == order.out.read_text(encoding="utf-8"), f"run: {order.command}"
+    request = ReportRequest(Path("results") / table, "md", Path(f"docs/{table}.md"))
+    assert make(request).content == request.out.read_text(encoding="utf-8"), f"run: {request.command}"
 
 
 @pytest.mark.parametrize(

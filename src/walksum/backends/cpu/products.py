@@ -1,4 +1,4 @@
-"""CPU kernels of the sparse products and of the backward error: rows of 8 to 32 columns in vector registers."""
+"""CPU kernels of the sparse products, of the backward error and of comparing values: 8 to 32 columns in registers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.backends.cpu.chebyshev import chebyshev as chebyshev
-from walksum.backends.cpu.comparison import same_values as same_values
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see backends.find
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
@@ -141,6 +140,18 @@ def backward_error(graph: Graph, diag: Tensor, off: Tensor, mu: Tensor, h: Tenso
     return out.to(mu.dtype)
 
 
+def same_values(diag: Tensor, off: Tensor, kept_diag: Tensor, kept_off: Tensor) -> bool:
+    """Whether two pairs of tensors hold the same bits; several times as fast as ``torch.equal``, and NaN equals NaN."""
+    if diag.shape != kept_diag.shape or off.shape != kept_off.shape:
+        return False
+    if diag.dtype is not kept_diag.dtype or off.dtype is not kept_off.dtype:
+        return False
+    if not (diag.is_contiguous() and off.is_contiguous() and kept_diag.is_contiguous() and kept_off.is_contiguous()):
+        return torch.equal(diag, kept_diag) and torch.equal(off, kept_off)
+    addresses = diag.data_ptr(), kept_diag.data_ptr(), off.data_ptr(), kept_off.data_ptr()
+    return _same_bytes(*addresses, diag.nbytes, off.nbytes)
+
+
 @jit
 def _spmm(lanes, x, y, indptr, indices, edge, off, diag):
     for i in range(indptr.size - 1):
@@ -247,3 +258,21 @@ def relative(residual, size_x, size_h, norm, errors):
     for c in range(errors.shape[1]):
         if errors[0, c] != 0:
             errors[0, c] = ratio(errors[0, c], norm, sizes[0, c], sizes[1, c])
+
+
+@jit
+def _same_bytes(a, b, c, d, of_a, of_c):
+    return _differing(a, b, of_a) == 0 and _differing(c, d, of_c) == 0
+
+
+@jit
+def _differing(a, b, count):
+    """The bits that differ anywhere; a loop without an exit, of which LLVM makes vectors."""
+    words = count // 8
+    x, y, found = vector(a, words, np.uint64(0)), vector(b, words, np.uint64(0)), np.uint64(0)
+    for k in range(words):
+        found |= x[k] ^ y[k]
+    x_end, y_end = vector(a + 8 * words, count % 8, np.uint8(0)), vector(b + 8 * words, count % 8, np.uint8(0))
+    for k in range(count % 8):
+        found |= np.uint64(x_end[k] ^ y_end[k])
+    return found

@@ -30,7 +30,6 @@ class Rows:
     indices: np.ndarray
     edge: np.ndarray
     reverse: np.ndarray
-    ends: np.ndarray  # the edges (i, j), [2, E]
 
 
 def rows(graph: Graph) -> Rows:
@@ -39,17 +38,16 @@ def rows(graph: Graph) -> Rows:
 
 def _build_rows(graph: Graph) -> Rows:
     csr = graph.csr
-    ends = graph.edges.to(csr.indices.dtype).contiguous()
-    return Rows(*(t.numpy() for t in (csr.indptr, csr.indices, csr.edge, csr.reverse, ends)))
+    return Rows(*(t.numpy() for t in (csr.indptr, csr.indices, csr.edge, csr.reverse)))
 
 
 def view(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
-def fitting(bytes_a_column: float) -> int:
+def fitting(bytes_per_column: float) -> int:
     """Half a block where that keeps an iteration's working set in the cache and a whole block does not."""
-    return WIDTH // 2 if CACHE / WIDTH < bytes_a_column <= 2 * CACHE / WIDTH else WIDTH
+    return WIDTH // 2 if CACHE / WIDTH < bytes_per_column <= 2 * CACHE / WIDTH else WIDTH
 
 
 def for_blocks(kernel: Callable[..., Any], heads: int, columns: int, work: float, width: int = WIDTH) -> list[Any]:

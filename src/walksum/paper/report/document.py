@@ -1,4 +1,7 @@
-"""A page as values, and its formats: Markdown, one HTML file, or text for a terminal. `code` stands in backticks."""
+"""A page as values, and its formats: Markdown, one HTML file, LaTeX, or text for a terminal. `code` is in backticks.
+
+Pages of the docs that are written by hand have tables between two marks, which scripts fill from records.
+"""
 
 from __future__ import annotations
 
@@ -93,8 +96,6 @@ def format_of(name: str, out: Path | None) -> str:
 
 def render(document: Document, format: str) -> str:
     """The document as "text", "md", "latex" or "html"."""
-    from walksum.paper.report.latex import latex  # which reads the parts of a document from here
-
     return {"text": text, "md": markdown, "latex": latex, "html": html}[format](document)
 
 
@@ -200,3 +201,92 @@ def _rich_cell(cell: TableCell, marked: bool) -> Text:
     style = " ".join(["bold"] * cell.strong + ["underline"] * cell.underlined)
     text = Text(f"{sign}{cell.text}{sign}") if marked else Text(cell.text, style=style)
     return text.append(f"\n{cell.below}", style="not bold not underline dim") if cell.below else text
+
+
+LATEX_HEAD = "% Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
+LATEX_SIGNS = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "±": r"$\pm$",
+}
+
+
+def latex(document: Document) -> str:
+    """For a paper: tables with booktabs, the rest as plain paragraphs and lists."""
+    parts = [
+        LATEX_HEAD,
+        f"\\section*{{{_latex_escape(document.title)}}}",
+        *(_latex_block(block) for block in document.blocks),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _latex_escape(text: str) -> str:
+    plain = "".join(LATEX_SIGNS.get(sign, sign) for sign in text)
+    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", plain)
+
+
+def _latex_block(block: Block) -> str:
+    match block:
+        case Title():
+            return f"\\{'sub' * (block.level - 1)}section*{{{_latex_escape(block.text)}}}"
+        case Words():
+            return _latex_escape(block.text)
+        case Bullets():
+            items = "\n".join(f"  \\item {_latex_escape(item)}" for item in block.items)
+            return f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
+        case Grid():
+            return "" if block.folded else _latex_grid(block)
+        case Picture():
+            return ""
+
+
+def _latex_grid(grid: Grid) -> str:
+    width, lines = len(grid.columns), []
+    for row in grid.rows:
+        if isinstance(row, str):
+            lines += [r"\midrule", f"\\multicolumn{{{width}}}{{l}}{{\\textbf{{{_latex_escape(row)}}}}}\\\\"]
+        else:
+            lines += _latex_row(row)
+    body = "\n    ".join(lines)
+    return (
+        "\\begin{table*}[h]\n  \\centering\n"
+        f"  \\caption{{{_latex_escape(grid.caption)}}}\n"
+        "  \\resizebox{\\textwidth}{!}{%\n"
+        f"  \\begin{{tabular}}{{l{'c' * (width - 1)}}}\n    \\toprule\n"
+        f"    {' & '.join(map(_latex_escape, grid.columns))}\\\\\n    \\midrule\n"
+        f"    {body}\n    \\bottomrule\n  \\end{{tabular}}}}\n\\end{{table*}}"
+    )
+
+
+def _latex_row(row: tuple[TableCell, ...]) -> list[str]:
+    lines = [" & ".join(map(_latex_cell, row)) + r"\\"]
+    if any(cell.below for cell in row):
+        small = (f"{{\\scriptsize {_latex_escape(cell.below)}}}" if cell.below else "" for cell in row)
+        lines.append(" & ".join(small) + r"\\")
+    return lines
+
+
+def _latex_cell(cell: TableCell) -> str:
+    text = _latex_escape(cell.text).replace(r" $\pm$ ", r"$\pm$")
+    if cell.strong:
+        text = f"\\textbf{{{text}}}"
+    return f"\\underline{{{text}}}" if cell.underlined else text
+
+
+def fill_marks(text: str, name: str, content: str) -> str:
+    """The page with new content between ``<!-- name -->`` and ``<!-- /name -->``."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"the page lacks {begin} and {end}, each once; put them where {name!r} belongs")
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n\n{content.strip()}\n\n{end}{rest.split(end)[1]}"
+
+
+def markdown_table(lines: Iterable[Iterable[str]]) -> str:
+    """One line of text per list of cells, the first two being the head and the line below it."""
+    return "\n".join(map(_line, lines))

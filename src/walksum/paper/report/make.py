@@ -12,7 +12,7 @@ from typing import Any
 
 from walksum._files import write_file
 from walksum.data.splits import PROTOCOLS
-from walksum.paper.report import compare, table1, table2, table2_page
+from walksum.paper.report import compare, table1, table2
 from walksum.paper.report.document import Document, Picture, render
 from walksum.paper.report.sections import Section, sections_of
 from walksum.paper.report.table2 import DIRECTIONS, Table2
@@ -91,7 +91,7 @@ HINT = "fill one with 'walksum bench table1' or 'walksum bench table2'"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """What to show; empty: everything."""
 
     models: tuple[str, ...] = ()
@@ -123,16 +123,16 @@ def kind_of(store: Path) -> str:
     raise ValueError(f"store {store} holds neither {RECORDS} nor {SOLVES}; {HINT}")
 
 
-def runs_of(store: Path, wanted: Wanted) -> list[RunRecord]:
+def runs_of(store: Path, selection: Selection) -> list[RunRecord]:
     held = read_records(store)
-    found = [r for r in held if wanted.takes(r.spec.model, r.spec.dataset, r.spec.protocol)]
+    found = [r for r in held if selection.takes(r.spec.model, r.spec.dataset, r.spec.protocol)]
     held_names = sorted({(r.spec.model, r.spec.dataset, r.spec.protocol) for r in held})
     return _not_empty(found, store, held_names)
 
 
-def solves_of(store: Path, wanted: Wanted) -> list[SolveRecord]:
+def solves_of(store: Path, selection: Selection) -> list[SolveRecord]:
     held = read_solves(store)
-    found = [r for r in held if wanted.takes(r.model, r.dataset, "random")]
+    found = [r for r in held if selection.takes(r.model, r.dataset, "random")]
     return _not_empty(found, store, sorted({(r.model, r.dataset, "random") for r in held}))
 
 
@@ -149,22 +149,22 @@ def _not_empty(found: list, store: Path, held: list[tuple[str, str, str]]) -> li
 
 
 @dataclass(frozen=True)
-class Order:
+class ReportRequest:
     """What a report is to be made of, and into what."""
 
     store: Path
     format: str = "text"
     out: Path | None = None
     plots: Path | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    selection: Selection = field(default_factory=Selection)
 
     @property
     def command(self) -> str:
         """The command that makes the same again."""
         named = (
-            ("models", self.wanted.models),
-            ("datasets", self.wanted.datasets),
-            ("protocol", self.wanted.protocols),
+            ("models", self.selection.models),
+            ("datasets", self.selection.datasets),
+            ("protocol", self.selection.protocols),
         )
         parts = ["walksum", "report", str(self.store), "--format", self.format]
         for name, value in (("out", self.out), ("plots", self.plots)):
@@ -185,48 +185,48 @@ class Report:
     remark: str = ""
 
 
-def make(order: Order) -> Report:
+def make(request: ReportRequest) -> Report:
     """Read the store, whichever table it is of, and save the plots where that was asked for."""
-    return (_table1 if kind_of(order.store) == "table1" else _table2)(order)
+    return (_table1 if kind_of(request.store) == "table1" else _table2)(request)
 
 
-def _table1(order: Order) -> Report:
-    sections = sections_of(runs_of(order.store, order.wanted))
+def _table1(request: ReportRequest) -> Report:
+    sections = sections_of(runs_of(request.store, request.selection))
     values: dict[str, Any] = {
         "kind": "table1",
         "rows": table1_rows(sections),
         "tests": table1_tests(sections),
     }
-    drawn = _pictures(sections, order)
+    drawn = _pictures(sections, request)
     saved = [path for path, _ in drawn if path is not None]
-    if order.format == "csv":
+    if request.format == "csv":
         left = sum(len(section.cells) for section in sections if section.changes)
         remark = f"{left} cells with other settings than the paper's are not in the CSV" if left else ""
         return Report(as_csv(TABLE1_COLUMNS, values["rows"]), None, values, saved, remark)
     pictures = [picture for _, picture in drawn]
-    page = table1.document(sections, _source(order), pictures, matrices=order.format == "html")
-    return Report(render(page, order.format), page, values, saved)
+    page = table1.document(sections, _source(request), pictures, matrices=request.format == "html")
+    return Report(render(page, request.format), page, values, saved)
 
 
-def _table2(order: Order) -> Report:
-    if order.plots is not None:
-        raise ValueError(f"plots=: {order.store} is a store of Table 2, which has no plots; leave it out")
-    held = table2.Table2(tuple(solves_of(order.store, order.wanted)))
+def _table2(request: ReportRequest) -> Report:
+    if request.plots is not None:
+        raise ValueError(f"plots=: {request.store} is a store of Table 2, which has no plots; leave it out")
+    held = table2.Table2(tuple(solves_of(request.store, request.selection)))
     values: dict[str, Any] = {"kind": "table2", "rows": table2_rows(held)}
-    if order.format == "csv":
+    if request.format == "csv":
         return Report(as_csv(TABLE2_COLUMNS, values["rows"]), None, values)
-    page = table2_page.document(held, _source(order))
-    return Report(render(page, order.format), page, values)
+    page = table2.document(held, _source(request))
+    return Report(render(page, request.format), page, values)
 
 
-def _source(order: Order) -> str:
-    return f"Made by `{order.command}`."
+def _source(request: ReportRequest) -> str:
+    return f"Made by `{request.command}`."
 
 
-def _pictures(sections: list[Section], order: Order) -> list[tuple[Path | None, Picture]]:
+def _pictures(sections: list[Section], request: ReportRequest) -> list[tuple[Path | None, Picture]]:
     """The plots of the main tables: saved where a folder is named, and drawn into a page that can hold them."""
-    inside = order.format == "html"
-    if not inside and order.plots is None:
+    inside = request.format == "html"
+    if not inside and request.plots is None:
         return []
     from walksum.paper.report.plots import as_svg, plots_of  # matplotlib takes a second to import
 
@@ -234,10 +234,10 @@ def _pictures(sections: list[Section], order: Order) -> list[tuple[Path | None, 
     for section in (section for section in sections if not section.changes):
         for name, (title, figure) in plots_of(section).items():
             salt, path, link = f"{section.protocol}-{name}", None, ""
-            if order.plots is not None:
-                path = order.plots / f"{salt}.svg"
+            if request.plots is not None:
+                path = request.plots / f"{salt}.svg"
                 write_file(path, as_svg(figure, salt, inside=False))
-                link = os.path.relpath(path, order.out.parent) if order.out else str(path)
+                link = os.path.relpath(path, request.out.parent) if request.out else str(path)
             svg = as_svg(figure, salt, inside=True) if inside else ""
             made.append((path, Picture(f"{title} (protocol {section.protocol})", svg, link)))
     return made

@@ -27,7 +27,7 @@ class Tile:
 
 @lru_cache
 def spmm_tile(num_features: int) -> Tile:
-    """One row and one warp a program: rows differ in length, and warps that share a tile wait for each other.
+    """One row and one warp per program: rows differ in length, and warps that share a tile wait for each other.
 
     Narrow rows leave most of a warp idle and programs too short to start one for each, so there a warp takes four.
     """

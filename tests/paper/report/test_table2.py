@@ -4,7 +4,7 @@ import io
 import pytest
 
 from walksum.paper.report import document as render
-from walksum.paper.report import make, table2_page
+from walksum.paper.report import make, table2
 from walksum.paper.report.document import Grid
 from walksum.paper.report.table2 import Table2, finding
 from walksum.paper.solve_record import SolveRecord
@@ -42,7 +42,7 @@ def grid(made, word):
 
 
 def test_ranges_stand_beside_the_papers():
-    made = table2_page.document(ARTEFACT, "x")
+    made = table2.document(ARTEFACT, "x")
     (row,) = grid(made, "Steps of GaBP").rows
     assert [cell.text for cell in row] == [
         *("(F) Diagonally Dominant", "70 - 200", "100 - 120", "20 - 25", "25 - 30", "100 - 120", "50", "50")
@@ -68,7 +68,7 @@ def test_an_artefact_is_called_one():
     assert found.by_size == pytest.approx(1.0)
     assert found.by_rule == pytest.approx(1.0)
     assert found.size == pytest.approx(0.01)
-    said = table2_page.conclusion(found)
+    said = table2.conclusion(found)
     assert "is mostly an artefact" in said
     assert "1/100 of that of h" in said
     assert "forward takes 4.00 times the steps" in said
@@ -79,7 +79,7 @@ def test_a_real_difference_is_not():
     found = finding(REAL)
     assert found.by_size == pytest.approx(0.0)
     assert found.by_rule == pytest.approx(0.0)
-    assert "is not mostly an artefact" in table2_page.conclusion(found)
+    assert "is not mostly an artefact" in table2.conclusion(found)
 
 
 def test_half_explained_by_hand():
@@ -89,7 +89,7 @@ def test_half_explained_by_hand():
 
 
 def test_nothing_to_explain():
-    assert "there is nothing to explain" in table2_page.conclusion(finding(Table2(tuple(probe(30, 30, 30)))))
+    assert "there is nothing to explain" in table2.conclusion(finding(Table2(tuple(probe(30, 30, 30)))))
 
 
 def test_pairs_that_were_cut_off_do_not_count():
@@ -98,12 +98,12 @@ def test_pairs_that_were_cut_off_do_not_count():
 
 
 def test_ranges_apart_from_the_papers_are_named():
-    said = table2_page._apart(Table2(tuple(probe(30, 500, 500))))
+    said = table2._apart(Table2(tuple(probe(30, 500, 500))))
     assert "(F) Diagonally Dominant, forward: 30 (paper 70 - 200)" in said
     assert "(F) Diagonally Dominant, backward: 500 (paper 20 - 25)" in said
-    assert table2_page._apart(ARTEFACT) == "Every range under the paper's rule overlaps the paper's."
+    assert table2._apart(ARTEFACT) == "Every range under the paper's rule overlaps the paper's."
     lap = "glt-laplacian-fixed"
-    said = table2_page._apart(
+    said = table2._apart(
         Table2((solve("forward", "messages", 1000, met=False, model=lap), solve("backward", "messages", 90, model=lap)))
     )
     assert "forward" not in said
@@ -117,7 +117,7 @@ def test_nan_errors_count_as_large():
 
 @pytest.mark.parametrize("name", ["text", "md", "html"])
 def test_every_format_has_the_numbers_and_the_conclusion(name):
-    out = render.render(table2_page.document(ARTEFACT, "x"), name)
+    out = render.render(table2.document(ARTEFACT, "x"), name)
     assert "100 - 120" in " ".join(out.split())
     assert "mostly an artefact" in " ".join(out.split())
 
@@ -133,6 +133,6 @@ def test_csv():
 
 def test_a_design_the_paper_lacks_has_no_range():
     other = Table2((solve("forward", "messages", 5, model="glt-pairwise-normal-fixed-attractive"),))
-    (row,) = grid(table2_page.document(other, "x"), "Steps of GaBP").rows
+    (row,) = grid(table2.document(other, "x"), "Steps of GaBP").rows
     assert [cell.text for cell in row][1:4] == ["-", "5", "-"]
     assert make.table2_rows(other)[0]["paper_min"] is None
