@@ -557,3 +557,14 @@ def test_memory_counts_what_the_backward_pass_holds():
     short, long = (saved_bytes(1000, ws.Unrolled(steps=steps)) for steps in (5, 50))
     assert long > 5 * short
     assert saved_bytes(1000, ws.GaBP(max_steps=5)) == saved_bytes(1000, ws.GaBP(max_steps=50)) < short / 20
+
+
+def test_aims_of_conjugate_gradients_are_compared_with_float64(tmp_path):
+    pytest.importorskip("triton")
+    from benchmarks import cg_aim
+
+    out = tmp_path / "aims.jsonl"
+    assert cg_aim.main(["--small", "--device", "cpu", "--out", str(out)]) == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(found) == len(cg_aim.SCALES) * len(cg_aim.AIMS)
+    assert all(0 < row["error"] < 1e-3 and row["backward_error"] < 1e-6 for row in found)
