@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ import torch
 
 import walksum as ws
 from benchmarks import graphs, timing
+from benchmarks.gpu import torch_csr
 from walksum.solvers.cg import cuda
 
 AIMS = (2**-24, 2**-25, 2**-26, 2**-27, 2**-28)
@@ -52,8 +54,10 @@ def compared(nodes: int, pairs: int, columns: int, device: str) -> Iterator[dict
 
 def _exact(J: ws.Precision, h: torch.Tensor) -> torch.Tensor:
     """Conjugate gradients in float64 on the same numbers, in torch's operations."""
-    crow, col, value = _rows(J)
-    A = torch.sparse_csr_tensor(crow, col, value, (J.num_nodes, J.num_nodes), check_invariants=False)
+    crow, col, value = torch_csr(J)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
+        A = torch.sparse_csr_tensor(crow, col, value.double(), (J.num_nodes, J.num_nodes), check_invariants=False)
     b = h[0].double()
     x, r = torch.zeros_like(b), b.clone()
     p, rho = r.clone(), (r * r).sum(0)
@@ -66,14 +70,6 @@ def _exact(J: ws.Precision, h: torch.Tensor) -> torch.Tensor:
         rho, before = (r * r).sum(0), rho
         p = r + (rho / before) * p
     return x[None]
-
-
-def _rows(J: ws.Precision) -> tuple[torch.Tensor, ...]:
-    (i, j), nodes = J.graph.edges, torch.arange(J.num_nodes, device=J.device)
-    row, col = torch.cat([nodes, i, j]), torch.cat([nodes, j, i])
-    order = torch.argsort(row)
-    crow = torch.nn.functional.pad(torch.bincount(row, minlength=J.num_nodes).cumsum(0), (1, 0))
-    return crow, col[order], torch.cat([J.diag[0], J.off[0], J.off[0]]).double()[order]
 
 
 def main(argv: list[str] | None = None) -> int:

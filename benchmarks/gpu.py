@@ -62,7 +62,7 @@ def _attempt(make: Callable[[], Record]) -> Record:
 
 def _spmm(problem: problems.Problem, floor: float, device: str) -> Record:
     J, x = ws.Precision(problem.graph, problem.diag, problem.off), problem.h
-    crow, col, value = _torch_csr(J)
+    crow, col, value = torch_csr(J)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
         A = torch.sparse_csr_tensor(crow, col, value, (J.num_nodes, J.num_nodes), check_invariants=False)
@@ -83,7 +83,7 @@ def _laid_out(J: ws.Precision) -> Callable[[torch.Tensor], torch.Tensor]:
     return Matrix.of(J.graph, J.diag, J.off).product
 
 
-def _torch_csr(J: ws.Precision) -> tuple[torch.Tensor, ...]:
+def torch_csr(J: ws.Precision) -> tuple[torch.Tensor, ...]:
     """J with its diagonal, rows in order: what cuSPARSE is given. 32-bit indices, as ours."""
     (i, j), nodes = J.graph.edges, torch.arange(J.num_nodes, device=J.device)
     row, col = torch.cat([nodes, i, j]), torch.cat([nodes, j, i])
