@@ -21,7 +21,7 @@ from benchmarks.ablation_changes import Change
 from walksum.designs import NAMES
 from walksum.paper.rows import PAPERS_GABP, row_of
 from walksum.paper.runs import cell_data, model_factory, train_cell
-from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import RunSpec, paper_spec
 from walksum.paper.sweep.store import Store

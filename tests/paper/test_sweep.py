@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import stubs
 
-from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.store import RUN_LOCKS, Store, StoreError, read_records
 from walksum.paper.sweep.sweep import Ended, Sweep, groups_of, plan
@@ -188,7 +188,7 @@ def test_workers_that_cannot_start_end_the_sweep(store):
 
 DRIVER = """
 import sys, stubs
-from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep, plan
 from walksum.paper.sweep.work import WorkerSettings

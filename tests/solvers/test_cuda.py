@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 import walksum
 from walksum import CG, GaBP, Precision, Status
 from walksum.backends.cuda.columns import settings
-from walksum.backends.cuda.triton import cg, matrix, messages
+from walksum.backends.cuda.triton import cg, gabp, matrix
 from walksum.backends.cuda.triton.plan import Tile, feature_width
 from walksum.graph import Graph
 from walksum.solvers.cg import cuda as cuda_cg
@@ -85,10 +85,10 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(cg, "FEW", 0)
     monkeypatch.setattr(matrix, "MANY", 2)
     monkeypatch.setattr(cg, "UPDATES", 2)
-    monkeypatch.setattr(messages, "ONE_LAUNCH", -1)
+    monkeypatch.setattr(gabp, "ONE_LAUNCH", -1)
     monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5))
     for name, value in {"HELD": 4, "GROUPS": (2,), "FEWEST": 2048, "MOST": 8}.items():
-        monkeypatch.setattr(messages, name, value)
+        monkeypatch.setattr(gabp, name, value)
 
 
 @pytest.fixture(params=["by columns", "in steps", "in steps with hubs", "in pieces"])

@@ -101,7 +101,7 @@ def table1(
 
 
 def _engine(name: str, job: WorkerSettings, workers: int | None, store: Store) -> Engine:
-    from walksum.paper.sweep.local import LocalEngine, cores
+    from walksum.paper.sweep.local_engine import LocalEngine, cores
 
     number = workers or (cores() if job.device == "cpu" else min(4, cores()))
     if name == "local":

@@ -16,7 +16,7 @@ from torch import Tensor
 from walksum.backends.cpu.ldl import blas, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
-from walksum.backends.cpu.pointers import ZERO, blank, node_major, plain
+from walksum.backends.cpu.pointers import ZERO, blank, contiguous_on_cpu, node_major
 from walksum.backends.cpu.products import prepare_dots
 from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
@@ -38,7 +38,7 @@ class ColumnFactor(NotCopied):
         check_dtype(J)
         self.symbolic, self.plan, self.graph, self.heads = symbolic, symbolic.plan, J.graph, J.heads
         diag, off = (J.diag.detach(), J.off.detach()) if torch.is_grad_enabled() else (J.diag, J.off)
-        self.diag, self.off = plain(diag), plain(off)  # aliases, as in Factor
+        self.diag, self.off = contiguous_on_cpu(diag), contiguous_on_cpu(off)  # aliases, as in Factor
         entries, nodes = len(self.plan[2]), symbolic.num_nodes
         self.in_eights = self.heads > 1 and entries <= numeric_groups.GROUP_LIMIT
         # as numeric_groups.side_by_side, which kernels call
@@ -102,7 +102,7 @@ class ColumnFactor(NotCopied):
         if self.side_by_side and not h.is_contiguous() and node_major(h):
             mu = blank(h.transpose(0, 1)).transpose(0, 1)
         else:
-            h = plain(h)
+            h = contiguous_on_cpu(h)
             mu = blank(h)
         if self.outcome is None and not self.in_eights and self._alone(columns, self.symbolic.operations):
             return mu, self._at_once(h, mu)
@@ -152,14 +152,14 @@ class ColumnFactor(NotCopied):
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
         self._made()
-        h = plain(h)
+        h = contiguous_on_cpu(h)
         out = blank(h)
         self._sweep(triangular.eliminate, h, out)
         return out
 
     def substitute(self, h: Tensor, eliminated: Tensor, core: Tensor) -> tuple[Tensor, float]:
         """mu from what :meth:`eliminate` gave and the core's solution, and its worst backward error."""
-        h, core = plain(h), plain(core)
+        h, core = contiguous_on_cpu(h), contiguous_on_cpu(core)
         mu = blank(h)
         return mu, worst_of(self._sweep(triangular.substitute, h, eliminated, core, mu))
 
