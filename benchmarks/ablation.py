@@ -26,7 +26,7 @@ from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import RunSpec, paper_spec
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep
-from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.sweep.worker import WorkerSettings
 
 OPTION = "ablation"  # the name under which a variant stands among the options of its runs
 

@@ -175,7 +175,6 @@ def test_an_error_of_the_caller_is_not_a_failed_run(toy):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("model", ["glt-laplacian-fixed", "glt-diagonally-dominant-learned", "gcn", "cgnn-weights"])
 def test_a_gpu_trains_the_same_runs(model):
     specs = cell(model, runs=7, max_epochs=12, lr=1e-3, dropout=0.0)

@@ -60,9 +60,9 @@ class Factor(NotCopied):
         work = self.heads * symbolic.operations
         args = symbolic.plan, symbolic.room, blas.addresses(), where, pivots.data_ptr()
         with blas.threads_for(symbolic.room[1]):
-            done = in_groups(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
+            done = over_threads(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
         self.L, self.pivots, self.norms, self.where = L, pivots, norms, where
-        self.outcome = max(done, default=numeric.FINE)
+        self.outcome = max(done, default=numeric.OK)
 
     def _memory(self, count: int, dtype: torch.dtype) -> Tensor:
         """Memory for L. That of a large factor goes to the next one of its graph: touching new pages takes as long as
@@ -87,7 +87,7 @@ class Factor(NotCopied):
         self._made()
         h = self._checked("h", h)
         mu = blank(h)
-        if self.outcome != numeric.FINE:
+        if self.outcome != numeric.OK:
             return mu, torch.nan
         return mu, worst_of(self._sweep(supernodal_sweeps.solve, h, mu))
 
@@ -95,7 +95,7 @@ class Factor(NotCopied):
         """``P^T L^-T P z`` for ``z [H, N, F]``: x of covariance ``J^-1`` for white noise z; NaN after a failure."""
         self._made()
         z = self._checked("z", z)
-        if self.outcome != numeric.FINE:
+        if self.outcome != numeric.OK:
             return torch.full_like(z, torch.nan)
         out = blank(z)
         self._sweep(supernodal_sweeps.half_solve, z, out)
@@ -119,7 +119,7 @@ class Factor(NotCopied):
             args = self.plan, self.symbolic.room, blas.addresses(), L, diag.numpy(), off.numpy()
             work = 3 * self.heads * self.symbolic.operations
             with blas.threads_for(self.symbolic.room[1]):
-                in_groups(selected_inverse.selected_inverse, self.heads, work, *args, owners=(self,))
+                over_threads(selected_inverse.selected_inverse, self.heads, work, *args, owners=(self,))
         return diag, off
 
     def _checked(self, name: str, values: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class Factor(NotCopied):
         units = self.heads * -(-columns // (8 * lanes.itemsize))
         addresses = [t.data_ptr() for t in (h, *others)]
         work = self.heads * columns * self.entries
-        return in_groups(
+        return over_threads(
             kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
         )
 
@@ -181,7 +181,7 @@ def worst_of(errors: list[float]) -> float:
     return float(np.max(errors)) if errors else 0.0  # NaN stays
 
 
-def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
+def over_threads(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number.
 
     ``owners`` is what owns the memory behind addresses in ``args``.
