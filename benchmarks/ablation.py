@@ -21,12 +21,12 @@ from benchmarks.ablation_changes import Change
 from walksum.designs import NAMES
 from walksum.paper.rows import PAPERS_GABP, row_of
 from walksum.paper.runs import cell_data, model_factory, train_cell
-from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.record import cells_of
 from walksum.paper.sweep.spec import RunSpec, paper_spec
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep
-from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.sweep.worker import WorkerSettings
 
 OPTION = "ablation"  # the name under which a variant stands among the options of its runs
 

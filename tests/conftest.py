@@ -1,5 +1,6 @@
 import contextlib
 import gc
+import os
 import random
 import signal
 import sys
@@ -21,6 +22,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def _seeded():
     torch.manual_seed(0)
     random.seed()  # PyG names the code it generates by a random number, and takes an earlier one's where two are equal
+
+
+ON_GPU = pytest.param("cuda", marks=pytest.mark.gpu)
+INTERPRETED = pytest.param(
+    "cpu", marks=pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="TRITON_INTERPRET is not 1")
+)
+
+
+@pytest.fixture(params=[ON_GPU, INTERPRETED])
+def triton_device(request):
+    """A GPU, or the CPU where Triton's interpreter runs the kernels."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +82,6 @@ def pytest_runtestloop():
 
 def pytest_collection_modifyitems(items):
     """Files with slow tests first; and once for all tests, what the markers need."""
-    import os
-
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)  # a long file at the end would keep the other processes waiting
     no_data = pytest.mark.skip(reason="set WALKSUM_DATA to the folder with the raw datasets")

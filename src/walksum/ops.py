@@ -7,6 +7,7 @@ nodes) and ``end_sum`` (nodes to edges) are the transposes of each other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -128,12 +129,29 @@ class _EdgeDot(Function):
 class _Sum(Function):
     """Linear in its only tensor, so its derivative is itself and its gradient the transpose."""
 
+    itself: Callable[[Graph, Tensor], Tensor]
+    transpose: Callable[[Graph, Tensor], Tensor]
+
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         ctx.graph = inputs[1]
 
+    @classmethod
+    def jvp(cls, ctx: Any, *tangents: Any) -> Tensor:
+        return cls.itself(ctx.graph, tangents[0])
+
+    @classmethod
+    def backward(cls, ctx: Any, *grads: Any) -> tuple:
+        return cls.transpose(ctx.graph, grads[0]), None
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
+        return unfold_heads(info, cls.itself(graph, fold_heads(info, values, in_dims[0]))), 0
+
 
 class _EdgeSum(_Sum):
+    itself, transpose = staticmethod(edge_sum), staticmethod(end_sum)
+
     @staticmethod
     def forward(values: Tensor, graph: Graph) -> Tensor:
         kernel = backends.find(values, "edge_sum")
@@ -142,18 +160,6 @@ class _EdgeSum(_Sum):
         zeros, ones = graph.derived(_constants, values.size(0), values.dtype)
         return backends.backend(values).spmm(graph, zeros, values, ones).squeeze(-1)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        return edge_sum(ctx.graph, tangents[0])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple:
-        return end_sum(ctx.graph, grads[0]), None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
-        return unfold_heads(info, edge_sum(graph, fold_heads(info, values, in_dims[0]))), 0
-
 
 def _constants(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     zeros = torch.zeros(heads, graph.num_nodes, dtype=dtype, device=graph.device)
@@ -161,6 +167,8 @@ def _constants(graph: Graph, heads: int, dtype: torch.dtype) -> tuple[Tensor, Te
 
 
 class _EndSum(_Sum):
+    itself, transpose = staticmethod(end_sum), staticmethod(edge_sum)
+
     @staticmethod
     def forward(values: Tensor, graph: Graph) -> Tensor:
         kernel = backends.find(values, "end_sum")
@@ -168,15 +176,3 @@ class _EndSum(_Sum):
             return kernel(graph, values)
         i, j = graph.edges
         return values.index_select(1, i) + values.index_select(1, j)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        return end_sum(ctx.graph, tangents[0])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple:
-        return edge_sum(ctx.graph, grads[0]), None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
-        return unfold_heads(info, end_sum(graph, fold_heads(info, values, in_dims[0]))), 0

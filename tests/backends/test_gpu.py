@@ -21,19 +21,13 @@ from walksum.designs import LearnedLaplacian, fused, make_design
 from walksum.graph import Graph
 
 HERE = os.path.dirname(__file__)
-CUDA = pytest.param(
-    "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-)
-INTERPRETED = pytest.param(
-    "cpu", marks=pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="TRITON_INTERPRET is not 1")
-)
 # the interpreter computes with numpy, which warns of the NaN and infinity that some tests feed in
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-@pytest.fixture(params=[CUDA, INTERPRETED])
-def device(request):
-    return request.param
+@pytest.fixture
+def device(triton_device):
+    return triton_device
 
 
 @pytest.mark.slow
@@ -186,7 +180,6 @@ def test_a_plan_covers_every_row_and_every_slot_once(device):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_float32_on_cuda_is_served_by_triton():
     assert backends.backend(torch.zeros(1, device="cuda")) is products
     assert backends.backend(torch.zeros(1, device="cuda", dtype=torch.float64)) is reference
@@ -244,7 +237,6 @@ def test_layer_norm_and_its_gradients(device, shape, monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_layer_norm_of_a_captured_step_is_that_of_torch(monkeypatch):
     from walksum.nn import layer_norm as module
 

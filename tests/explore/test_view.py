@@ -9,7 +9,7 @@ from village import ODD, trained_on, village
 
 import walksum as ws
 from walksum.explore.answer import Session, as_csv, as_json, file_name
-from walksum.explore.matrices import Recent, precision_of
+from walksum.explore.matrices import LRUCache, precision_of
 from walksum.explore.view import View, changed, first_view, from_query, refused_solvers, to_query
 
 FULL = View("house-9", 1, 3, "laplacian", "repulsive", 0.7, "cg")
@@ -99,14 +99,14 @@ def test_answers_are_kept_and_shared(small):
 
 def test_recent_forgets_the_oldest():
     made = []
-    recent = Recent(2)
+    recent = LRUCache(2)
     for key in (1, 2, 1, 3, 1, 2):
         recent.get(key, lambda key=key: made.append(key))
     assert made == [1, 2, 3, 2]
 
 
 def test_a_value_that_fails_is_asked_again():
-    recent = Recent(2)
+    recent = LRUCache(2)
     with pytest.raises(ZeroDivisionError):
         recent.get("a", lambda: 1 / 0)
     assert recent.get("a", lambda: 5) == 5

@@ -31,7 +31,7 @@ from walksum.cli import app
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import Store, read_records
 from walksum.paper.sweep.sweep import plan
-from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.sweep.worker import WorkerSettings
 from walksum.workflow import open_run
 
 OLD = "what was there before\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
 from walksum.paper.sweep.sweep import Ended
-from walksum.paper.sweep.work import work_on
+from walksum.paper.sweep.worker import work_on
 
 
 def good(specs, *, on_record, **_):

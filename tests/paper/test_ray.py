@@ -25,7 +25,7 @@ import sys, stubs
 from walksum.paper.sweep.ray_engine import RayEngine
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep, plan
-from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.sweep.worker import WorkerSettings
 
 if __name__ == "__main__":
     folder, trainer, runs = sys.argv[1:]

@@ -10,8 +10,8 @@ from walksum.paper import runs
 from walksum.paper.rows import ROWS
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import paper_spec
-from walksum.training.batches import Progress, SeedTrainer
 from walksum.training.loop import DivergedTogether
+from walksum.training.seeds import Progress, SeedTrainer
 
 GLT = [name for name, row in ROWS.items() if row.group == "glt"]
 
@@ -60,7 +60,9 @@ def test_runs_leave_the_batch_as_they_finish(toy):
 def test_looking_seldom_and_shrinking_in_steps_changes_nothing(toy, monkeypatch):
     specs = cell("glt-diagonally-dominant-fixed", runs=7, max_epochs=47, patience=6, lr=3e-3, dropout=0.0)
     apart = run(specs, batched=False)
-    monkeypatch.setattr(loop, "rhythm", lambda device, runs, keep_weights: (loop.LOOK, loop.SIZES))  # as on a GPU
+    monkeypatch.setattr(
+        loop, "sync_interval", lambda device, runs, keep_weights: (loop.SYNC_EVERY, loop.SIZES)
+    )  # as on a GPU
     assert_same_runs(run(specs, batched=True), apart)
 
 
@@ -173,7 +175,6 @@ def test_an_error_of_the_caller_is_not_a_failed_run(toy):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("model", ["glt-laplacian-fixed", "glt-diagonally-dominant-learned", "gcn", "cgnn-weights"])
 def test_a_gpu_trains_the_same_runs(model):
     specs = cell(model, runs=7, max_epochs=12, lr=1e-3, dropout=0.0)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import stubs
 
-from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.record import RunRecord, cells_of
 from walksum.paper.sweep.store import RUN_LOCKS, Store, StoreError, read_records
 from walksum.paper.sweep.sweep import Ended, Sweep, groups_of, plan
-from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.sweep.worker import WorkerSettings
 
 HERE = Path(__file__).parent
 SRC = str(HERE.parents[1] / "src")
@@ -188,10 +188,10 @@ def test_workers_that_cannot_start_end_the_sweep(store):
 
 DRIVER = """
 import sys, stubs
-from walksum.paper.sweep.local import LocalEngine
+from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.store import Store
 from walksum.paper.sweep.sweep import Sweep, plan
-from walksum.paper.sweep.work import WorkerSettings
+from walksum.paper.sweep.worker import WorkerSettings
 
 if __name__ == "__main__":
     store = Store(sys.argv[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ pytest.importorskip("triton")
 import walksum
 from walksum import CG, GaBP, Precision, Status
 from walksum.backends.cuda.columns import settings
-from walksum.backends.cuda.triton import cg, matrix, messages
+from walksum.backends.cuda.triton import cg, gabp, matrix
 from walksum.backends.cuda.triton.plan import Tile, feature_width
 from walksum.graph import Graph
 from walksum.solvers.cg import cuda as cuda_cg
@@ -23,22 +22,17 @@ from walksum.solvers.gabp import cuda as cuda_gabp
 from walksum.solvers.gabp.cuda import PreparedCudaGaBP
 from walksum.solvers.gabp.solver import PreparedGaBP
 
-NEEDS_CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-CUDA = pytest.param("cuda", marks=NEEDS_CUDA)
-INTERPRETED = pytest.param(
-    "cpu", marks=pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="TRITON_INTERPRET is not 1")
-)
 # the interpreter computes with numpy, which warns of the NaN and infinity that some tests feed in
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-@pytest.fixture(params=[CUDA, INTERPRETED])
-def device(request, monkeypatch):
-    if request.param == "cpu":  # where a launch costs more than a look
+@pytest.fixture
+def device(triton_device, monkeypatch):
+    if triton_device == "cpu":  # where a launch costs more than a look
         monkeypatch.setattr(cuda_cg, "STEPS_AHEAD", 4)
         monkeypatch.setattr(cuda_gabp, "ROUND", 4)
         monkeypatch.setattr(matrix, "spmm_tile", many_rows)  # the interpreter takes its time for every program
-    return request.param
+    return triton_device
 
 
 def many_rows(num_features, num_rows=0):
@@ -85,10 +79,10 @@ def in_pieces(monkeypatch):
     monkeypatch.setattr(cg, "FEW", 0)
     monkeypatch.setattr(matrix, "MANY", 2)
     monkeypatch.setattr(cg, "UPDATES", 2)
-    monkeypatch.setattr(messages, "ONE_LAUNCH", -1)
+    monkeypatch.setattr(gabp, "ONE_LAUNCH", -1)
     monkeypatch.setattr(matrix.Matrix.__init__, "__defaults__", (None, 5))
     for name, value in {"HELD": 4, "GROUPS": (2,), "FEWEST": 2048, "MOST": 8}.items():
-        monkeypatch.setattr(messages, name, value)
+        monkeypatch.setattr(gabp, name, value)
 
 
 @pytest.fixture(params=["by columns", "in steps", "in steps with hubs", "in pieces"])
@@ -255,7 +249,6 @@ def test_gabp_reports_divergence(device, stop):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("solver", [CG(tol=1e-6), GaBP(damping=1, tol=1e-6)])
 def test_gradients_agree_with_float64_on_the_cpu(solver):
     J = dominant("cpu", 40, 120)
@@ -274,7 +267,6 @@ def test_gradients_agree_with_float64_on_the_cpu(solver):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cg_gives_the_same_bits_every_time():
     J = dominant("cuda", 2000, 9000)
     h = columns(J, 16)
@@ -292,7 +284,6 @@ def assert_fits_and_solves(J, h):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("num_nodes", [183, 3000, 9000, 20000, 27000])
 def test_graphs_of_many_sizes_fit(num_nodes):
     J = dominant("cuda", num_nodes, 4 * num_nodes, heads=2, margin=1.0)
@@ -300,7 +291,6 @@ def test_graphs_of_many_sizes_fit(num_nodes):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("keep", [0, 1, 2])
 @pytest.mark.parametrize("cluster", [1, 2, 4])
 def test_blocks_that_share_a_column(monkeypatch, cluster, keep):
@@ -320,7 +310,6 @@ def test_blocks_that_share_a_column(monkeypatch, cluster, keep):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_column_too_large_for_one_block():
     if torch.cuda.get_device_capability()[0] < settings.HOPPER:
         pytest.skip("no clusters")
@@ -329,7 +318,6 @@ def test_a_column_too_large_for_one_block():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_solves_on_two_streams_at_once_are_not_mixed_up():
     J = dominant("cuda", 3000, 9000, heads=1)
     rights = [columns(J, 64, seed) for seed in range(2)]

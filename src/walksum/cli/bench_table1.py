@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from walksum.paper.sweep.spec import RunSpec
     from walksum.paper.sweep.store import Store
     from walksum.paper.sweep.sweep import Engine, Sweep
-    from walksum.paper.sweep.work import WorkerSettings
+    from walksum.paper.sweep.worker import WorkerSettings
 
 ENGINES = ("local", "ray")
 
@@ -70,7 +70,7 @@ def table1(
     from walksum.data import PROTOCOLS
     from walksum.paper.sweep.store import Store
     from walksum.paper.sweep.sweep import plan
-    from walksum.paper.sweep.work import WorkerSettings
+    from walksum.paper.sweep.worker import WorkerSettings
     from walksum.training.devices import DEVICES, available_device
     from walksum.workflow.search import find_ray
 
@@ -101,7 +101,7 @@ def table1(
 
 
 def _engine(name: str, job: WorkerSettings, workers: int | None, store: Store) -> Engine:
-    from walksum.paper.sweep.local import LocalEngine, cores
+    from walksum.paper.sweep.local_engine import LocalEngine, cores
 
     number = workers or (cores() if job.device == "cpu" else min(4, cores()))
     if name == "local":

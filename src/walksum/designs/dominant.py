@@ -113,8 +113,8 @@ class LearnedDiagonallyDominant(Design):
         logit = self.confidence(clipped(x))
         kernel = edge is None and self.similarity == SIMILARITIES["cosine"] and h.size(0) == self.heads
         if kernel and fused.serves(graph, h.size(-1), h, logit):
-            twin = partial(self._couplings, graph)
-            off = fused.dominant_couplings(graph, twin, h, logit, self.sign, self.margin)
+            composed = partial(self._couplings, graph)
+            off = fused.dominant_couplings(graph, composed, h, logit, self.sign, self.margin)
         else:
             off = self._couplings(graph, h, logit, edge)
         return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)

@@ -1,7 +1,7 @@
 """Learned couplings: from linear maps to J in a few kernels, with one backward pass for all of it.
 
-Each function has a twin in differentiable operations, its ``composed``. The twin takes over wherever the kernels do not
-serve: other devices and dtypes, weighted graphs, function transforms, forward-mode derivatives and derivatives of
+Each function has an equivalent in differentiable operations, ``composed``, which takes over wherever the kernels do
+not serve: other devices and dtypes, weighted graphs, function transforms, forward-mode derivatives and derivatives of
 derivatives.
 """
 
@@ -64,7 +64,7 @@ def _arguments(graph: Graph, heads: int, channels: int, row: int, dtype: torch.d
 
 
 def again(composed: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor) -> list[Tensor | None]:
-    """The gradients by the twin, for whoever differentiates them again."""
+    """The gradients by ``composed``, for whoever differentiates them again."""
     with torch.enable_grad():
         # views: of the inputs themselves autograd would go on into what made them, and where a weight serves two layers
         # count the first one twice
@@ -77,7 +77,7 @@ def again(composed: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad
 
 
 class _Fused(Function):
-    """A function of tensors, the graph, its twin and numbers; see the module."""
+    """A function of tensors, the graph, ``composed`` and numbers; see the module."""
 
     @classmethod
     def backward(cls, ctx: Any, *grads: Any) -> tuple:

@@ -139,8 +139,8 @@ class LearnedLaplacian(Design):
         y = self._maps(x)
         kernel = edge is None and self.similarity == SIMILARITIES["gaussian"]
         if kernel and fused.serves(graph, self.similarity_channels, y, self.gate):
-            scale, twin = self.sign * self.scale, partial(self._couplings, graph)
-            off = fused.laplacian_couplings(graph, twin, y, self.confidence.bias, self.gate, self.bound, scale)
+            scale, composed = self.sign * self.scale, partial(self._couplings, graph)
+            off = fused.laplacian_couplings(graph, composed, y, self.confidence.bias, self.gate, self.bound, scale)
         else:
             off = self._couplings(graph, y, self.confidence.bias, self.gate, edge)
         return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)

@@ -144,8 +144,8 @@ class LearnedPairwiseNormal(Design):
         bounded = clipped(h)
         kernel = edge is None and bounded is h and self.similarity == SIMILARITIES["cosine"]
         if kernel and h.size(0) == self.heads and fused.serves(graph, self.channels, h, self.own):
-            twin, epsilon = partial(self._couplings, graph), self.sign * self.epsilon
-            off = fused.pairwise_couplings(graph, twin, h, self.own, self.other, self.bias, epsilon)
+            composed, epsilon = partial(self._couplings, graph), self.sign * self.epsilon
+            off = fused.pairwise_couplings(graph, composed, h, self.own, self.other, self.bias, epsilon)
         else:
             off = self._couplings(graph, h, self.own, self.other, self.bias, bounded, edge)
         return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)

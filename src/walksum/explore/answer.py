@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from walksum.analysis.influence import Influence, Path, influence, longest_only
-from walksum.explore.matrices import Matrix, Recent, precision_of
+from walksum.explore.matrices import LRUCache, Matrix, precision_of
 from walksum.explore.view import AS_TRAINED, View
 from walksum.explore.whole_model import WholeModel
 from walksum.workflow.predict import escaped
@@ -49,7 +49,7 @@ class Session:
     def __init__(self, trained: TrainedRun):
         self.trained = trained
         self.whole = WholeModel(trained)
-        self._matrices, self._answers = Recent(KEPT_MATRICES), Recent(KEPT_ANSWERS)
+        self._matrices, self._answers = LRUCache(KEPT_MATRICES), LRUCache(KEPT_ANSWERS)
 
     def matrix(self, view: View) -> Matrix:
         return self._matrices.get(view.matrix, lambda: Matrix(precision_of(self.trained, view)))

@@ -12,7 +12,7 @@ from walksum.explore.answer_panel import answer_panel, node_button, nothing_yet,
 from walksum.explore.colours import stylesheet, theme_of
 from walksum.explore.controls import options, triggers
 from walksum.explore.drawing import draw, draws_whole, recolour
-from walksum.explore.matrices import Recent
+from walksum.explore.matrices import LRUCache
 from walksum.explore.page import FIRST_PANEL, legend
 from walksum.explore.panels import panel
 from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, stored_view, to_query
@@ -172,7 +172,7 @@ def shown_view(session: Session, view: View, shown: str | None) -> tuple:
 
 
 def _panels(app: Dash, session: Session) -> None:
-    made = Recent(KEPT_PANELS)
+    made = LRUCache(KEPT_PANELS)
 
     @app.callback(
         Output("panel-body", "children"),

@@ -97,7 +97,7 @@ def _full(graph: Graph, features: _Features | None, design: str, coupling: str) 
     return Precision(graph, J.diag, J.off if scale is None else J.off / HALF)
 
 
-class Recent:
+class LRUCache:
     """The most recent values of a function, each made once even when two requests ask together."""
 
     def __init__(self, most: int):

@@ -22,11 +22,11 @@ from walksum.paper.rows import HEADED, row_of
 from walksum.paper.sparse_input import use_sparse_input
 from walksum.paper.sweep.record import RunRecord, Solves, made_by
 from walksum.paper.sweep.spec import RunSpec
-from walksum.training.batches import Factory, Failure, Finished, Progress, SeedTrainer
 from walksum.training.data import Data
 from walksum.training.history import Outcome, StepSolves
 from walksum.training.models import model_by_name
 from walksum.training.recipe import Recipe
+from walksum.training.seeds import Factory, Failure, Finished, Progress, SeedTrainer
 
 CURVE = 40  # rows of a thinned curve
 EVERY = 0.25  # seconds between two reports of progress

@@ -21,7 +21,7 @@ from walksum.backends.cpu.dropout import _bits, _hash
 from walksum.backends.cpu.simd import WIDTHS, at, fma, load, splat, store, width
 from walksum.nn import GLT
 from walksum.nn.dropout import LANES
-from walksum.solvers.factor import in_groups
+from walksum.solvers.factor import over_threads
 
 DENSEST = 0.25  # share of entries up to which the sparse way pays
 
@@ -92,7 +92,7 @@ def _multiply(given: Tensor, rows: int, seed: Tensor, p: float, X: tuple[np.ndar
     out, step = given.new_empty(members, rows, channels), min(32, channels // 2)
     units, work = members * channels // (2 * step), members * channels * len(X[1])
     knobs = (seed.numpy(), round(p * LANES), numbers.dtype.type(1 / (1 - p)))
-    in_groups(product, units, work, WIDTHS[step], numbers, out.numpy(), *knobs, *X)
+    over_threads(product, units, work, WIDTHS[step], numbers, out.numpy(), *knobs, *X)
     return out
 
 

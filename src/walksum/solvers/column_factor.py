@@ -16,13 +16,13 @@ from torch import Tensor
 from walksum.backends.cpu.ldl import blas, numeric, numeric_groups, sweeps_groups
 from walksum.backends.cpu.ldl import sweeps as triangular
 from walksum.backends.cpu.ldl.symbolic import PartialSymbolic
-from walksum.backends.cpu.pointers import ZERO, blank, node_major, plain
+from walksum.backends.cpu.pointers import ZERO, blank, contiguous_on_cpu, node_major
 from walksum.backends.cpu.products import prepare_dots
 from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
 from walksum.precision import Precision
 from walksum.solvers.base import NotCopied, Status, node_sum
-from walksum.solvers.factor import FAILURE, check_dtype, in_groups, worst_of
+from walksum.solvers.factor import FAILURE, check_dtype, over_threads, worst_of
 
 WIDEST = 64  # columns per block: the indices of a sweep are read once for all of them
 
@@ -38,13 +38,13 @@ class ColumnFactor(NotCopied):
         check_dtype(J)
         self.symbolic, self.plan, self.graph, self.heads = symbolic, symbolic.plan, J.graph, J.heads
         diag, off = (J.diag.detach(), J.off.detach()) if torch.is_grad_enabled() else (J.diag, J.off)
-        self.diag, self.off = plain(diag), plain(off)  # aliases, as in Factor
+        self.diag, self.off = contiguous_on_cpu(diag), contiguous_on_cpu(off)  # aliases, as in Factor
         entries, nodes = len(self.plan[2]), symbolic.num_nodes
         self.in_eights = self.heads > 1 and entries <= numeric_groups.GROUP_LIMIT
-        # as numeric_groups.side_by_side, which kernels call
-        self.side_by_side = self.in_eights and self.heads % numeric_groups.GROUP == 0 and symbolic.eliminated == nodes
+        # as numeric_groups.interleaved, which kernels call
+        self.interleaved = self.in_eights and self.heads % numeric_groups.GROUP == 0 and symbolic.eliminated == nodes
         each = 2 * (nodes + 1) + entries + symbolic.eliminated
-        if self.side_by_side:
+        if self.interleaved:
             each += nodes + J.graph.num_edges  # the values of J, too
         numbers = torch.empty(self.heads * each, dtype=J.dtype)
         self.numbers = numbers  # the kernels hold its address only
@@ -57,19 +57,19 @@ class ColumnFactor(NotCopied):
     def _made(self) -> Tensor:
         """The numbers, made if they are not."""
         if self.outcome is None:
-            self.outcome = max(self._factorise(), default=numeric.FINE)
+            self.outcome = max(self._factorise(), default=numeric.OK)
         return self.numbers
 
     def _factorise(self) -> list[Any]:
         work, args = self.heads * self.symbolic.operations, (self.plan, self.where)
         if self.in_eights:
-            return in_groups(numeric_groups.factorise, -(-self.heads // 8), work, *args, owners=(self,))
+            return over_threads(numeric_groups.factorise, -(-self.heads // 8), work, *args, owners=(self,))
         tail, size = self.symbolic.tail, self.symbolic.num_nodes
         everything = numeric.factorise, self.heads, work, *args, tail, blas.addresses()
         if tail == size:
-            return in_groups(*everything, owners=(self,))
+            return over_threads(*everything, owners=(self,))
         with blas.threads_for(size - tail):
-            return in_groups(*everything, owners=(self,))
+            return over_threads(*everything, owners=(self,))
 
     @property
     def pivots(self) -> Tensor:
@@ -91,32 +91,32 @@ class ColumnFactor(NotCopied):
 
     def reads(self, h: Tensor) -> bool:
         """Whether :meth:`solve` takes h as it lies: head after head, or node after node."""
-        return h.is_contiguous() or (self.side_by_side and node_major(h) and not h.size(2) % sweeps_groups.COLUMNS)
+        return h.is_contiguous() or (self.interleaved and node_major(h) and not h.size(2) % sweeps_groups.COLUMNS)
 
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error, where no core is left; without meaning after a failure."""
         columns = h.size(2)
-        if self.side_by_side and columns % sweeps_groups.COLUMNS:
+        if self.interleaved and columns % sweeps_groups.COLUMNS:
             mu, error = self.solve(nnf.pad(h, (0, -columns % sweeps_groups.COLUMNS)))
             return mu[..., :columns].contiguous(), error
-        if self.side_by_side and not h.is_contiguous() and node_major(h):
+        if self.interleaved and not h.is_contiguous() and node_major(h):
             mu = blank(h.transpose(0, 1)).transpose(0, 1)
         else:
-            h = plain(h)
+            h = contiguous_on_cpu(h)
             mu = blank(h)
         if self.outcome is None and not self.in_eights and self._alone(columns, self.symbolic.operations):
-            return mu, self._at_once(h, mu)
+            return mu, self._factorise_and_solve(h, mu)
         self._made()
-        if self.outcome != numeric.FINE:
+        if self.outcome != numeric.OK:
             return mu, torch.nan
-        return mu, worst_of(self._sweep_groups(h, mu) if self.side_by_side else self._sweep(triangular.solve, h, mu))
+        return mu, worst_of(self._sweep_groups(h, mu) if self.interleaved else self._sweep(triangular.solve, h, mu))
 
     def _alone(self, columns: int, more: float = 0.0) -> bool:
         """Whether a solve, and ``more`` multiply-adds per head, are too little for several threads."""
         work = self.heads * (columns * self.symbolic.entries + more)
         return work < WORTH_A_THREAD or torch.get_num_threads() == 1
 
-    def _at_once(self, h: Tensor, mu: Tensor) -> float:
+    def _factorise_and_solve(self, h: Tensor, mu: Tensor) -> float:
         """Factorise and solve in one call: mu's worst backward error."""
         columns, tail, size = h.size(2), self.symbolic.tail, self.symbolic.num_nodes
         lanes = lanes_for(min(columns, WIDEST))
@@ -124,14 +124,14 @@ class ColumnFactor(NotCopied):
         args = units, lanes, self.plan, self.where, tail, blas.addresses(), columns, *addresses
         with blas.threads_for(size - tail) if tail < size else nullcontext():
             error = triangular.factorise_and_solve(*args)
-        self.outcome = round(-error) if error < 0 else numeric.FINE
+        self.outcome = round(-error) if error < 0 else numeric.OK
         return error
 
     def solve_and_dot(self, h: Tensor, mu: Tensor) -> tuple[Tensor, float, Tensor, Tensor] | None:
         """:meth:`solve`, and the gradients of diag and off given the mu of the forward pass; None where one call cannot
         do both: several blocks of columns, work for threads, or no factor."""
         columns = h.size(2)
-        if self.outcome != numeric.FINE or self.side_by_side or columns not in WIDTHS or not self._alone(columns):
+        if self.outcome != numeric.OK or self.interleaved or columns not in WIDTHS or not self._alone(columns):
             return None
         if not (h.is_cpu and h.is_contiguous() and mu.is_contiguous()):
             return None
@@ -152,14 +152,14 @@ class ColumnFactor(NotCopied):
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""
         self._made()
-        h = plain(h)
+        h = contiguous_on_cpu(h)
         out = blank(h)
         self._sweep(triangular.eliminate, h, out)
         return out
 
     def substitute(self, h: Tensor, eliminated: Tensor, core: Tensor) -> tuple[Tensor, float]:
         """mu from what :meth:`eliminate` gave and the core's solution, and its worst backward error."""
-        h, core = plain(h), plain(core)
+        h, core = contiguous_on_cpu(h), contiguous_on_cpu(core)
         mu = blank(h)
         return mu, worst_of(self._sweep(triangular.substitute, h, eliminated, core, mu))
 
@@ -167,7 +167,7 @@ class ColumnFactor(NotCopied):
         columns = h.size(2)
         units, work = self.heads * columns // sweeps_groups.WIDTH, self.heads * columns * self.symbolic.entries
         where = self.plan, self.where, columns, h.stride()[:2], h.data_ptr(), mu.data_ptr()
-        return in_groups(sweeps_groups.solve, units, work, *where, owners=(self, h, mu))
+        return over_threads(sweeps_groups.solve, units, work, *where, owners=(self, h, mu))
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
         columns = h.size(2)
@@ -177,7 +177,7 @@ class ColumnFactor(NotCopied):
         if alone:
             return [kernel(0, units, lanes, self.plan, self.where, columns, h.data_ptr(), *addresses)]
         work = self.heads * columns * self.symbolic.entries
-        return in_groups(
+        return over_threads(
             kernel, units, work, lanes, self.plan, self.where, columns, h.data_ptr(), *addresses,
             owners=(self, h, *others),
         )  # fmt: skip

@@ -68,7 +68,7 @@ class PreparedDirect(Prepared):
 
     def run(self, h: Tensor) -> Outcome:
         mu, error = self.factor.solve(h)
-        if self.factor.outcome:  # numeric.FINE is 0
+        if self.factor.outcome:  # numeric.OK is 0
             return Outcome.failed(h, FAILURE[self.factor.outcome])
         if not h.is_cpu:
             mu = mu.to(h.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 from walksum.backends.cpu.ldl import blas, multifrontal, numeric, selected_inverse, supernodal_sweeps
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.backends.cpu.ldl.symbolic import Symbolic
-from walksum.backends.cpu.pointers import LARGE, ZERO, blank, plain
+from walksum.backends.cpu.pointers import LARGE, ZERO, blank, contiguous_on_cpu
 from walksum.backends.cpu.simd import lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD, over_columns
 from walksum.graph import Graph
@@ -32,7 +32,7 @@ class Factor(NotCopied):
         check_dtype(J)
         self.symbolic, self.plan, self.graph, self.heads = symbolic, symbolic.plan, J.graph, J.heads
         # aliases, which keep this memory even if the tensors are given other memory through .data
-        self.diag, self.off = plain(J.diag.detach()), plain(J.off.detach())
+        self.diag, self.off = contiguous_on_cpu(J.diag.detach()), contiguous_on_cpu(J.off.detach())
         self.entries = 2 * symbolic.fill + 2 * J.graph.num_edges + symbolic.num_nodes  # multiply-adds per column
         self.outcome: int | None = None
 
@@ -60,9 +60,9 @@ class Factor(NotCopied):
         work = self.heads * symbolic.operations
         args = symbolic.plan, symbolic.room, blas.addresses(), where, pivots.data_ptr()
         with blas.threads_for(symbolic.room[1]):
-            done = in_groups(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
+            done = over_threads(multifrontal.factorise, self.heads, work, *args, owners=(self, L, pivots, norms))
         self.L, self.pivots, self.norms, self.where = L, pivots, norms, where
-        self.outcome = max(done, default=numeric.FINE)
+        self.outcome = max(done, default=numeric.OK)
 
     def _memory(self, count: int, dtype: torch.dtype) -> Tensor:
         """Memory for L. That of a large factor goes to the next one of its graph: touching new pages takes as long as
@@ -85,17 +85,17 @@ class Factor(NotCopied):
     def solve(self, h: Tensor) -> tuple[Tensor, float]:
         """mu and its worst backward error; without meaning after a failure."""
         self._made()
-        h = self._taken("h", h)
+        h = self._checked("h", h)
         mu = blank(h)
-        if self.outcome != numeric.FINE:
+        if self.outcome != numeric.OK:
             return mu, torch.nan
         return mu, worst_of(self._sweep(supernodal_sweeps.solve, h, mu))
 
     def half_solve(self, z: Tensor) -> Tensor:
         """``P^T L^-T P z`` for ``z [H, N, F]``: x of covariance ``J^-1`` for white noise z; NaN after a failure."""
         self._made()
-        z = self._taken("z", z)
-        if self.outcome != numeric.FINE:
+        z = self._checked("z", z)
+        if self.outcome != numeric.OK:
             return torch.full_like(z, torch.nan)
         out = blank(z)
         self._sweep(supernodal_sweeps.half_solve, z, out)
@@ -119,10 +119,10 @@ class Factor(NotCopied):
             args = self.plan, self.symbolic.room, blas.addresses(), L, diag.numpy(), off.numpy()
             work = 3 * self.heads * self.symbolic.operations
             with blas.threads_for(self.symbolic.room[1]):
-                in_groups(selected_inverse.selected_inverse, self.heads, work, *args, owners=(self,))
+                over_threads(selected_inverse.selected_inverse, self.heads, work, *args, owners=(self,))
         return diag, off
 
-    def _taken(self, name: str, values: Tensor) -> Tensor:
+    def _checked(self, name: str, values: Tensor) -> Tensor:
         """Values whose address may go to a kernel; a ValueError if they are no ``[H, N, F]`` of the dtype of J."""
         if values.dim() != 3 or values.shape[:2] != self.diag.shape or values.dtype != self.diag.dtype:
             heads, nodes = self.diag.shape
@@ -130,7 +130,7 @@ class Factor(NotCopied):
                 f"{name} is {values.dtype} of shape {tuple(values.shape)}; this factor takes "
                 f"{self.diag.dtype} [{heads}, {nodes}, F]"
             )
-        return plain(values)
+        return contiguous_on_cpu(values)
 
     def _sweep(self, kernel: Callable[..., Any], h: Tensor, *others: Tensor) -> list[Any]:
         columns, widest = h.size(2), WIDEST[h.dtype]
@@ -138,7 +138,7 @@ class Factor(NotCopied):
         units = self.heads * -(-columns // (8 * lanes.itemsize))
         addresses = [t.data_ptr() for t in (h, *others)]
         work = self.heads * columns * self.entries
-        return in_groups(
+        return over_threads(
             kernel, units, work, lanes, self.plan, self.where, columns, *addresses, owners=(self, h, *others)
         )
 
@@ -181,7 +181,7 @@ def worst_of(errors: list[float]) -> float:
     return float(np.max(errors)) if errors else 0.0  # NaN stays
 
 
-def in_groups(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
+def over_threads(kernel: Callable[..., Any], units: int, work: float, *args: Any, owners: tuple = ()) -> list[Any]:
     """``kernel(start, stop, *args)`` over all units, in one call unless threads pay. Units never share a number.
 
     ``owners`` is what owns the memory behind addresses in ``args``.

@@ -8,12 +8,12 @@ from typing import overload
 import torch
 from torch import nn
 
-from walksum.training.batches import Factory, Failure, Finished, Progress, SeedTrainer
 from walksum.training.data import Data
 from walksum.training.devices import choose_device
 from walksum.training.history import Epoch, Outcome
 from walksum.training.loop import Batch
 from walksum.training.recipe import Recipe
+from walksum.training.seeds import Factory, Failure, Finished, Progress, SeedTrainer
 
 OnEpoch = Callable[[Epoch, Epoch], None]
 

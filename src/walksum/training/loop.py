@@ -15,7 +15,7 @@ from walksum.training.history import Epoch, History, Outcome, StepSolves
 from walksum.training.recipe import Recipe
 from walksum.training.steps import last_solves, make_step
 
-LOOK = 10  # epochs between two looks of the host at a GPU, which has to wait for none
+SYNC_EVERY = 10  # epochs of a GPU between two synchronisations with the host
 SIZES = (1, 3, 6, 12, 20)  # to which a batch on a GPU shrinks, as solvers prepare for each size; on a CPU to any
 
 
@@ -31,7 +31,7 @@ class Batch:
         seeds: of the runs; they name the splits.
         data, recipe: what to train on, and how.
         keep_weights: whether each model gets its best weights in the end. Without them, stacked runs on a GPU train for
-            ``LOOK`` epochs before the host looks at what they measured; what a run did after its end is ignored.
+            ``SYNC_EVERY`` epochs before the host looks at what they measured; what a run did after its end is ignored.
         capture: whether a single run on a GPU may be captured as a CUDA graph.
     """
 
@@ -57,7 +57,7 @@ class Batch:
             for seed, model in zip(seeds, models, strict=True)
         ]
         self.active = list(self.runs)  # those the step still trains, in its order
-        self.look, self.sizes = rhythm(data.device, len(self.runs), keep_weights)
+        self.sync_every, self.sizes = sync_interval(data.device, len(self.runs), keep_weights)
 
     def epochs(self) -> Iterator[list[Outcome]]:
         """Train; after each look at what was measured, the runs that have just ended."""
@@ -66,7 +66,7 @@ class Batch:
             losses = self.step()
             self.solves.append(last_solves(self.layers))
             measured.append(self._measure(losses))
-            if number % self.look and number < self.recipe.max_epochs:
+            if number % self.sync_every and number < self.recipe.max_epochs:
                 continue
 
             running = [run for run in self.active if not run.ended]
@@ -147,8 +147,8 @@ class Batch:
         )
 
 
-def rhythm(device: torch.device, runs: int, keep_weights: bool) -> tuple[int, Sequence[int]]:
-    """Epochs between two looks at what was measured, and the sizes a batch may shrink to."""
+def sync_interval(device: torch.device, runs: int, keep_weights: bool) -> tuple[int, Sequence[int]]:
+    """Epochs between two readings of what was measured, and the sizes a batch may shrink to."""
     if device.type == "cpu":
         return 1, range(1, runs)
-    return 1 if keep_weights or runs == 1 else LOOK, SIZES
+    return 1 if keep_weights or runs == 1 else SYNC_EVERY, SIZES

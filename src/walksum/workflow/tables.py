@@ -16,7 +16,7 @@ from walksum.data.problem_split import SPATIAL, check_labels
 from walksum.data.splits import PROTOCOLS
 from walksum.data.user_files import Columns
 from walksum.training import TASKS
-from walksum.training.batches import one_thread
+from walksum.training.seeds import one_thread
 from walksum.workflow.fit import OnEpoch, OnMember, Result, fit_once
 from walksum.workflow.job import AUTO_NAME, GLT_NAME, NETWORK_SETTINGS, Job
 from walksum.workflow.prepare import with_neighbours

@@ -20,7 +20,7 @@ from walksum.backends.cpu.packing import lost, pack, unpack
 from walksum.backends.cpu.pointers import blank
 from walksum.backends.cpu.simd import at, fma, lanes_for, largest, load, prefetch, splat, store, width
 from walksum.backends.cpu.sweep_order import halves
-from walksum.backends.cpu.tiling import AHEAD, Own, for_blocks, view
+from walksum.backends.cpu.tiling import AHEAD, Workspace, for_blocks, view
 from walksum.graph import Graph
 
 RECHECK = 20  # steps between looks at the true residual, besides each time it is believed small enough
@@ -45,14 +45,14 @@ class DIC:
         """mu, the worst outcome of a block, the most steps and the largest backward error."""
         h = h.contiguous()  # and so is mu: kernels write rows of lanes
         mu = blank(h)
-        P, H, X, norm, own = self.pattern, view(h), mu.numpy(), view(J_norm), Own()
+        P, H, X, norm, workspace = self.pattern, view(h), mu.numpy(), view(J_norm), Workspace()
 
         def block(head: int, start: int, stop: int) -> tuple[int, int, float]:
             lower = (P.lower_ptr, P.lower, self.lower[head])
             upper = (P.upper_ptr, P.upper, self.upper[head])
             J = (*lower, *upper, self.diag[head], self.d[head], float(norm[head]))
             lanes = lanes_for(stop - start)
-            work = own.scratch(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
+            work = workspace.array(6, h.size(1), lanes.itemsize * 8, dtype=H.dtype)
             return _solve(lanes, work, H[head], X[head], start, stop, P.order, *J, float(tol), max_steps)
 
         done = for_blocks(block, h.size(0), h.size(2), 20.0 * (h.size(1) + 2 * P.lower.size))

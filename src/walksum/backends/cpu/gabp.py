@@ -135,7 +135,7 @@ def _eta_steps(lanes, indptr, reverse, gain, h, eta, spare, damping, count, size
         else:
             _damped(lanes, indptr, reverse, gain, h, eta, spare, damping)
         eta, spare = spare, eta
-    _watched(lanes, indptr, reverse, gain, h, eta, spare, damping, sizes)
+    _measured_step(lanes, indptr, reverse, gain, h, eta, spare, damping, sizes)
 
 
 @jit
@@ -170,7 +170,7 @@ def _damped(lanes, indptr, reverse, gain, h, eta, new, damping):
 
 
 @jit
-def _watched(lanes, indptr, reverse, gain, h, eta, new, damping, sizes):
+def _measured_step(lanes, indptr, reverse, gain, h, eta, new, damping, sizes):
     """A damped step that also measures; what it overwrites is the message of two steps ago."""
     zero = h.dtype.type(0)
     one, two, most = splat(lanes, zero), splat(lanes, zero), splat(lanes, zero)

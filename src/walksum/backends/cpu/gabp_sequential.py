@@ -44,7 +44,7 @@ def solve(lanes, work, h, out, start, stop, order, pattern, messages, J, damping
         for k in range(steps, steps + count - 1):
             _sweep(lanes, k % 2 == 0, indptr, reverse, gain, b, eta, damping)
         steps += count
-        _watched(lanes, steps % 2 == 1, indptr, reverse, gain, b, eta, damping, sizes)
+        _measured_step(lanes, steps % 2 == 1, indptr, reverse, gain, b, eta, damping, sizes)
         change, belief = sizes[0].max(), sizes[2].max()
         if not change < BLOW_UP:
             outcome = DIVERGED
@@ -100,7 +100,7 @@ def _sweep(lanes, up, indptr, reverse, gain, h, eta, damping):
 
 
 @jit
-def _watched(lanes, up, indptr, reverse, gain, h, eta, damping, sizes):
+def _measured_step(lanes, up, indptr, reverse, gain, h, eta, damping, sizes):
     """The same, measuring the largest undamped change and belief."""
     n, zero = indptr.size - 1, h.dtype.type(0)
     one, most = splat(lanes, zero), splat(lanes, zero)

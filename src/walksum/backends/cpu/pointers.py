@@ -24,7 +24,7 @@ LARGE = 1 << 20
 LINE = 64
 
 
-def plain(tensor: Tensor) -> Tensor:
+def contiguous_on_cpu(tensor: Tensor) -> Tensor:
     """The tensor itself where its address may be handed over, else a copy that is contiguous on the CPU."""
     if tensor.is_cpu and tensor.is_contiguous():
         return tensor

@@ -15,7 +15,7 @@ from walksum.backends.cpu.dic import DIC as DIC  # these are found by name, see 
 from walksum.backends.cpu.gabp import InformationMessages as InformationMessages
 from walksum.backends.cpu.gabp import PrecisionMessages as PrecisionMessages
 from walksum.backends.cpu.packing import ratio
-from walksum.backends.cpu.pointers import ZERO, matrix, node_major, plain, vector
+from walksum.backends.cpu.pointers import ZERO, contiguous_on_cpu, matrix, node_major, vector
 from walksum.backends.cpu.simd import WIDTHS, add_up, at, fma, lanes_for, largest, load, prefetch, splat, store, width
 from walksum.backends.cpu.threads import over_columns
 from walksum.backends.cpu.tiling import AHEAD, for_blocks, padded, rows, view
@@ -59,7 +59,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
     if missing:
         a, b, columns = nnf.pad(a, (0, missing)), nnf.pad(b, (0, missing)), columns + missing
     if not (a.is_contiguous() and b.is_contiguous()) and not (node_major(a) and node_major(b)):
-        a, b = plain(a), plain(b)
+        a, b = contiguous_on_cpu(a), contiguous_on_cpu(b)
     like_diag, like_off, what, work = graph.derived(prepare_dots, heads, columns, a.dtype)
     diag, off = torch.empty_like(like_diag), torch.empty_like(like_off)
     args = (*what, a.stride()[:2], a.data_ptr(), b.data_ptr(), diag.data_ptr(), off.data_ptr(), sign)
@@ -88,21 +88,21 @@ def _build_second_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 def edge_sum(graph: Graph, values: Tensor) -> Tensor:
     """The sum over the edges of each node: ``[H, E] -> [H, N]``."""
-    values, out = plain(values), torch.empty(values.size(0), graph.num_nodes, dtype=values.dtype)
+    values, out = contiguous_on_cpu(values), torch.empty(values.size(0), graph.num_nodes, dtype=values.dtype)
     _edge_sum(*_sizes(graph, values), values.data_ptr(), out.data_ptr())
     return out
 
 
 def end_sum(graph: Graph, values: Tensor) -> Tensor:
     """The sum of both ends of each edge: ``[H, N] -> [H, E]``."""
-    values, out = plain(values), torch.empty(values.size(0), graph.num_edges, dtype=values.dtype)
+    values, out = contiguous_on_cpu(values), torch.empty(values.size(0), graph.num_edges, dtype=values.dtype)
     _end_sum(*_sizes(graph, values), values.data_ptr(), out.data_ptr())
     return out
 
 
 def scale_edges(graph: Graph, off: Tensor, factor: Tensor) -> Tensor:
     """Each edge times the factors of both ends: off ``[H, E]``, factor ``[H, N]`` -> ``[H, E]``."""
-    off, factor = plain(off), plain(factor)
+    off, factor = contiguous_on_cpu(off), contiguous_on_cpu(factor)
     out = torch.empty_like(off)
     _scale_edges(*_sizes(graph, off), off.data_ptr(), factor.data_ptr(), out.data_ptr())
     return out

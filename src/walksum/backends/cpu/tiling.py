@@ -61,7 +61,7 @@ def aligned(*shape: int, dtype: Any) -> np.ndarray:
     return _from_a_line(np.zeros(_size(shape, dtype) + 64, np.uint8), shape, dtype)
 
 
-class Own:
+class Workspace:
     """Scratch of each thread of a solve, not filled, good until the thread asks again.
 
     Memory that is new to a process costs a page fault every 4 KB, which for a few steps is as much as the steps. So
@@ -71,7 +71,7 @@ class Own:
     def __init__(self) -> None:
         self.large: dict[int, np.ndarray] = {}
 
-    def scratch(self, *shape: int, dtype: Any) -> np.ndarray:
+    def array(self, *shape: int, dtype: Any) -> np.ndarray:
         size, thread = _size(shape, dtype) + 64, threading.get_ident()
         raw = getattr(_mine, "raw", None) if size <= KEPT else self.large.get(thread)
         if raw is None or raw.size < size:

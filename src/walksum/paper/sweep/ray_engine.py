@@ -10,7 +10,7 @@ from typing import Any
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.store import RUN_LOCKS, AlreadyRecorded, RunLocks, Store
 from walksum.paper.sweep.sweep import Ended, Group
-from walksum.paper.sweep.work import WorkerSettings, in_words
+from walksum.paper.sweep.worker import WorkerSettings, in_words
 from walksum.workflow.search import connect
 
 

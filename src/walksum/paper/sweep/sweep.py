@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from walksum.paper.sweep.spec import RunSpec, paper_spec, total
 from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
-from walksum.paper.sweep.work import record_failed
+from walksum.paper.sweep.worker import record_failed
 
 TICK = 0.5  # seconds between two looks at the store
 PATIENCE = 1.0  # seconds until runs that another sweep works on are looked at again

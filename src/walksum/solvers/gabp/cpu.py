@@ -14,7 +14,7 @@ from walksum.backends.cpu.gabp_sequential import CONVERGED, DIVERGED, MAX_STEPS,
 from walksum.backends.cpu.pointers import blank
 from walksum.backends.cpu.products import backward_error
 from walksum.backends.cpu.simd import lanes_for
-from walksum.backends.cpu.tiling import Own, fitting, for_blocks, rows, view
+from walksum.backends.cpu.tiling import Workspace, fitting, for_blocks, rows, view
 from walksum.solvers.base import Outcome, Status, status_of, worst
 from walksum.solvers.gabp.solver import BLOW_UP, Damping, PreparedGaBP
 
@@ -94,7 +94,7 @@ class PreparedFusedGaBP(PreparedGaBP):
 
 
 class JointMessages:
-    """pi and eta of all heads and columns, updated together: the fused twin of :class:`Messages`."""
+    """pi and eta of all heads and columns, updated together: the fused form of :class:`Messages`."""
 
     def __init__(self, heads: list[PrecisionMessages], h: Tensor):
         self.heads, self.h, H = heads, h, view(h)
@@ -148,7 +148,7 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
         failure = self._failure()
         if failure is not None:
             return Outcome.failed(h, failure)
-        heads, G, own = self._fixed_point[0], rows(self.J.graph), Own()
+        heads, G, workspace = self._fixed_point[0], rows(self.J.graph), Workspace()
         pattern, mu, H = (G.indptr, G.indices, G.edge, G.reverse), blank(h.contiguous()), view(h)
         off, diag, norm, X = view(self.J.off), view(self.J.diag), view(self.J_norm), mu.numpy()
         knobs = float(self.solver.damping), float(self.solver.tol), int(self.solver.max_steps)
@@ -156,7 +156,7 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
 
         def block(head: int, start: int, stop: int) -> tuple[int, int, float]:
             lanes, J = lanes_for(stop - start), (off[head], diag[head], float(norm[head]))
-            work = own.scratch(2 * h.size(1) + G.indices.size, lanes.itemsize * 8, dtype=H.dtype)
+            work = workspace.array(2 * h.size(1) + G.indices.size, lanes.itemsize * 8, dtype=H.dtype)
             return solve(lanes, work, H[head], X[head], start, stop, self._order, pattern, gains[head], J, *knobs)
 
         width = fitting(2 * self.J.graph.num_edges * h.element_size())

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from walksum.backends.cuda.triton.gabp import Precisions, Stepper, messages_rule
 from walksum.backends.cuda.triton.matrix import Control, Matrix
-from walksum.backends.cuda.triton.messages import Precisions, Stepper, messages_rule
 from walksum.backends.cuda.triton.scalars import ERROR, RESIDUAL, SCALE, SIZE
 from walksum.graph import Graph
 from walksum.precision import Precision

@@ -11,7 +11,7 @@ import numpy as np
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl import blas as dense
 from walksum.backends.cpu.ldl.blas import YES
-from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, norm, singular
+from walksum.backends.cpu.ldl.numeric import INDEFINITE, NONFINITE, OK, norm, singular
 from walksum.backends.cpu.ldl.supernodal_sweeps import opened
 from walksum.backends.cpu.pointers import matrix, vector
 
@@ -54,13 +54,13 @@ def factorise(start, stop, plan, room, blas, where, pivots):
             return NONFINITE
         exact = vector(where[4] + 8 * head * size, size, 0.0) if own else scratch
         outcome = _factorise_head(diag[head], off[head], plan, room, blas, exact, D[head])
-        if outcome != FINE:
+        if outcome != OK:
             return outcome
         if not own:
             rounded = L[head]
             for p in range(size):
                 rounded[p] = exact[p]
-    return FINE
+    return OK
 
 
 @jit
@@ -86,11 +86,11 @@ def _factorise_head(diag, off, plan, room, blas, L, pivots):
         else:
             _eliminate_blas(k, m, P, W, kept, blas, info)
         outcome = _checked(first[s], k, k + m, diag, plan[0], P, pivots)
-        if outcome != FINE:
+        if outcome != OK:
             return outcome
         where[s] = top
         top = _push(stack, top, W, m)
-    return FINE
+    return OK
 
 
 @jit
@@ -188,4 +188,4 @@ def _checked(low, k, size, diag, order, P, pivots):
         if not pivot < np.inf:
             return NONFINITE
         pivots[low + j] = pivot
-    return FINE
+    return OK

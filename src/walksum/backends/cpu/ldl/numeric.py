@@ -14,7 +14,7 @@ from walksum.backends.cpu.ldl import blas as dense
 from walksum.backends.cpu.pointers import matrix, vector
 from walksum.backends.cpu.simd import at
 
-FINE, INDEFINITE, NONFINITE = 0, 1, 2
+OK, INDEFINITE, NONFINITE = 0, 1, 2
 EPS = np.finfo(np.float64).eps
 
 
@@ -38,11 +38,11 @@ def factorise(start, stop, plan, where, tail, blas):
         if not norms[head] < np.inf:
             return NONFINITE
         outcome = _factorise_head(eliminated, tail, blas, diag[head], off[head], plan, factor[head], pivots[head])
-        if outcome != FINE:
+        if outcome != OK:
             return outcome
         for k in range(eliminated):
             inverse[head, k] = 1 / pivots[head, k]
-    return FINE
+    return OK
 
 
 @jit
@@ -97,7 +97,7 @@ def _factorise_head(eliminated, tail, blas, diag, off, plan, rounded, pivots):
             for p in range(at(colptr, j), at(colptr, j + 1)):
                 entry = at(column, at(rows, p)) * scale
                 L[p], rounded[p] = entry, entry
-    return _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots) if tail < len(order) else FINE
+    return _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots) if tail < len(order) else OK
 
 
 @jit
@@ -126,7 +126,7 @@ def _factorise_tail(tail, blas, diag, off, plan, L, rounded, pivots):
         pivots[tail + c], scale, before = pivot, 1 / root, size * c - tail
         for p in range(at(colptr, tail + c), at(colptr, tail + c + 1)):
             rounded[p] = at(S, before + at(rows, p)) * scale
-    return FINE if info[0] == 0 else INDEFINITE
+    return OK if info[0] == 0 else INDEFINITE
 
 
 @jit

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.ldl.numeric import FINE, INDEFINITE, NONFINITE, opened, singular
+from walksum.backends.cpu.ldl.numeric import INDEFINITE, NONFINITE, OK, opened, singular
 from walksum.backends.cpu.pointers import vector
 from walksum.backends.cpu.simd import WIDTHS, at, fma, largest, load, store
 
@@ -21,18 +21,18 @@ L8 = WIDTHS[GROUP]
 def factorise(start, stop, plan, where):
     """As :func:`walksum.backends.cpu.ldl.numeric.factorise`, for the groups ``start:stop`` of eight heads."""
     diag, off, factor, inverse, pivots, norms = opened(plan, where)
-    kept = values_side_by_side(plan, where)
+    kept = interleaved_values(plan, where)
     for g in range(start, stop):
         low, high = GROUP * g, min(GROUP * g + GROUP, len(diag))
         outcome = _factorise_group(low, high, inverse.shape[1], diag, off, plan, factor, pivots, norms, kept)
-        if outcome != FINE:
+        if outcome != OK:
             return outcome
         _invert(low, high, pivots, inverse)
-    return FINE
+    return OK
 
 
 @jit
-def values_side_by_side(plan, where):
+def interleaved_values(plan, where):
     """Where diag and off of whole groups lie entry by entry, eight heads in a row, behind the numbers of the factor."""
     zero, heads, eliminated, _, _, numbers = where
     n, edges, size = len(plan[0]), len(plan[9]) // 2, vector(numbers, 1, zero).itemsize
@@ -41,14 +41,14 @@ def values_side_by_side(plan, where):
 
 
 @jit
-def side_by_side(heads, eliminated, nodes):
+def interleaved(heads, eliminated, nodes):
     """Whether L and D^-1 of a group stay entry by entry, eight heads in a row: of whole groups, for whole solves."""
     return heads % GROUP == 0 and eliminated == nodes
 
 
 @jit
 def _invert(low, high, pivots, out):
-    together, flat = side_by_side(len(pivots), out.shape[1], pivots.shape[1]), out.reshape(out.size)
+    together, flat = interleaved(len(pivots), out.shape[1], pivots.shape[1]), out.reshape(out.size)
     for head in range(low, high):
         for k in range(out.shape[1]):
             place = low * out.shape[1] + GROUP * k + head - low if together else head * out.shape[1] + k
@@ -79,14 +79,14 @@ def _factorise_group(low, high, eliminated, diag, off, plan, rounded, pivots, no
         factor = load(L8, scale, 0)
         for p in range(colptr[j], colptr[j + 1]):
             store(L, G * p, factor * load(L8, column, G * at(rows, p)))
-    if side_by_side(len(diag), eliminated, n):
+    if interleaved(len(diag), eliminated, n):
         _round(L, rounded.reshape(rounded.size)[low * len(rows) :])
         _round(J_diag, kept_diag[G * n * (low // G) :])
         _round(J_off, kept_off[len(J_off) * (low // G) :])
     else:
         _separate(low, high, L, rounded)
     _separate(low, high, D, pivots)
-    return FINE
+    return OK
 
 
 @jit

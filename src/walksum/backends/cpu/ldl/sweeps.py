@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
-from walksum.backends.cpu.ldl.numeric import FINE, factorise, opened
+from walksum.backends.cpu.ldl.numeric import OK, factorise, opened
 from walksum.backends.cpu.packing import ratio
 from walksum.backends.cpu.pointers import matrix
 from walksum.backends.cpu.products import dot_rows
@@ -211,7 +211,7 @@ def _ratio(tops, W, norm, columns):
 def factorise_and_solve(units, lanes, plan, where, tail, blas, columns, h, mu):
     """The worst backward error, or less the outcome of a factorisation that failed."""
     outcome = factorise(0, where[1], plan, where, tail, blas)
-    if outcome != FINE:
+    if outcome != OK:
         return -np.float64(outcome)
     return solve(0, units, lanes, plan, where, columns, h, mu)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.ldl.numeric import opened
-from walksum.backends.cpu.ldl.numeric_groups import values_side_by_side
+from walksum.backends.cpu.ldl.numeric_groups import interleaved_values
 from walksum.backends.cpu.ldl.sweeps import AHEAD, worse
 from walksum.backends.cpu.numba_api import intrinsic, ir, types
 from walksum.backends.cpu.packing import ratio
@@ -91,7 +91,7 @@ def solve(start, stop, plan, where, columns, strides, h, mu):
     diag, off, factor, inverse, _, norms = opened(plan, where)
     zero, heads, n, nnz = diag.dtype.type(0), len(diag), diag.shape[1], factor.shape[1]
     H, X = vector(h, heads * n * columns, zero), vector(mu, heads * n * columns, zero)
-    L, D, (J_diag, J_off) = factor.reshape(heads * nnz), inverse.reshape(heads * n), values_side_by_side(plan, where)
+    L, D, (J_diag, J_off) = factor.reshape(heads * nnz), inverse.reshape(heads * n), interleaved_values(plan, where)
     x, edges, worst = np.empty(WIDTH * n, diag.dtype), off.shape[1], 0.0
     for unit in range(start, stop):
         group, first = unit // (columns // COLUMNS), unit % (columns // COLUMNS) * COLUMNS

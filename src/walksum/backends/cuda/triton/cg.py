@@ -19,12 +19,12 @@ from walksum.backends.cuda.triton.scalars import (
     SIZES,
     START,
     UPDATE,
-    arrive,
     field,
     finish,
+    has_work,
+    is_last_program,
     magnitude,
     store_partial,
-    wanted,
 )
 
 UPDATES = 2048  # programs of the vector kernels at most
@@ -39,7 +39,7 @@ def update_kernel(
     """mu += alpha p, r -= alpha q, and r . z, max |r|, max |mu| of every column."""
     head = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if wanted(control, cols, F, UPDATE):
+    if has_work(control, cols, F, UPDATE):
         alpha = tl.load(field(control, ALPHA, F) + cols, mask=cols < F, other=0.0)[None, :]
         dot = tl.zeros([ROWS, WIDTH], tl.float32)
         r_max = tl.zeros([ROWS, WIDTH], tl.float32)
@@ -61,7 +61,7 @@ def update_kernel(
         store_partial(partial, 1, tl.program_id(0), tl.max(r_max, 0), cols, F, count)
         store_partial(partial, 2, tl.program_id(0), tl.max(mu_max, 0), cols, F, count)
         if FINISH:  # noqa: SIM102
-            if arrive(counter, count):
+            if is_last_program(counter, count):
                 finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK, UPDATE)
 
 
@@ -82,7 +82,7 @@ def sizes_kernel(
     store_partial(partial, 1, tl.program_id(0), tl.max(largest, 0), cols, F, count)
     store_partial(partial, 2, tl.program_id(0), tl.zeros([WIDTH], tl.float32), cols, F, count)
     if FINISH:  # noqa: SIM102
-        if arrive(counter, count):
+        if is_last_program(counter, count):
             finish(control, partial, J_norm, cols, F, count, 0.0, 0, BLOCK, SIZES)
 
 
@@ -109,7 +109,7 @@ def start_kernel(
         dot += first_r * z
     store_partial(partial, 0, tl.program_id(0), tl.sum(dot, 0), cols, F, count)
     if FINISH:  # noqa: SIM102
-        if arrive(counter, count):
+        if is_last_program(counter, count):
             finish(control, partial, J_norm, cols, F, count, 0.0, 0, BLOCK, START)
 
 
@@ -118,7 +118,7 @@ def direction_kernel(p, r, inverse, control, num_nodes, F, ROWS: tl.constexpr, W
     """p = z + beta p."""
     head = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if wanted(control, cols, F, UPDATE):
+    if has_work(control, cols, F, UPDATE):
         beta = tl.load(field(control, BETA, F) + cols, mask=cols < F, other=0.0)[None, :]
         rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         mask = (rows < num_nodes)[:, None] & (cols < F)[None, :]

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walksum.backends.cuda.triton.launch import Shortcut
+from walksum.backends.cuda.triton.launch import CachedLaunch
 from walksum.backends.cuda.triton.plan import feature_width
 from walksum.graph import Graph
 
@@ -223,10 +223,10 @@ class Couplings:
         flat = {"EDGES": edges, "WIDTH": width, "GAUSSIAN": gaussian}
         shares = {"ROWS": SHARES, "SLOTS": SLOTS, "GAUSSIAN": gaussian}
         by_row, by_edge, by_rows = ((-(-n // size), heads, 1) for n, size in ((N, rows), (E, edges), (N, SHARES)))
-        self.roots = Shortcut(roots_kernel, by_row, (N, *of_v, *of_logit, bound), 4, **tile)
-        self.couplings = Shortcut(couplings_kernel, by_edge, (N, E, *of_v, scale), 4, **flat)
-        self.shares = Shortcut(shares_kernel, by_rows, (N, E, *of_logit, bound), 4, **shares)
-        self.vectors = Shortcut(vectors_kernel, by_row, (N, E, *of_v, scale), 4, **tile)
+        self.roots = CachedLaunch(roots_kernel, by_row, (N, *of_v, *of_logit, bound), 4, **tile)
+        self.couplings = CachedLaunch(couplings_kernel, by_edge, (N, E, *of_v, scale), 4, **flat)
+        self.shares = CachedLaunch(shares_kernel, by_rows, (N, E, *of_logit, bound), 4, **shares)
+        self.vectors = CachedLaunch(vectors_kernel, by_row, (N, E, *of_v, scale), 4, **tile)
 
     def forward(self, v: Tensor, logit: Tensor, bias: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
         """off ``[H, E]`` and ``D^-1/2 [H, N]``."""

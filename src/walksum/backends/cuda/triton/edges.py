@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walksum.backends.cuda.triton.launch import Shortcut, launch
+from walksum.backends.cuda.triton.launch import CachedLaunch, launch
 from walksum.backends.cuda.triton.plan import feature_width
 from walksum.graph import Graph
 
@@ -90,11 +90,11 @@ def value_gradients(graph: Graph, g: Tensor, mu: Tensor) -> tuple[Tensor, Tensor
     return d_diag, d_off
 
 
-def _gradients(graph: Graph, heads: int, F: int) -> Shortcut:
+def _gradients(graph: Graph, heads: int, F: int) -> CachedLaunch:
     blocks = -(-graph.num_edges // DOT_EDGES)
     grid = (blocks + -(-graph.num_nodes // DOT_EDGES), 1, heads)
     numbers = (graph.num_edges, graph.num_nodes, blocks, F)
-    return Shortcut(gradients_kernel, grid, numbers, DOT_WARPS, EDGES=DOT_EDGES, WIDTH=feature_width(F))
+    return CachedLaunch(gradients_kernel, grid, numbers, DOT_WARPS, EDGES=DOT_EDGES, WIDTH=feature_width(F))
 
 
 @triton.jit(do_not_specialize=["num_slots", "num_edges"])

@@ -26,7 +26,7 @@ def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.cuda.device(device)
 
 
-class Shortcut:
+class CachedLaunch:
     """A launch that is made again and again with other tensors of the same kind, and with the same numbers.
 
     Triton looks at every argument of every launch to find the kernel compiled for it, which takes longer than a small
@@ -49,7 +49,7 @@ class Shortcut:
         if aligned and self.compiled is not None and self._directly(places):
             return
         found = launch(self.kernel, self.grid, tensors[0], *tensors, *self.numbers, warps=self.warps, **self.meta)
-        if aligned and Shortcut.possible and hasattr(found, "packed_metadata"):
+        if aligned and CachedLaunch.possible and hasattr(found, "packed_metadata"):
             self.device, self.compiled = tensors[0].device.index or 0, found
 
     def _directly(self, places: list[int]) -> bool:
@@ -60,6 +60,6 @@ class Shortcut:
         try:
             found.run(*self.grid, *about, *places, *self.rest)
         except TypeError:
-            Shortcut.possible, self.compiled = False, None
+            CachedLaunch.possible, self.compiled = False, None
             return False
         return True

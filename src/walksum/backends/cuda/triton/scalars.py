@@ -52,7 +52,7 @@ def field(control, which: tl.constexpr, F):
 
 
 @triton.jit
-def wanted(control, cols, F, MODE: tl.constexpr):
+def has_work(control, cols, F, MODE: tl.constexpr):
     """Whether this block of columns has work of this kind."""
     run = tl.program_id(0) >= 0
     if MODE == CURVATURE or MODE == UPDATE or MODE == VERIFY:  # noqa: SIM109
@@ -71,7 +71,7 @@ def magnitude(x):
 
 
 @triton.jit
-def arrive(counter, total):
+def is_last_program(counter, total):
     """True in the program that comes last; it may read what all others have stored."""
     slot = counter + tl.program_id(2) * tl.num_programs(1) + tl.program_id(1)
     tl.debug_barrier()  # every thread's stores come before the release below
@@ -214,7 +214,7 @@ def finish_kernel(
 ):  # fmt: skip
     """Each program adds up its share of the partial results; the last one finishes what they found."""
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if wanted(control, cols, F, MODE):
+    if has_work(control, cols, F, MODE):
         part, parts = tl.program_id(0), tl.num_programs(0)
         begin = part * share
         end = tl.minimum(begin + share, count)
@@ -225,5 +225,5 @@ def finish_kernel(
         store_partial(sums, 0, part, dot, cols, F, parts)
         store_partial(sums, 1, part, r_max, cols, F, parts)
         store_partial(sums, 2, part, mu_max, cols, F, parts)
-        if arrive(counter, parts):
+        if is_last_program(counter, parts):
             finish(control, sums, J_norm, cols, F, parts, tol, max_steps, BLOCK, MODE)

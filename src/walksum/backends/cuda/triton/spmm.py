@@ -10,12 +10,12 @@ from walksum.backends.cuda.triton.scalars import (
     RESIDUAL,
     SCALE,
     VERIFY,
-    arrive,
     field,
     finish,
+    has_work,
+    is_last_program,
     magnitude,
     store_partial,
-    wanted,
 )
 
 
@@ -42,7 +42,7 @@ def weighted_sum(
 
 
 @triton.jit
-def deliver(
+def finish_rows(
     rows, here, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
     WEIGHTED: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
@@ -92,7 +92,7 @@ def spmm_rows(
         F = F // FACTOR * FACTOR
     head = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if wanted(control, cols, F, MODE):
+    if has_work(control, cols, F, MODE):
         x += head * num_nodes * F
         out += head * num_nodes * F
         diag += head * num_nodes
@@ -113,17 +113,19 @@ def spmm_rows(
             here = here & (end - begin <= hub)
             end = tl.where(here, end, begin)
             acc = weighted_sum(begin, end, 1, indices, values, x, cols, F, EDGES, ROWS, WEIGHTED)
-            a, b, c = deliver(
+            a, b, c = finish_rows(
                 rows, here, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
                 WEIGHTED, MODE,
             )  # fmt: skip
             dot, r_max, mu_max = dot + a, tl.maximum(r_max, b), tl.maximum(mu_max, c)
-        report(control, partial, counter, J_norm, tl.program_id(0), dot, r_max, mu_max, cols, F, count, tol, max_steps,
-               BLOCK, MODE, FINISH)  # fmt: skip
+        store_results(
+            control, partial, counter, J_norm, tl.program_id(0), dot, r_max, mu_max, cols, F, count, tol, max_steps,
+            BLOCK, MODE, FINISH,
+        )  # fmt: skip
 
 
 @triton.jit
-def report(
+def store_results(
     control, partial, counter, J_norm, at, dot, r_max, mu_max, cols, F, count, tol, max_steps,
     BLOCK: tl.constexpr, MODE: tl.constexpr, FINISH: tl.constexpr,
 ):  # fmt: skip
@@ -134,7 +136,7 @@ def report(
         store_partial(partial, 1, at, r_max, cols, F, count)
         store_partial(partial, 2, at, mu_max, cols, F, count)
     if FINISH and MODE != PLAIN:  # noqa: SIM102
-        if arrive(counter, count):
+        if is_last_program(counter, count):
             finish(control, partial, J_norm, cols, F, count, tol, max_steps, BLOCK, MODE)
 
 
@@ -149,7 +151,7 @@ def spmm_pieces(
         F = F // FACTOR * FACTOR
     head, piece = tl.program_id(2).to(tl.int64), tl.program_id(0)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if wanted(control, cols, F, MODE):
+    if has_work(control, cols, F, MODE):
         begin = tl.load(piece_begin + piece) + tl.arange(0, ROWS)
         end = tl.load(piece_end + piece) + tl.zeros_like(begin)
         x += head * num_nodes * F
@@ -167,7 +169,7 @@ def spmm_hubs(
     """Add up the pieces of one hub and finish its row."""
     head, hub = tl.program_id(2).to(tl.int64), tl.program_id(0)
     cols = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if wanted(control, cols, F, MODE):
+    if has_work(control, cols, F, MODE):
         acc = sum_of_pieces(pieces + head * num_pieces * F, piece_start, hub, cols, F, BLOCK)
         x += head * num_nodes * F
         out += head * num_nodes * F
@@ -179,11 +181,11 @@ def spmm_hubs(
             inverse += head * num_nodes
         lane = tl.arange(0, 1)
         rows = tl.load(hubs + hub + lane)
-        a, b, c = deliver(
+        a, b, c = finish_rows(
             rows, lane == 0, acc, constant, diag, x, out, h, inverse, direction, control, cols, F,
             WEIGHTED, MODE,
         )  # fmt: skip
-        report(control, partial, None, None, first + hub, a, b, c, cols, F, count, 0.0, 0, BLOCK, MODE, False)
+        store_results(control, partial, None, None, first + hub, a, b, c, cols, F, count, 0.0, 0, BLOCK, MODE, False)
 
 
 @triton.jit

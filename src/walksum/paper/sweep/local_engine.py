@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from walksum.paper.sweep.spec import threads_pay
 from walksum.paper.sweep.store import RUN_LOCKS, RunLocks, Store
 from walksum.paper.sweep.sweep import Ended, Group
-from walksum.paper.sweep.work import WorkerSettings, in_words, work_on
+from walksum.paper.sweep.worker import WorkerSettings, in_words, work_on
 
 if TYPE_CHECKING:
     from walksum.paper.runs import Progress
