@@ -442,6 +442,27 @@ def test_blocks_computed_again_have_the_same_gradients_and_hold_less(design, lea
 
 
 @pytest.mark.parametrize(
+    "model",
+    [
+        ws.GLT(6, 16, 2, 3, heads=2),
+        ws.GLT(6, 16, 2, 3, recompute=True),
+        ws.GLTConv(6, 8, design="pairwise-normal"),
+        ws.Propagate(learned=True),
+    ],
+    ids=["GLT", "recomputed", "GLTConv", "Propagate"],
+)
+def test_gradients_of_many_outputs_at_once(model):
+    model, x = copy.deepcopy(model).double().eval(), X.double().requires_grad_()
+    y = model(x, EDGES)
+    rows, wanted = torch.randn(4, *y.shape, dtype=y.dtype), (x, *model.parameters())
+    found = torch.autograd.grad(y, wanted, rows, is_grads_batched=True, allow_unused=True)
+    y = model(x, EDGES)
+    alone = [torch.autograd.grad(y, wanted, row, retain_graph=True, allow_unused=True) for row in rows]
+    for batch, *one in zip(found, *alone, strict=True):
+        torch.testing.assert_close(batch, torch.stack(one))
+
+
+@pytest.mark.parametrize(
     "layer",
     [ws.GLTConv(3, 4), ws.GLTConv(3, 4, learned=False), ws.Propagate(design=ws.LearnedLaplacian(3, 1))],
     ids=["learned", "fixed", "design"],
