@@ -283,6 +283,16 @@ def test_a_norm_whose_weight_was_replaced(passes):
     assert passes[0].norm is norm
 
 
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_parameters_of_another_shape_are_not_read(name):
+    layer, norm, x = NodeLinear(16, 8), nn.LayerNorm(16), torch.randn(50, 16)
+    setattr(norm, name, nn.Parameter(torch.ones(8)))
+    with pytest.raises(RuntimeError, match="shape"):
+        layer(x, (norm,))
+    layer.bias = nn.Parameter(torch.ones(1))  # which torch repeats
+    torch.testing.assert_close(layer(x, (nn.ReLU(),)), nn.functional.linear(x.relu(), layer.weight) + 1)
+
+
 def test_a_parametrization_is_computed_once():
     layer, calls = nn.utils.parametrizations.spectral_norm(NodeLinear(16, 8)), []
     layer.parametrizations.weight[0].register_forward_hook(lambda *_: calls.append(1))

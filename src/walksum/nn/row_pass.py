@@ -76,7 +76,9 @@ def serves(x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | No
         return False
     norm = steps.norm
     affine = () if norm is None else (norm.weight, norm.bias)
-    if any(t is None or not t.is_contiguous() for t in affine):
+    if any(t is None or not t.is_contiguous() or t.shape != norm.normalized_shape for t in affine):  # type: ignore[union-attr]
+        return False
+    if bias is not None and bias.shape != (outputs,):  # which torch refuses or repeats
         return False
     others = *affine, *(t for t in (bias, residual) if t is not None)
     if not all(has_memory(t) and t.dtype is x.dtype for t in others):

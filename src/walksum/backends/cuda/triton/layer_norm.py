@@ -1,7 +1,7 @@
 """Layer normalisation of narrow rows on the GPU: one pass over the rows forth, one back for all three gradients.
 
-torch's kernels give every row a block of threads, and read the rows once more for the gradients of scale and offset: with
-64 channels that takes several times as long as the memory does.
+torch's kernels give every row a block of threads, and read the rows once more for the gradients of scale and offset:
+with 64 channels that takes several times as long as the memory does.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def backward(x: Tensor, gamma: Tensor, grad: Tensor, epsilon: float) -> tuple[Te
     sums = x.new_empty(-(-groups // max(turns, 1)), 2, F)
     numbers = (num_rows, turns, F, epsilon)
     launch(backward_kernel, (len(sums), 1, 1), x, x, gamma, grad, d_x, sums, *numbers, ROWS=rows, WIDTH=width)
-    return d_x, *sums.sum(0).unbind()
+    d_gamma, d_beta = sums.sum(0)
+    return d_x, d_gamma, d_beta
 
 
 def _shape(x: Tensor) -> tuple[int, int, int, int]:
