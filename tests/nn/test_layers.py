@@ -463,6 +463,19 @@ def test_gradients_of_many_outputs_at_once(model):
 
 
 @pytest.mark.parametrize(
+    ("design", "learned", "jk"),
+    [("laplacian", True, None), ("laplacian", False, "cat"), ("pairwise-normal", False, "lstm")],
+)
+def test_samples_on_one_graph_through_a_whole_model(design, learned, jk):
+    torch.manual_seed(0)
+    model = ws.GLT(6, 12, 2, 3, heads=3, design=design, learned=learned, jk=jk).double().eval()
+    samples = torch.stack([X, -X, X.flip(0)]).double()
+    torch.testing.assert_close(model(samples, EDGES), torch.stack([model(x, EDGES) for x in samples]))
+    alone = samples[:, :1]  # one node without edges
+    torch.testing.assert_close(model(alone, EDGES[:, :0]), torch.stack([model(x, EDGES[:, :0]) for x in alone]))
+
+
+@pytest.mark.parametrize(
     "layer",
     [ws.GLTConv(3, 4), ws.GLTConv(3, 4, learned=False), ws.Propagate(design=ws.LearnedLaplacian(3, 1))],
     ids=["learned", "fixed", "design"],
