@@ -128,6 +128,25 @@ def test_hessian_by_nested_transforms(system):
     torch.testing.assert_close(torch.func.hessian(loss)(J.diag), torch.func.hessian(dense_loss)(J.diag))
 
 
+@pytest.mark.parametrize("solver", ["auto", "cg", "dense", "chebyshev"])
+def test_the_vmap_of_autograd(system, solver):
+    """Older than torch.func's: ``is_grads_batched``, and the vectorized jacobians and hessians of torch.autograd."""
+    J, h = system
+
+    def solve(diag, off, h):
+        return ws.solve(ws.Precision(J.graph, diag, off), h, solver)
+
+    def loss(off, h):
+        return solve(J.diag, off, h).square().sum()
+
+    jacobian, hessian = torch.autograd.functional.jacobian, torch.autograd.functional.hessian
+    expected = jacobian(solve, (J.diag, J.off, h))
+    for strategy in ("reverse-mode", "forward-mode"):
+        found = jacobian(solve, (J.diag, J.off, h), vectorize=True, strategy=strategy)
+        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(hessian(loss, (J.off, h), vectorize=True), hessian(loss, (J.off, h)))
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo looks at it
 def test_compiled_code_gives_the_same_answer(system):
     J, h = system

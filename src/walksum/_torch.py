@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.autograd.forward_ad import unpack_dual
+from torch.autograd.function import FunctionCtx
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -22,6 +23,7 @@ try:
     from torch._C import _are_functorch_transforms_active as transforms_active
     from torch._C._functorch import _add_batch_dim, _unwrap_batched, get_unwrapped, unwrap_if_dead
     from torch._C._functorch import is_functorch_wrapped_tensor as is_functorch_wrapped
+    from torch._C._functorch import is_legacy_batchedtensor as _is_batched_by_autograd
     from torch._functorch.autograd_function import VmapInfo
     from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as _no_interpreters
@@ -170,7 +172,17 @@ class Function(torch.autograd.Function):
     torch's own inspects the signature of forward to bind defaults, which on a small graph takes longer than
     the solve. Under vmap it takes ten times as long; there the rule is called directly. Under other function
     transforms (grad, ...) everything is left to torch.
+
+    torch.autograd has a vmap of its own (``is_grads_batched``, ``jacobian(vectorize=True)``), older than that of
+    torch.func, under which no rule of a Function is asked for. Batches of it become batches of ``torch.vmap`` here.
     """
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for name in ("backward", "jvp"):
+            rule = cls.__dict__.get(name)
+            if _KNOWN_FUNCTORCH and rule is not None:
+                setattr(cls, name, type(rule)(_for_batches(rule.__func__)))
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -197,6 +209,54 @@ class Function(torch.autograd.Function):
         if isinstance(out, tuple):
             return tuple(_add_batch_dim(each, at, level) for each, at in zip(out, dim, strict=True))
         return _add_batch_dim(out, dim, level)
+
+
+def _for_batches(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule of derivatives that also takes tensors which torch.autograd has batched."""
+
+    @wraps(rule)
+    def call(*args: Any) -> Any:
+        batched = [k for k, a in enumerate(args) if isinstance(a, Tensor) and _is_batched_by_autograd(a)]
+        if not batched:
+            return rule(*args)
+        level, values = _without_batch([args[k] for k in batched])
+        # before the transform begins: what a checkpoint computes again must be computed as it was
+        outside = [_Read(a) if isinstance(a, FunctionCtx) else a for a in args]
+        results: list[Any] = []
+
+        def tensors(*one: Tensor) -> tuple[Tensor, ...]:
+            given = list(outside)
+            for k, value in zip(batched, one, strict=True):
+                given[k] = value
+            found = rule(*given)
+            results[:] = found if isinstance(found, tuple) else [found]
+            return tuple(t for t in results if t is not None)  # torch.vmap takes nothing else
+
+        rows = iter(torch.vmap(tensors, randomness="same")(*values))
+        # contiguous: torch's forward mode wants the batch first in memory
+        again = [None if t is None else torch._add_batch_dim(next(rows).contiguous(), 0, level) for t in results]
+        return tuple(again) if rule.__name__ == "backward" else again[0]
+
+    return call
+
+
+class _Read:
+    """A context whose tensors have been read."""
+
+    def __init__(self, ctx: Any):
+        self.saved_tensors, self._ctx = ctx.saved_tensors, ctx
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+
+def _without_batch(tensors: list[Tensor]) -> tuple[int, list[Tensor]]:
+    """The level of torch.autograd's vmap, and the tensors with its dimension as their first."""
+    for level in range(1, 65):  # torch allows no more; no name tells which it is
+        values = [torch._remove_batch_dim(t, level, 1, 0) for t in tensors]
+        if not any(map(_is_batched_by_autograd, values)):
+            return level, values
+    raise NotImplementedError("gradients batched twice (is_grads_batched within itself); use torch.func.vmap")
 
 
 def assume_constant(function: F) -> F:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("triton")
 
@@ -234,6 +235,20 @@ def test_layer_norm_and_its_gradients(device, shape, monkeypatch):
     found = layer_norm.backward(x, gamma, grad, 1e-5)
     for mine, theirs in zip(found, torch.autograd.grad(expected, twins, grad.cpu().double()), strict=True):
         assert_near(mine.cpu(), theirs, 1e-5)
+
+
+def test_layer_norm_leaves_to_torch_what_kernels_cannot_read(device, monkeypatch):
+    from walksum.nn import layer_norm as module
+
+    monkeypatch.setattr(module, "LARGE", 0)
+    monkeypatch.setattr(module, "uses_triton", lambda t: t.dtype == torch.float32)
+    norm, x = module.LayerNorm(16).to(device), torch.randn(5, 16, device=device)
+    assert type(norm(x).grad_fn).__name__ == "_LayerNormBackward"
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert norm(mode.from_tensor(x)).shape == (5, 16)
+    norm.weight = torch.nn.Parameter(torch.ones(8, device=device))
+    with pytest.raises(RuntimeError, match="shape"):
+        norm(x)
 
 
 @pytest.mark.gpu

@@ -78,6 +78,35 @@ def test_kullback_leibler_on_equal_and_different_patterns():
     torch.testing.assert_close(kl_divergence(GaussianField(p), GaussianField(p)), torch.zeros(2, dtype=double))
 
 
+@pytest.mark.parametrize("heads", [(1, 1), (3, 1), (1, 3), (3, 3)])
+def test_kullback_leibler_of_a_field_and_a_multivariate_normal(heads):
+    fields, normals = [], []
+    for seed, (graph, count) in enumerate(zip((cycle(7), path(7)), heads, strict=True)):
+        J = problem(graph, "learned laplacian", heads=count, seed=seed)[0]
+        fields.append(GaussianField(J, loc=torch.randn(5, count, 7, dtype=double, requires_grad=True)))
+        normals.append(MultivariateNormal(fields[-1].loc, precision_matrix=J.to_dense()))
+    expected = kl_divergence(*normals)
+    assert expected.shape == (5, max(heads))
+    for p, q in (fields, (fields[0], normals[1]), (normals[0], fields[1])):
+        found = kl_divergence(p, q)
+        torch.testing.assert_close(found, expected)
+        wanted = [f.loc for f in fields]
+        torch.testing.assert_close(
+            torch.autograd.grad(found.sum(), wanted), torch.autograd.grad(expected.sum(), wanted, retain_graph=True)
+        )
+    with pytest.raises(ValueError, match="same nodes"):
+        kl_divergence(fields[0].condition([0], [1.0]), normals[1])
+
+
+def test_a_small_kullback_leibler_keeps_its_digits_in_float32():
+    J = ws.FixedLaplacian(0.9)(path(2000), torch.empty(0))
+    fields = [GaussianField(ws.Precision(J.graph, J.diag * factor, J.off)) for factor in (1.0, 1.001)]
+    wide = [GaussianField(f.J) for f in fields]  # fields compute in float64
+    found, expected = kl_divergence(*fields), kl_divergence(*wide)
+    assert (found.dtype, expected.dtype) == (torch.float32, double)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("method", ["elimination", "dense", "estimated"])
 def test_100000_samples_have_the_covariance(method):
     J = ws.FixedLaplacian(0.9)(random_graph(50, 100, 4), torch.empty(0, dtype=double))

@@ -442,6 +442,40 @@ def test_blocks_computed_again_have_the_same_gradients_and_hold_less(design, lea
 
 
 @pytest.mark.parametrize(
+    "model",
+    [
+        ws.GLT(6, 16, 2, 3, heads=2),
+        ws.GLT(6, 16, 2, 3, recompute=True),
+        ws.GLTConv(6, 8, design="pairwise-normal"),
+        ws.Propagate(learned=True),
+    ],
+    ids=["GLT", "recomputed", "GLTConv", "Propagate"],
+)
+def test_gradients_of_many_outputs_at_once(model):
+    model, x = copy.deepcopy(model).double().eval(), X.double().requires_grad_()
+    y = model(x, EDGES)
+    rows, wanted = torch.randn(4, *y.shape, dtype=y.dtype), (x, *model.parameters())
+    found = torch.autograd.grad(y, wanted, rows, is_grads_batched=True, allow_unused=True)
+    y = model(x, EDGES)
+    alone = [torch.autograd.grad(y, wanted, row, retain_graph=True, allow_unused=True) for row in rows]
+    for batch, *one in zip(found, *alone, strict=True):
+        torch.testing.assert_close(batch, torch.stack(one))
+
+
+@pytest.mark.parametrize(
+    ("design", "learned", "jk"),
+    [("laplacian", True, None), ("laplacian", False, "cat"), ("pairwise-normal", False, "lstm")],
+)
+def test_samples_on_one_graph_through_a_whole_model(design, learned, jk):
+    torch.manual_seed(0)
+    model = ws.GLT(6, 12, 2, 3, heads=3, design=design, learned=learned, jk=jk).double().eval()
+    samples = torch.stack([X, -X, X.flip(0)]).double()
+    torch.testing.assert_close(model(samples, EDGES), torch.stack([model(x, EDGES) for x in samples]))
+    alone = samples[:, :1]  # one node without edges
+    torch.testing.assert_close(model(alone, EDGES[:, :0]), torch.stack([model(x, EDGES[:, :0]) for x in alone]))
+
+
+@pytest.mark.parametrize(
     "layer",
     [ws.GLTConv(3, 4), ws.GLTConv(3, 4, learned=False), ws.Propagate(design=ws.LearnedLaplacian(3, 1))],
     ids=["learned", "fixed", "design"],

@@ -228,3 +228,9 @@ def test_a_learned_scale_that_cannot_be_held_is_refused():
 def test_a_scale_of_another_kind_is_named(scale):
     with pytest.raises(ValueError, match=r"scale=.*expected a number strictly between 0 and 1"):
         Propagate(scale)
+
+
+def test_one_column_as_a_vector_side_by_side():
+    x, ring = torch.randn(4), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    bank = PropagateBank((0.0, 0.9, -0.9), mix="concat")
+    torch.testing.assert_close(bank(x, ring), bank(x.unsqueeze(1), ring))

@@ -87,6 +87,16 @@ def test_differentiates_twice():
     assert torch.autograd.gradgradcheck(value, inputs)
 
 
+def test_gradients_of_many_outputs_at_once(passes):
+    layer, modules, x, residual = layer_and_input("all", 16, 8, 1, torch.float64, nodes=20)
+    wanted = (x, residual, *layer.parameters(), *modules[0].parameters())
+    y, rows = layer(x, modules, residual), torch.randn(3, 20, 8, dtype=torch.float64)
+    found = torch.autograd.grad(y, wanted, rows, is_grads_batched=True, retain_graph=True)
+    alone = [torch.autograd.grad(y, wanted, row, retain_graph=True) for row in rows]
+    assert passes
+    torch.testing.assert_close(found, tuple(map(torch.stack, zip(*alone, strict=True))))
+
+
 def test_the_same_bits_for_every_number_of_threads(monkeypatch):
     monkeypatch.setattr("walksum.backends.cpu.threads.WORTH_A_THREAD", 0)
     layer, modules, x, residual = layer_and_input("norm", 64, 64, 1, torch.float32, nodes=5000)
@@ -154,6 +164,18 @@ def test_not_a_number_and_infinity_reach_the_output():
     x[1, 3], x[4, 2] = float("nan"), float("inf")
     y = layer(x, (nn.LayerNorm(16), nn.LeakyReLU()))
     assert y.isfinite().all(1).tolist() == [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.LeakyReLU(0.1), nn.LeakyReLU(0.0)])
+@pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan"), -0.0])
+@pytest.mark.parametrize("twice", [False, True])
+def test_activations_of_numbers_that_are_not_finite(act, number, twice):
+    layer, x = NodeLinear(16, 8), torch.randn(50, 16).index_fill(1, torch.tensor([3, 9]), number).requires_grad_()
+    found = []
+    for call in (linear_after, plainly):
+        y = call(layer, (act,), x, torch.zeros(50, 8))
+        found.append((y, *torch.autograd.grad(y.sum(), (x, layer.weight), create_graph=twice)))
+    torch.testing.assert_close(*found, equal_nan=True)
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -259,6 +281,16 @@ def test_a_norm_whose_weight_was_replaced(passes):
     norm.weight = torch.randn(16)
     torch.testing.assert_close(layer(x, (norm,)), layer(norm(x)))
     assert passes[0].norm is norm
+
+
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_parameters_of_another_shape_are_not_read(name):
+    layer, norm, x = NodeLinear(16, 8), nn.LayerNorm(16), torch.randn(50, 16)
+    setattr(norm, name, nn.Parameter(torch.ones(8)))
+    with pytest.raises(RuntimeError, match="shape"):
+        layer(x, (norm,))
+    layer.bias = nn.Parameter(torch.ones(1))  # which torch repeats
+    torch.testing.assert_close(layer(x, (nn.ReLU(),)), nn.functional.linear(x.relu(), layer.weight) + 1)
 
 
 def test_a_parametrization_is_computed_once():

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints, register_kl
+from torch.distributions import Distribution, MultivariateNormal, constraints, kl_divergence, register_kl
 
 from walksum._torch import is_functorch_wrapped
 from walksum.field import conditioning
@@ -298,10 +298,35 @@ class GaussianField(Distribution):
 
 @register_kl(GaussianField, GaussianField)
 def _kl(p: GaussianField, q: GaussianField) -> Tensor:
-    if p.event_shape != q.event_shape or p._part is not None or q._part is not None:
-        raise ValueError("kl_divergence takes two fields on the same nodes, none of them observed exactly")
+    _check_comparable(p, q)
+    like = p._like.new_empty((), dtype=torch.promote_types(p._like.dtype, q._like.dtype))
+    p, q = conditioning.in_double(p), conditioning.in_double(q)  # log-determinants of many nodes cancel
     J_p, J_q = on_shared_pattern(p.J, q.J)
     S = selected_inverse(J_p, p._asked)
-    trace = torch.linalg.vecdot(S.diag, J_q.diag) + 2 * torch.linalg.vecdot(S.off, J_q.off)
+    trace = torch.linalg.vecdot(S.diag, J_q.diag.to(S.diag)) + 2 * torch.linalg.vecdot(S.off, J_q.off.to(S.off))
     difference = q._quadratic(p.loc - q.loc)
-    return 0.5 * (trace.to(p._like) + difference - p.event_shape[0] + p._logdet() - q._logdet())
+    return (0.5 * (trace + difference - p.event_shape[0] + p._logdet() - q._logdet())).to(like)
+
+
+@register_kl(GaussianField, MultivariateNormal)
+def _kl_to_normal(p: GaussianField, q: MultivariateNormal) -> Tensor:
+    _check_comparable(p, q)
+    return kl_divergence(_dense(p), q)
+
+
+@register_kl(MultivariateNormal, GaussianField)
+def _kl_from_normal(p: MultivariateNormal, q: GaussianField) -> Tensor:
+    _check_comparable(p, q)
+    return kl_divergence(p, _dense(q))
+
+
+def _check_comparable(p: Distribution, q: Distribution) -> None:
+    observed = any(getattr(d, "_part", None) is not None for d in (p, q))
+    if p.event_shape != q.event_shape or observed:
+        raise ValueError("kl_divergence takes two distributions on the same nodes, none of them observed exactly")
+
+
+def _dense(field: GaussianField) -> MultivariateNormal:
+    """The same with a matrix of all pairs of nodes, beside one that holds such a matrix already."""
+    J = field.J.to_dense().to(field._like)
+    return MultivariateNormal(field.loc, precision_matrix=J, validate_args=False)

@@ -54,8 +54,9 @@ def selected_inverse(J: Precision, method: str = "auto", observe: Observer | Non
 def _exactly(J: Precision, method: str, report: Reporter) -> SelectedInverse:
     way = choose_method(J, method)
     if way == "estimated":
+        asked = "method='estimated' was asked for" if method == way else f"eliminating {J.graph} would fill in too much"
         raise ValueError(
-            f"selected_inverse is exact, and eliminating {J.graph} would fill in too much; "
+            f"selected_inverse is exact, and {asked}; "
             "marginals(J, method='estimated') estimates the diagonal, method='elimination' tries all the same"
         )
     work = working_copy(J, way)

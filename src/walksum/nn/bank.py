@@ -69,7 +69,7 @@ class PropagateBank(MessagePassing):
             edge_weight = None
         parts = [x if isinstance(layer, nn.Identity) else layer(x, edge_index, edge_weight) for layer in self.layers]
         if self.mix == "concat":
-            return torch.cat(parts, -1)
+            return torch.stack(parts, -1) if x.dim() == 1 else torch.cat(parts, -1)
         stacked = torch.stack(parts)
         if self.gamma is None:
             return stacked

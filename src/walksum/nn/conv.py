@@ -311,7 +311,11 @@ class GLTConv(MessagePassing):
         if edge_attr is not None and not isinstance(edge_index, Graph):
             edge_attr = mean_per_edge(edge_index, graph, check_edge_attr(edge_attr, self.edge_dim, len(edge_attr)))
         samples = x.reshape(-1, *x.shape[-2:])
-        out = torch.vmap(lambda one: self(one, graph, None, features, edge_attr=edge_attr))(samples)
+        if features is None or features.dim() == 2:
+            out = torch.vmap(lambda one: self(one, graph, None, features, edge_attr=edge_attr))(samples)
+        else:
+            each = features.reshape(-1, *features.shape[-2:])
+            out = torch.vmap(lambda one, read: self(one, graph, None, read, edge_attr=edge_attr))(samples, each)
         return out.view(*x.shape[:-1], -1)
 
     @property

@@ -27,12 +27,16 @@ class LayerNorm(nn.LayerNorm):
         return _LayerNorm.apply(input.contiguous(), self.weight, self.bias, self.eps)
 
     def _fused(self, x: Tensor) -> bool:
-        if torch.compiler.is_compiling() or not x.is_cuda or transforms_active() or in_forward_mode():
+        if torch.compiler.is_compiling() or not uses_triton(x) or transforms_active() or in_forward_mode():
             return False
-        given = x, self.weight, self.bias
-        if not all(isinstance(t, Tensor) and uses_triton(t) for t in given) or not x.numel():
+        shape = self.normalized_shape
+        if shape != x.shape[-1:] or shape[0] > WIDEST or not x.numel():
             return False
-        if self.normalized_shape != (x.size(-1),) or x.size(-1) > WIDEST:
+        # a kernel reads addresses: what torch would refuse, or what has no numbers there, is left to torch
+        for t in (self.weight, self.bias):
+            if not isinstance(t, Tensor) or not uses_triton(t) or t.shape != shape or t.device != x.device:
+                return False
+        if not all(type(t) in (Tensor, nn.Parameter) for t in (x, self.weight, self.bias)):
             return False
         # eager steps on small tables wait for Python, of which torch's own operation takes less
         return x.numel() >= LARGE or bool(open_logs(x.device))

@@ -167,7 +167,10 @@ class GLT(nn.Module):
             else:
                 z = block(z, where, weight, features=x, edge_attr=attr)
             states.append(z)
-        return self.read(self.norm(z if self.jump is None else self.jump(states)))
+        if self.jump is not None:
+            z = self.jump([z.reshape(-1, z.size(-1)) for z in states])
+            z = z.view(*x.shape[:-1], z.size(-1))
+        return self.read(self.norm(z))
 
     def _one_graph(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None, edge_attr: Tensor | None) -> tuple:
         """One Graph for all blocks, and what is left to be given beside it.

@@ -82,6 +82,6 @@ class PredictThenPropagate(nn.Module):
         """Groups for an optimiser: weight decay on the first map alone, where the many weights are."""
         if not weight_decay >= 0:
             raise ValueError(f"weight_decay={weight_decay!r}; expected a non-negative number")
-        first = set(self.first.parameters())
-        rest = [p for p in self.parameters() if p not in first]
-        return [{"params": [*first], "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+        first = list(self.first.parameters())  # in order: the state of an optimiser is loaded by it
+        rest = [p for name, p in self.named_parameters() if not name.startswith("first.")]
+        return [{"params": first, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]

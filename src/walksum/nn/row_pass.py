@@ -31,7 +31,7 @@ class Steps:
     """What happens to a row before the product."""
 
     norm: nn.LayerNorm | None = None
-    slope: float = 1.0  # of the activation below zero
+    slope: float = 1.0  # of the activation below zero; 0 is a ReLU
     p: float = 0.0  # of dropout
 
 
@@ -44,6 +44,8 @@ def read_steps(modules: Sequence[nn.Module]) -> Steps | None:
     act = left.pop(0) if left and type(left[0]) in (nn.LeakyReLU, nn.ReLU) else None
     drop = left.pop(0) if left and type(left[0]) is Dropout and left[0].p < 1 else None
     slope = 1.0 if act is None else getattr(act, "negative_slope", 0.0)
+    if slope == 0 and type(act) is nn.LeakyReLU:  # of minus infinity torch makes NaN
+        return None
     return None if left else Steps(norm, slope, 0.0 if drop is None else drop.p)  # type: ignore[arg-type]
 
 
@@ -74,7 +76,9 @@ def serves(x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | No
         return False
     norm = steps.norm
     affine = () if norm is None else (norm.weight, norm.bias)
-    if any(t is None or not t.is_contiguous() for t in affine):
+    if any(t is None or not t.is_contiguous() or t.shape != norm.normalized_shape for t in affine):  # type: ignore[union-attr]
+        return False
+    if bias is not None and bias.shape != (outputs,):  # which torch refuses or repeats
         return False
     others = *affine, *(t for t in (bias, residual) if t is not None)
     if not all(has_memory(t) and t.dtype is x.dtype for t in others):
@@ -100,7 +104,8 @@ def _composed(numbers: tuple, x: Tensor, weight: Tensor, bias: Any, gamma: Any, 
     size, epsilon, slope, seed, p = numbers
     if size:
         x = nnf.layer_norm(x.unflatten(1, (-1, size)), (size,), gamma, beta, epsilon).flatten(1)
-    x = x if slope == 1 else nnf.leaky_relu(x, slope)
+    if slope != 1:
+        x = nnf.leaky_relu(x, slope) if slope else nnf.relu(x)
     x = _Dropout.apply(x.unsqueeze(0), torch.tensor([seed]), p).squeeze(0) if p else x
     return nnf.linear(x, weight, bias)
 

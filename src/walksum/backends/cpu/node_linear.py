@@ -7,7 +7,7 @@ too, so that a plain loop over them is as quick as the product of large matrices
 Arrays come by address, see :mod:`walksum.backends.cpu.pointers`. ``before`` is what happens to a row first:
 
 - gamma, beta, size, epsilon: layer normalisation of each group of ``size`` columns; a size of 0 is none.
-- slope: of a leaky ReLU below zero; 1 is none.
+- slope: of a leaky ReLU below zero; 0 is a ReLU, 1 is none.
 - seed, threshold, scale: as in :func:`walksum.backends.cpu.dropout.dropout`; a threshold of 0 is none.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.dropout import _bits, _hash
 from walksum.backends.cpu.pointers import vector
-from walksum.backends.cpu.simd import add_up, at, fma, load, put, slopes, splat, store, width
+from walksum.backends.cpu.simd import add_up, at, fma, load, nonzero, positive, put, slopes, splat, store, width
 from walksum.backends.cpu.sparse_rows import _any
 
 TILE = 48  # rows: with 64 columns, two tiles and the weights fill a first cache of 48 KB
@@ -173,7 +173,11 @@ def _make_ready(narrow, zero, x, row, to, columns, before, tiles):
 @jit
 def _activate(narrow, value, slope, threshold, factor, ready, place):
     """``ready = factor value``, where the slope of the activation joins the factor of dropout."""
-    slant = slopes(value, slope)
+    if slope == 0:  # unlike 0 times a number, ReLU makes 0 of minus infinity; its gradient at NaN is that above zero
+        value = positive(value)
+        slant = nonzero(value)
+    else:
+        slant = slopes(value, slope)
     if threshold > 0:
         slant = slant * load(narrow, factor, place)
     store(factor, place, slant)

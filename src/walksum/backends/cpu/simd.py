@@ -234,6 +234,28 @@ def slopes(typingctx: Any, value: Any, slope: Any) -> Any:
 
 
 @intrinsic
+def positive(typingctx: Any, value: Any) -> Any:
+    """``value`` in the lanes where it is not at or below zero, 0 in the others; NaN stays."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        zeros = ir.Constant(context.get_value_type(value), [0.0] * value.count)
+        return builder.select(builder.fcmp_ordered("<=", args[0], zeros), zeros, args[0])
+
+    return value(value), codegen
+
+
+@intrinsic
+def nonzero(typingctx: Any, value: Any) -> Any:
+    """1 in the lanes where ``value`` is not zero, NaN among them, 0 in the others."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        zeros, ones = (ir.Constant(context.get_value_type(value), [x] * value.count) for x in (0.0, 1.0))
+        return builder.select(builder.fcmp_unordered("!=", args[0], zeros), ones, zeros)
+
+    return value(value), codegen
+
+
+@intrinsic
 def add_up(typingctx: Any, value: Any) -> Any:
     """The sum of all lanes, by halves."""
 
