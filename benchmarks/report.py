@@ -70,7 +70,7 @@ FURTHER = {  # what a record may hold beside the headline, and the field that sa
 }
 
 
-FIRST = " What was measured before stands in `results/bench/{bench}-first.json`."
+FIRST = " What was measured before stands in `results/bench/{bench}-first.json` and `{bench}-second.json`."
 CALLED = {"auto": "", "auto-captured": ", as a CUDA graph"}  # what a newcomer sees of the contestants
 CONDITIONS = (
     "Ratios are within one condition: the same way to be launched and the same dropout for all. `walksum` is the "
@@ -225,6 +225,8 @@ def section(held: dict[str, Any], images: Path) -> str:
     device = where["device"] if bench == "gpu" else f"{where['cpu']}, {where['threads']} thread(s)"
     about = f"{device}; copy bandwidth {held['bandwidth'] / 1e9:.3g} GB/s; commit {held['commit']}; {held['written']}."
     about += _earlier(records) + _single_runs(records, bench) + (FIRST.format(bench=bench) if held.get("first") else "")
+    if "clock" in held:
+        about += f" The seconds of this commit's records are {held['clock']}, as the machine had other work."
     quick = "\n**A quick run: its times are rough.**\n" if held.get("quick") else ""
     pictures = "".join(f"![{text}](images/{name})\n\n" for name, text in draw(records, bench, images))
     graphs = unique(matching(records, kind="solve"), "graph")
