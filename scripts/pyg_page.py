@@ -85,7 +85,7 @@ reach.
 GRAPH_LEVEL = """## Whole graphs
 
 `examples/graph_classification.py`: two marked nodes are in the same part of a graph of 64 nodes or not, and lie at
-least 13 hops from the edges that tell. Two layers with J^-1 of reach 32 hear that far; two and twelve layers of GCN
+least 13 hops from the edges that decide. Two layers with J^-1 of reach 32 reach them; two and twelve layers of GCN
 cannot, thirty-two could and do not learn it in the same 15 epochs (`benchmarks/graph_level.py`, 200 new graphs). In an
 earlier, smaller form of the task, 24 nodes, twelve layers of GCN had 100 % too (`graph_level-first.jsonl`).
 """
