@@ -231,8 +231,8 @@ def choices() -> str:
     )
 
 
-def page(text: str) -> str:
-    """The page with new tables."""
+def updated(text: str) -> str:
+    """The page with every table between its marks made anew."""
     parts = []
     for name, title in FILES.items():
         lines = ["| what | how | test |", "|---|---|---|", *rows(ROOT / "tests" / "pyg" / name)]
@@ -243,4 +243,4 @@ def page(text: str) -> str:
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "pyg.md"
-    file.write_text(page(file.read_text()))
+    file.write_text(updated(file.read_text()))
