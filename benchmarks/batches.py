@@ -10,7 +10,6 @@ of that run; the record holds the median over runs and their range.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -140,10 +139,8 @@ def main() -> None:
         low, high = row["range"]
         print(f"{row['shape']:>9} {row['graph']:>4} {row['layer']:40} {row['over_gat']:6.2f} [{low:.2f}, {high:.2f}]"
               f" {row['ms']:8.2f} ms{over}")  # fmt: skip
-    if args.out:
-        about = {"commit": records.commit(), **records.machine("cpu"), "runs": args.runs, "rounds": args.rounds}
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text("".join(json.dumps(row) + "\n" for row in [about, *found]))
+    about = {"commit": records.commit(), **records.machine("cpu"), "runs": args.runs, "rounds": args.rounds}
+    records.write_lines(args.out, [about, *found])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m benchmarks.graph_level [--seeds 3] [--depths 2 12 32] [--out results/p
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -34,9 +33,7 @@ def main() -> None:
     rows = [{"seed": seed, **run(seed, args.depths)} for seed in range(args.seeds)]
     for row in rows:
         print(row)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text("".join(json.dumps(row) + "\n" for row in [{"commit": records.commit()}, *rows]))
+    records.write_lines(args.out, [{"commit": records.commit()}, *rows])
 
 
 if __name__ == "__main__":

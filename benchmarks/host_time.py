@@ -12,7 +12,6 @@ time of one thread, since other programs share the machine.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -126,9 +125,7 @@ def main() -> None:
                 rows.append(row)
                 shown = {k: v for k, v in row.items() if k not in ("runs", "nodes", "edges", "kind")}
                 print(row["kind"], {k: f"{v:.3g}" if isinstance(v, float) else v for k, v in shown.items()}, flush=True)
-                if args.out:
-                    args.out.parent.mkdir(parents=True, exist_ok=True)
-                    args.out.write_text("".join(json.dumps(each) + "\n" for each in rows))
+                records.write_lines(args.out, rows)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m benchmarks.layer_scale [--seeds 5] [--out results/pyg/layer_scale.json
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from pathlib import Path
 
@@ -52,10 +51,8 @@ def main() -> None:
             {"scale": scale, "mean": round(statistics.mean(values), 2), "values": [round(v, 1) for v in values]}
         )
         print(found[-1], flush=True)
-    if args.out:
-        about = {"commit": records.commit(), "seeds": args.seeds, "epochs": EPOCHS, "hidden": HIDDEN}
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text("".join(json.dumps(row) + "\n" for row in [about, *found]))
+    about = {"commit": records.commit(), "seeds": args.seeds, "epochs": EPOCHS, "hidden": HIDDEN}
+    records.write_lines(args.out, [about, *found])
 
 
 if __name__ == "__main__":

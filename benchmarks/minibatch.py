@@ -14,7 +14,6 @@ whole graph and, as somebody without room for it would, in the same parts.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from pathlib import Path
@@ -179,10 +178,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     found = run(args.splits)
-    if args.out:
-        about = {"commit": records.commit(), **records.machine("cpu"), "scale": SCALE, "hidden": HIDDEN}
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text("".join(json.dumps(row) + "\n" for row in [about, *found]))
+    about = {"commit": records.commit(), **records.machine("cpu"), "scale": SCALE, "hidden": HIDDEN}
+    records.write_lines(args.out, [about, *found])
 
 
 if __name__ == "__main__":

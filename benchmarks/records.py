@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -67,6 +68,13 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def write_lines(path: Path | None, rows: Iterable[Record]) -> None:
+    """One JSON line per row, where a file was named."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def key(record: Record) -> tuple:

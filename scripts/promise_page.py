@@ -1,19 +1,15 @@
-"""Writes the figures of docs/promise.md from the records in results/trust: ``python scripts/promise_page.py``.
-
-With ``--check`` it writes nothing and fails if the page and the records differ.
-"""
+"""Writes the figures of docs/promise.md from the records in results/trust: ``python scripts/promise_page.py``."""
 
 from __future__ import annotations
 
 import json
-import re
-import sys
 from pathlib import Path
 from typing import Any
 
+from walksum.paper.report.document import fill_marks
+
 ROOT = Path(__file__).parents[1]
 RECORDS, PAGE = ROOT / "results" / "trust", ROOT / "docs" / "promise.md"
-BEGIN, END = "<!-- figures: {} -->", "<!-- end -->"
 
 
 def read(name: str) -> dict[str, Any] | None:
@@ -167,25 +163,12 @@ def _listed(found: dict[str, int]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in found.items())
 
 
-def filled(text: str) -> str:
+def updated(text: str) -> str:
     """The page with the figures of today's records between its marks."""
     for make in (fuzz, fuzz_gpu, gradients, faults, audit, load):
-        begin = BEGIN.format(make.__name__)
-        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(END), re.DOTALL)
-        assert pattern.search(text), f"{PAGE} has no mark {begin}"
-        block = "\n".join([begin, "", *make(), "", END])
-        text = pattern.sub(lambda _, block=block: block, text)
+        text = fill_marks(text, make.__name__, "\n".join(make()))
     return text
 
 
-def main() -> int:
-    before = PAGE.read_text()
-    after = filled(before)
-    if "--check" in sys.argv:
-        return int(before != after)
-    PAGE.write_text(after)
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    PAGE.write_text(updated(PAGE.read_text()))

@@ -1,4 +1,4 @@
-"""The pages in docs say what the records in results hold."""
+"""The pages in docs say what the records in results hold, and what the tests show."""
 
 import runpy
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks import report
 from walksum.paper.report.document import fill_marks
 from walksum.paper.report.make import ReportRequest, make
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("table", ["table1", "table2"])
@@ -27,12 +27,19 @@ def test_a_page_is_made_from_its_records(table, monkeypatch):
         ("docs/protocols.md", "scripts/protocols_page.py"),
         ("docs/tables.md", "scripts/tables_page.py"),
         ("docs/longrange.md", "scripts/longrange_page.py"),
+        ("docs/promise.md", "scripts/promise_page.py"),
+        ("docs/pyg.md", "scripts/pyg_page.py"),
     ],
 )
 def test_a_page_holds_the_tables_of_the_records(page, script, monkeypatch):
     monkeypatch.chdir(ROOT)
     text = Path(page).read_text(encoding="utf-8")
     assert runpy.run_path(script)["updated"](text) == text, f"run: python {script}"
+
+
+def test_the_page_of_pyg_reads_every_file_of_its_tests():
+    files = {path.name for path in (ROOT / "tests" / "pyg").glob("test_pyg_*.py")}
+    assert set(runpy.run_path(str(ROOT / "scripts" / "pyg_page.py"))["FILES"]) == files
 
 
 def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
