@@ -70,7 +70,7 @@ FURTHER = {  # what a record may hold beside the headline, and the field that sa
 }
 
 
-FIRST = " What was measured before stands in `results/bench/{bench}-first.json` and `{bench}-second.json`."
+FIRST = " What was measured before stands in `results/bench/{bench}-*.json`."
 CALLED = {"auto": "", "auto-captured": ", as a CUDA graph"}  # what a newcomer sees of the contestants
 CONDITIONS = (
     "Ratios are within one condition: the same way to be launched and the same dropout for all. `walksum` is the "
