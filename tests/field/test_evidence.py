@@ -236,3 +236,15 @@ def test_noise_has_the_heads_of_J_and_no_further_batch():
     for shape in ((5, 2), (5, 2, 2)):
         with pytest.raises(ValueError, match="one per head"):
             field.condition([0, 2], [1.0, 2.0], noise.expand(shape))
+
+
+def test_exact_observations_under_transforms_of_torch_func():
+    J = problem(GALLERY["grid"], "learned laplacian", heads=2)[0]
+
+    def evidence(diag):
+        return GaussianField(ws.Precision(J.graph, diag, J.off)).log_evidence([1, 4], [1.0, -1.0]).sum()
+
+    diag = J.diag.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(evidence(diag), diag)
+    torch.testing.assert_close(torch.func.grad(evidence)(J.diag), expected)
+    torch.testing.assert_close(evidence(J.diag), evidence(diag).detach())  # nothing of a transform is kept
