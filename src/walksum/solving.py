@@ -89,8 +89,8 @@ def solve(
         check_h(J, h)
     elif not h.is_cpu or not J.diag.is_cpu or h.dtype is not J.diag.dtype:
         check_h(J, h)
-    chosen, differentiated = resolve(solver, J, h.size(-1)), _differentiated(J, h)
-    reports = Reports(observe, on_nonconverged, later=differentiated and h.is_cuda)
+    chosen, recorded = resolve(solver, J, h.size(-1)), differentiated(J, h)
+    reports = Reports(observe, on_nonconverged, later=recorded and h.is_cuda)
     if type(chosen) is Unrolled:
         solution = chosen.prepare(J)(h)
         reports.send(replace(solution, value=solution.value.detach()))
@@ -101,7 +101,7 @@ def solve(
         may_replace = may_replace and not in_one_launch(J.graph)
         may_eliminate = h.is_cpu and solver == "auto"
         call = _Call(_Preparations(J.graph, J.prepared, chosen, may_replace, may_eliminate), reports)
-        mu = _Solve.apply(J.diag, J.off, h, call) if differentiated else call.run(J.diag, J.off, h)
+        mu = _Solve.apply(J.diag, J.off, h, call) if recorded else call.run(J.diag, J.off, h)
     if one_J_for_all:
         return mu.view(shape[1], shape[0], shape[2]).transpose(0, 1)
     return mu if mu.shape == shape else mu.view(shape)
@@ -141,7 +141,7 @@ def explain_solver(J: Precision, h: Tensor) -> Choice:
     return choose(J, columns)
 
 
-def _differentiated(J: Precision, h: Tensor) -> bool:
+def differentiated(J: Precision, h: Tensor) -> bool:
     """Whether anyone may take derivatives of this solve, in any way."""
     if torch.is_grad_enabled() and (h.requires_grad or J.diag.requires_grad or J.off.requires_grad):
         return True

@@ -125,3 +125,17 @@ def test_a_hub_is_too_much_for_two_hops(monkeypatch):
     monkeypatch.setattr("walksum.designs.two_hop.MOST_PATHS", 10)
     with pytest.raises(ValueError, match="largest degree 7"):
         two_hop(star(8))
+
+
+@pytest.mark.parametrize("name", ["car", "sar", "leroux", "intrinsic", "matern", "random-walk", "squared"])
+def test_parameters_go_back_to_where_they_started(name):
+    layer = ws.GLTConv(3, 2, heads=2, design=name)
+    before = {k: p.detach().clone() for k, p in layer.design.named_parameters() if p.shape == (2, 1)}
+    assert before
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(7.0)
+    layer.reset_parameters()
+    assert not any((parameter == 7).any() for parameter in layer.parameters())
+    for key, start in before.items():
+        torch.testing.assert_close(layer.design.get_parameter(key).detach(), start)

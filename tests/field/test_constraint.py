@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 
 import walksum as ws
-from gallery import grid, random_graph
+from gallery import GALLERY, grid, problem, random_graph
 from walksum.field import GaussianField
 
 double = torch.double
@@ -146,3 +146,18 @@ def test_bad_constraints_are_refused(A, e, message):
     field = GaussianField(ws.Precision(J.graph, J.diag.expand(3, -1), J.off.expand(3, -1)))
     with pytest.raises(ValueError, match=message):
         field.constrain(A, e)
+
+
+def test_constraints_under_transforms_and_their_own_gradients():
+    J = problem(GALLERY["grid"], "learned laplacian", heads=2)[0]
+    A, e = torch.randn(2, 9, dtype=torch.double), torch.randn(2, dtype=torch.double)
+
+    def numbers(diag, A, e):
+        given = GaussianField(ws.Precision(J.graph, diag, J.off)).constrain(A, e)
+        return torch.cat([given.mean.flatten(), given.variance.flatten(), given.entropy()])
+
+    inputs = [t.clone().requires_grad_() for t in (J.diag, A, e)]
+    assert torch.autograd.gradcheck(numbers, inputs)
+    expected = torch.autograd.functional.jacobian(lambda diag: numbers(diag, A, e), J.diag)
+    for jacobian in (torch.func.jacrev, torch.func.jacfwd):
+        torch.testing.assert_close(jacobian(numbers)(J.diag, A, e), expected)

@@ -151,6 +151,48 @@ def test_the_path_of_samples_follows_the_expectation_by_finite_differences(way):
         torch.testing.assert_close(gradient[0, edge], slope, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("way", ["elimination", "dense", "estimated"])
+def test_second_derivatives_of_samples_are_those_of_the_expectation(way):
+    J, _ = problem(GALLERY["grid"], "learned laplacian", heads=1)
+    A = torch.randn(9, 9, dtype=double)
+    A = A @ A.T
+    x = torch.linalg.cholesky(torch.linalg.inv(J.to_dense())) * 9**0.5
+
+    def expectation(off):  # of x^T A x
+        return (A * torch.linalg.inv(ws.Precision(J.graph, J.diag, off).to_dense()[0])).sum()
+
+    def value(off):
+        moved = follow(ws.Precision(J.graph, J.diag, off), x, way)
+        return ((A @ moved[0]) * moved[0]).sum() / 9
+
+    hessian = torch.autograd.functional.hessian
+    torch.testing.assert_close(hessian(value, J.off), hessian(expectation, J.off))
+
+
+@pytest.mark.parametrize("method", ["elimination", "dense", "estimated"])
+def test_samples_under_transforms_of_torch_func(method):
+    J, _ = problem(GALLERY["grid"], "learned laplacian", heads=2)
+
+    def draw(diag):
+        return sample(ws.Precision(J.graph, diag, J.off), (3,), method, seed=1)
+
+    def loss(diag):
+        return draw(diag).sin().sum()
+
+    diag, step = J.diag.clone().requires_grad_(), torch.randn_like(J.diag)
+    (expected,) = torch.autograd.grad(loss(diag), diag)
+    torch.testing.assert_close(torch.func.grad(loss)(J.diag), expected)
+    torch.testing.assert_close(torch.func.jvp(loss, (J.diag,), (step,))[1], (expected * step).sum())
+    several = torch.stack([2 * J.diag, 3 * J.diag])  # both dominant: estimated samples of both have roots of one kind
+    torch.testing.assert_close(torch.vmap(draw)(several), torch.stack([draw(each) for each in several]))
+
+    def rsample(diag):
+        return GaussianField(ws.Precision(J.graph, diag, J.off), method=method).rsample((3,))
+
+    first, second = torch.vmap(rsample, randomness="different")(torch.stack([J.diag, J.diag]))
+    assert not torch.equal(first, second)
+
+
 def test_rsample_moves_with_scale_and_mean_sample_by_sample():
     J, _ = problem(GALLERY["grid"], "fixed laplacian", heads=1)
 

@@ -6,7 +6,7 @@ import torch
 import walksum as ws
 from gallery import grid, path, random_graph
 from walksum.designs.fields import Matern
-from walksum.field import Estimate, EstimateWarning, logdet, marginals
+from walksum.field import Estimate, EstimateWarning, logdet, marginals, sample
 from walksum.field import factors as ways
 
 double = torch.double
@@ -128,3 +128,23 @@ def test_the_warning_of_an_estimate_advises_what_exists(monkeypatch):
     field = ws.GaussianField(ws.FixedLaplacian(0.5)(grid(6, 6)))
     with pytest.warns(EstimateWarning, match=r"logdet and marginals tell its standard error to their observe="):
         assert field.variance.shape == (1, 36)
+
+
+@pytest.mark.parametrize("walk_summable", [True, False])
+def test_estimates_of_nodes_on_very_different_scales(walk_summable):
+    """An iteration that ends by the largest numbers of a column leaves the small ones wrong."""
+    torch.manual_seed(0)
+    graph = random_graph(60, 150, 1)
+    off = torch.randn(1, graph.num_edges, dtype=torch.double)
+    rows = ws.Precision(graph, torch.zeros(1, 60, dtype=torch.double), off).to_dense()
+    least = rows.abs().sum(-1) if walk_summable else (0.1 - torch.linalg.eigvalsh(rows)[:, :1]).expand(1, 60)
+    scale = torch.logspace(-6, 6, 60, dtype=torch.double)[torch.randperm(60)]
+    J = ws.Precision(graph, (least + 0.1) * scale**2, off * scale[graph.edges[0]] * scale[graph.edges[1]])
+    assert bool(J.is_walk_summable) == walk_summable
+    exact, reports = marginals(J), []
+    found = marginals(J, "estimated", Estimate(probes=200), observe=reports.append)
+    assert ((found - exact).abs() < 6 * reports[0].standard_error + 1e-9 * exact).all()
+    assert (reports[0].standard_error < exact).all()
+    if walk_summable:
+        spread = sample(J, (2000,), "estimated", seed=0).var(0)
+        torch.testing.assert_close(spread / exact, torch.ones_like(exact), atol=0.2, rtol=0)

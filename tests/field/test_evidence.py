@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 from torch.distributions import MultivariateNormal
 
 import walksum as ws
-from gallery import GALLERY, problem, random_graph
+from gallery import GALLERY, path, problem, random_graph
 from walksum.field import GaussianField
 
 double = torch.double
@@ -224,3 +224,27 @@ def test_leave_one_out_keeps_its_digits_beside_any_noise(noise, dtype):
     assert variance.dtype == dtype
     assert torch.allclose(variance[0].double(), 1 / inverse.diagonal(), rtol=tol)
     assert torch.allclose(mean[0].double(), y - inverse @ y / inverse.diagonal(), rtol=tol, atol=tol)
+
+
+def test_noise_has_the_heads_of_J_and_no_further_batch():
+    J = problem(path(4), "learned laplacian", heads=2)[0]
+    field, noise = GaussianField(J, loc=torch.zeros(5, 2, 4, dtype=torch.double)), torch.tensor([0.1, 0.2])
+    expected = field.condition([0, 2], [1.0, 2.0], noise)
+    for shape in ((1, 2), (2, 2)):
+        given = field.condition([0, 2], [1.0, 2.0], noise.expand(shape))
+        torch.testing.assert_close((given.mean, given.variance), (expected.mean, expected.variance))
+    for shape in ((5, 2), (5, 2, 2)):
+        with pytest.raises(ValueError, match="one per head"):
+            field.condition([0, 2], [1.0, 2.0], noise.expand(shape))
+
+
+def test_exact_observations_under_transforms_of_torch_func():
+    J = problem(GALLERY["grid"], "learned laplacian", heads=2)[0]
+
+    def evidence(diag):
+        return GaussianField(ws.Precision(J.graph, diag, J.off)).log_evidence([1, 4], [1.0, -1.0]).sum()
+
+    diag = J.diag.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(evidence(diag), diag)
+    torch.testing.assert_close(torch.func.grad(evidence)(J.diag), expected)
+    torch.testing.assert_close(evidence(J.diag), evidence(diag).detach())  # nothing of a transform is kept

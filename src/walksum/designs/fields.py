@@ -23,11 +23,26 @@ from walksum.precision import Precision
 class FieldDesign(Design):
     """A design with one precision per head, without node features."""
 
+    log_tau: nn.Parameter
+    raw: nn.Parameter
+    log_kappa: nn.Parameter
+
     def __init__(self, heads: int, tau: float):
         super().__init__("attractive")
         check_positive(tau=tau)
         self.heads = check_count("heads", heads)
-        self.log_tau = nn.Parameter(torch.full((heads, 1), math.log(tau)))
+        self._starts: dict[str, float] = {}
+        self._learn("log_tau", math.log(tau))
+
+    def _learn(self, name: str, start: float) -> None:
+        """Make one parameter per head, which :meth:`reset_parameters` sets back to where it started."""
+        self._starts[name] = start
+        self.register_parameter(name, nn.Parameter(torch.full((self.heads, 1), start)))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for name, start in self._starts.items():
+            nn.init.constant_(self.get_parameter(name), start)
 
     @property
     def tau(self) -> Tensor:
@@ -70,7 +85,7 @@ class CAR(FieldDesign):
 
     def __init__(self, heads: int = 1, alpha: float = 0.9, tau: float = 1.0):
         super().__init__(heads, tau)
-        self.raw = nn.Parameter(torch.full((heads, 1), math.atanh(_inside("alpha", alpha, -1))))
+        self._learn("raw", math.atanh(_inside("alpha", alpha, -1)))
 
     @property
     def alpha(self) -> Tensor:
@@ -105,7 +120,7 @@ class SAR(FieldDesign):
 
     def __init__(self, heads: int = 1, rho: float = 0.5, tau: float = 1.0):
         super().__init__(heads, tau)
-        self.raw = nn.Parameter(torch.full((heads, 1), math.atanh(_inside("rho", rho, -1))))
+        self._learn("raw", math.atanh(_inside("rho", rho, -1)))
 
     @property
     def rho(self) -> Tensor:
@@ -141,7 +156,7 @@ class Leroux(FieldDesign):
     def __init__(self, heads: int = 1, lam: float = 0.5, tau: float = 1.0):
         super().__init__(heads, tau)
         lam = _inside("lam", lam, 0)
-        self.raw = nn.Parameter(torch.full((heads, 1), math.log(lam / (1 - lam))))
+        self._learn("raw", math.log(lam / (1 - lam)))
 
     @property
     def lam(self) -> Tensor:
@@ -208,7 +223,7 @@ class Matern(FieldDesign):
         super().__init__(heads, tau)
         check_positive(kappa=kappa)
         self.nu = _one_or_two("nu", nu)
-        self.log_kappa = nn.Parameter(torch.full((heads, 1), math.log(kappa)))
+        self._learn("log_kappa", math.log(kappa))
 
     @property
     def kappa(self) -> Tensor:

@@ -10,6 +10,7 @@ from scipy.linalg import qr
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from walksum._torch import outside_transforms, unwrapped
 from walksum.field.conditioning import in_double
 from walksum.field.factors import refuse
 from walksum.field.observations import LOG_2PI, is_finite
@@ -44,8 +45,8 @@ class ConstrainedField(Distribution):
         self._like, self.prior = field._like, in_double(field)
         self.A, self.e = _check_constraints(self.prior, A, e)
         rows = self.prior._take(self.A)  # [k, n] of the nodes without an exact observation
-        nodes = torch.as_tensor(qr(rows.cpu().numpy(), mode="r", pivoting=True)[1][: len(rows)], device=rows.device)
-        K, U, root = _grounded(self.prior.J, nodes.long())
+        nodes = outside_transforms(_pivots, unwrapped(rows.detach()))
+        K, U, root = _grounded(self.prior.J, nodes)
         self.z = in_double(self.prior._made(K, self.prior.loc, self.prior._part))
         self.z._check_definite()
         self.cross = self._solved(rows.unsqueeze(1))  # K^-1 A^T, [H, N, k]
@@ -56,7 +57,8 @@ class ConstrainedField(Distribution):
         at, root = self.prior.free[nodes], root.unsqueeze(2)
         L, failed = torch.linalg.cholesky_ex(torch.eye(len(rows)).to(root) - root * CU[:, at])
         pivots = L.diagonal(dim1=1, dim2=2)
-        if bool(failed.any() | (pivots.square() < SINGULAR).any()):
+        singular = unwrapped(failed.any() | (pivots.square() < SINGULAR).any())
+        if singular is not None and bool(singular.any()):
             refuse(Status.not_positive_definite)
         self.F = torch.linalg.solve_triangular(L, CU.mT, upper=False).mT
         self.shift = self.B + self.F @ torch.linalg.solve_triangular(L, root * self.B[:, at], upper=False)
@@ -98,6 +100,12 @@ class ConstrainedField(Distribution):
 
     def entropy(self) -> Tensor:
         return (0.5 * self.rank - self._log_normaliser).expand(self.batch_shape).to(self._like)
+
+
+def _pivots(rows: Tensor) -> Tensor:
+    """As many nodes as rows, in which the rows are independent."""
+    order = qr(rows.cpu().numpy(), mode="r", pivoting=True)[1]
+    return torch.as_tensor(order[: len(rows)], dtype=torch.int64, device=rows.device)
 
 
 def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Tensor]:

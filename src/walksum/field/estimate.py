@@ -151,7 +151,7 @@ def estimate_marginals(J: Precision, settings: Estimate) -> tuple[Tensor, Tensor
     """The diagonal of J^-1 and its standard error, ``[H, N]`` each, both without gradient."""
     system = system_of(J)
     check_values(system)
-    value, error = _by_samples(system, settings) or _by_probes(system, settings)
+    value, error = _by_samples(system, settings) or _by_probes(*system.scaled(), settings)
     return value, error, 0, Status.converged
 
 
@@ -175,8 +175,8 @@ def _by_samples(system: System, settings: Estimate) -> tuple[Tensor, Tensor] | N
     return own + mean, mean * (2 / (settings.probes - 4)) ** 0.5
 
 
-def _by_probes(system: System, settings: Estimate) -> tuple[Tensor, Tensor]:
-    r"""Hutchinson: :math:`\Sigma_{ii} = E[z_i (J^{-1} z)_i]`, for every positive definite J.
+def _by_probes(system: System, S: Tensor, settings: Estimate) -> tuple[Tensor, Tensor]:
+    r"""Hutchinson: :math:`\Sigma_{ii} = E[z_i (J^{-1} z)_i]`, for every positive definite J, scaled as S says.
 
     The control variate is the same with the Neumann polynomial
     :math:`D^{-1} + D^{-1} A D^{-1} + D^{-1} A D^{-1} A D^{-1}`, D - A = J, whose diagonal is known.
@@ -190,7 +190,8 @@ def _by_probes(system: System, settings: Estimate) -> tuple[Tensor, Tensor]:
     second = own * A.product(first)
     known = torch.zeros_like(inverse).index_add(1, i, J.off.square() * inverse[:, j])
     known = known.index_add(1, j, J.off.square() * inverse[:, i]) * inverse.square()
-    return _regressed(sample, (z * (first + second)).double() - system.own(known).double().unsqueeze(2))
+    value, error = _regressed(sample, (z * (first + second)).double() - system.own(known).double().unsqueeze(2))
+    return value * S.double().square(), error * S.double().square()
 
 
 def _regressed(sample: Tensor, control: Tensor) -> tuple[Tensor, Tensor]:

@@ -78,8 +78,11 @@ def _check_noise(noise: Any, count: int, batch: torch.Size, like: Tensor) -> Ten
     noise = torch.as_tensor(noise, dtype=like.dtype, device=like.device)
     if noise.dim() and noise.size(-1) not in (1, count):
         raise ValueError(f"noise has shape {tuple(noise.shape)}; expected a number or one variance per node, [{count}]")
-    if noise.dim() > 1 and (noise.dim() > 1 + len(batch) or noise.shape[:-1] != batch[len(batch) - noise.dim() + 1 :]):
-        raise ValueError(f"noise has shape {tuple(noise.shape)}; expected [{count}] or {[*batch, count]}")
+    if noise.dim() > 2 or (noise.dim() == 2 and noise.size(0) not in (1, batch[-1])):
+        raise ValueError(
+            f"noise has shape {tuple(noise.shape)}; expected [{count}] or [{batch[-1]}, {count}]: noise changes J, of "
+            "which there is one per head"
+        )
     if not is_finite(noise.log()):
         raise ValueError("noise must be positive and finite: it is a variance. For exact observations use noise=None")
     return noise.expand(*noise.shape[:-1], count) if noise.dim() else noise.expand(count)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor
 
+from walksum._torch import outside_transforms, unwrapped
 from walksum.graph import Graph
 from walksum.precision import Precision
 
@@ -37,6 +38,11 @@ class Part:
 
 def part_of(graph: Graph, nodes: Tensor) -> Part:
     """The part of ascending ``nodes``; asked for again, the same object."""
+    plain = unwrapped(nodes)
+    return outside_transforms(_known_part, graph, nodes if plain is None else plain)
+
+
+def _known_part(graph: Graph, nodes: Tensor) -> Part:
     known: OrderedDict[bytes, Part] = graph.derived(_parts)
     key = nodes.cpu().numpy().tobytes()
     if key not in known:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from walksum._torch import Function, outside_transforms
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, working_copy
 from walksum.field.report import Observer, Reporter
 from walksum.field.system import System, system_of
+from walksum.graph import Graph
+from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers.cg.solver import CG
-from walksum.solving import solve
+from walksum.solving import differentiated, solve
 
 
 def sample(
@@ -55,21 +60,45 @@ def sample(
 def centred_columns(J: Precision, columns: int, way: str, seed: int | None = None) -> Tensor:
     """Samples as columns ``[H, N, columns]``, in the dtype and on the device of J."""
     work = working_copy(J, way)
-    generator = None if seed is None else torch.Generator(J.device).manual_seed(seed)
-
-    def noise(rows: int) -> Tensor:
-        z = torch.randn(J.heads, rows, columns, generator=generator, dtype=J.dtype, device=J.device)
-        return z.to(device=work.device, dtype=work.dtype)
-
-    if J.num_nodes == 0:
-        return noise(0)
-    if way == "estimated":
+    if J.graph.system_across is not None:
         system = system_of(work)
         x = _perturbed(system, system.normals(columns, seed, J.device))
-    else:
-        detached = work.diag.detach(), work.off.detach()
-        x = factorise(work.graph, *detached, work.prepared, way).half_solve(noise(J.num_nodes))
-    return in_range(follow(work, x, way), J.diag)
+        return in_range(_follow_across(work, x, way), J.diag)
+    rows = J.num_nodes + (J.graph.num_edges if way == "estimated" else 0)
+    shape, generator = (J.heads, rows, columns), None if seed is None else torch.Generator(J.device).manual_seed(seed)
+    draw = partial(torch.randn, shape, generator=generator, dtype=J.dtype, device=J.device)
+    z = draw() if seed is None else outside_transforms(draw)  # a seed asks for the same numbers, also under vmap
+    z = z.to(device=work.device, dtype=work.dtype)
+    if J.num_nodes:
+        z = _Draw.apply(work.diag.detach(), work.off.detach(), z, work.graph, work.prepared, way)
+    return in_range(follow(work, z, way), J.diag)
+
+
+class _Draw(Function):
+    """Samples made of noise, without derivatives; a Function, so that transforms of torch.func reach its numbers."""
+
+    @staticmethod
+    def forward(diag: Tensor, off: Tensor, z: Tensor, graph: Graph, memo: dict, way: str) -> Tensor:
+        if way == "estimated":
+            return _perturbed(system_of(Precision.trusted(graph, diag, off)), z)
+        return factorise(graph, diag, off, memo, way).half_solve(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        return (None,) * 6
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> None:
+        return None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, z: Tensor, *others: Any) -> tuple:
+        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, z), in_dims, strict=False)]
+        return unfold_heads(info, _Draw.apply(*folded, *others)), 0
 
 
 def follow(J: Precision, x: Tensor, way: str) -> Tensor:
@@ -77,7 +106,49 @@ def follow(J: Precision, x: Tensor, way: str) -> Tensor:
 
     A velocity v(x) = A x moves N(0, S) as J changes if A S + S A^T = dS = -S dJ S; A = -S dJ / 2 does.
     """
-    if not (torch.is_grad_enabled() and (J.diag.requires_grad or J.off.requires_grad)):
+    return _Follow.apply(J.diag, J.off, x, J.graph, J.prepared, way) if differentiated(J, x) else x
+
+
+class _Follow(Function):
+    # The output is what moves, so that derivatives of this rule see it move too: second derivatives of expectations are
+    # unbiased as the first are.
+    @staticmethod
+    def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph, memo: dict, way: str) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        diag, off, _, *ctx.rest = inputs
+        ctx.save_for_backward(diag, off, output)
+        ctx.save_for_forward(diag, off, output)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        diag, off, x = ctx.saved_tensors
+        d_diag, d_off, d_x = (zeros_if_none(t, like) for t, like in zip(tangents, (diag, off, x), strict=False))
+        return d_x - _solved(diag, off, spmm(ctx.rest[0], d_diag, d_off, x), *ctx.rest) / 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        diag, off, x = ctx.saved_tensors
+        g = -0.5 * _solved(diag, off, grads[0], *ctx.rest)
+        return torch.linalg.vecdot(g, x), edge_dot(ctx.rest[0], g, x), grads[0], None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, x: Tensor, *others: Any) -> tuple:
+        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, x), in_dims, strict=False)]
+        return unfold_heads(info, _Follow.apply(*folded, *others)), 0
+
+
+def _solved(diag: Tensor, off: Tensor, h: Tensor, graph: Graph, memo: dict, way: str) -> Tensor:
+    J = Precision.trusted(graph, diag, off)
+    J.prepared = memo
+    return solve(J, h, SOLVERS[way], on_nonconverged="raise")
+
+
+def _follow_across(J: Precision, x: Tensor, way: str) -> Tensor:
+    """The first derivative alone, where processes hold the neighbours of their nodes too."""
+    if not differentiated(J, x):
         return x
     with torch.no_grad():
         h = system_of(J).product(x)

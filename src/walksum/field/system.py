@@ -38,9 +38,18 @@ class System:
         """``J x`` for ``x [H, n, F]`` of our nodes."""
         return self.J @ x
 
+    def scaled(self) -> tuple[System, Tensor]:
+        """``S J S`` with a diagonal about 1, and the diagonal of S ``[H, n]``: powers of two, which round nothing."""
+        J, (i, j) = self.J, self.J.graph.edges
+        S = torch.exp2(-torch.round(torch.log2(J.diag) / 2))
+        return self.with_values(J.diag * S * S, J.off * S[:, i] * S[:, j]), self.own(S)
+
     def solve(self, h: Tensor, solver: Solver, on_nonconverged: str = "raise") -> Tensor:
+        # scaled: an iteration ends by the largest numbers of a column, beside which those of other nodes may be small
         observe = refuse_indefinite if on_nonconverged == "raise" else None
-        return solve(self.J, h, solver, observe, on_nonconverged)
+        system, S = self.scaled()
+        S = S.unsqueeze(2)
+        return S * solve(system.J, S * h, solver, observe, on_nonconverged)
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes of what each has summed over its nodes."""
