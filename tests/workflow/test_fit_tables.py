@@ -193,3 +193,22 @@ def test_what_is_no_run_is_refused(tmp_path):
     (tmp_path / "metrics.json").write_text("{}")
     with pytest.raises(ValueError, match=r"config.json is damaged"):
         open_run(tmp_path)
+
+
+def test_columns_may_be_named_by_numbers_and_tables_be_of_arrow(tables):
+    arrow = pytest.importorskip("pyarrow").Table
+    nodes, edges = tables
+    numbered = nodes.set_axis(range(5), axis=1)
+    run = fit_tables(numbered, edges, 3, id=0, features=pd.Index([1]), **QUICK)
+    assert (run.config["target"], run.encoding.columns) == ("3", ["1"])
+    again = run.predict(arrow.from_pandas(numbered.rename(columns=str)), arrow.from_pandas(edges))
+    assert again["prediction"].equals(run.predictions["prediction"])
+
+
+def test_a_run_of_booleans_reads_them_from_a_text_file(tables, tmp_path):
+    nodes, edges = tables
+    nodes = nodes.assign(member=nodes["income"] > 0)
+    run = fit_tables(nodes, edges, "colour", features=["income", "member"], **QUICK)
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    again = run.predict(tmp_path / "nodes.csv", edges)
+    assert again["probability_red"].equals(run.predictions["probability_red"])
