@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from walksum.workflow import fit_tables, open_run
+from walksum.workflow.runs import open_runs
 from walksum.workflow.search import SearchPlan
 from walksum.workflow.tables import fit_problem, make_job
 
@@ -212,3 +213,13 @@ def test_a_run_of_booleans_reads_them_from_a_text_file(tables, tmp_path):
     nodes.to_csv(tmp_path / "nodes.csv", index=False)
     again = run.predict(tmp_path / "nodes.csv", edges)
     assert again["probability_red"].equals(run.predictions["probability_red"])
+
+
+def test_runs_of_several_targets_are_saved_again_and_know_their_folders(tables, tmp_path):
+    runs = fit_tables(*tables, ["colour", "spent"], **QUICK).save(tmp_path / "both")
+    assert runs["colour"].folder == tmp_path / "both" / "colour"
+    again = open_runs(tmp_path / "both").save(tmp_path / "copy")
+    assert again["spent"].folder == tmp_path / "copy" / "spent"
+    assert open_runs(tmp_path / "copy").predictions.equals(open_runs(tmp_path / "both").predictions)
+    with pytest.raises(ValueError, match=r"path=.*both already exists"):
+        runs.save(tmp_path / "both")

@@ -69,11 +69,13 @@ class Runs(dict[str, Run]):
 
     def save(self, path: str | PathLike[str], force: bool = False) -> Runs:
         """Write one folder: a run folder for each target, and their predictions together."""
-        folder = free_folder(Path(path), "", force)
+        folder = free_folder(Path(path), "", force, "path")
         with whole_folder(folder, overwrite=force) as scratch:
             for name, run in self.items():
                 run.write(place_of(scratch, name, list(self)))
             self.write_index(scratch)
+        for name, run in self.items():
+            run.folder = place_of(folder, name, list(self))
         return self
 
     def write_index(self, folder: Path) -> None:
