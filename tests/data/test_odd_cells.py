@@ -2,8 +2,10 @@
 
 import pandas as pd
 import pytest
+import torch
 
 from walksum.data.edges import EdgeColumns
+from walksum.data.encoding import fit
 from walksum.data.user_files import Columns, read_tables
 
 EDGES = "source,target\na,b\nb,c\n"
@@ -152,3 +154,10 @@ def test_a_weight_that_is_no_number_is_named_as_it_is_written(tmp_path, cell, fo
     edges.write_text(f"source,target,w\na,b,{cell}\nb,c,1\n")
     with pytest.raises(ValueError, match=f"line 2: w is {found}; expected a number such as 1.5, of size up to 3e[+]38"):
         read_tables(_frames()[0], edges, columns)
+
+
+def test_notes_show_the_beginning_of_a_long_cell():
+    page, rows = "word " * 1000, torch.arange(30)
+    _, notes = fit(pd.DataFrame({"own": [f"{page}{k}" for k in rows], "same": [page] * 30}), rows)
+    assert len(notes) == 2
+    assert all(len(note) < 200 and "word word ..." in note.replace("wo...", "...") for note in notes)

@@ -19,6 +19,7 @@ from walksum.data.numerals import Numerals
 SAMPLE = 5_000  # rows that show how a column is written
 UNNAMED = ("Unnamed: ", "__index_level_")  # how pandas calls a column without a header, and an index in a Parquet file
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+LONGEST = 80  # letters of a cell in a message
 YES_NO = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}  # booleans in a text file
 
 
@@ -190,7 +191,12 @@ def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.D
 def name_list(names: Sequence[Any], most: int = 5) -> str:
     """Some names for a message, at most ``most`` of them."""
     names = list(names)
-    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+    return ", ".join(short(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+
+
+def short(value: Any) -> str:
+    """A cell for a message; a page of text would hide what is said about it."""
+    return repr(f"{value[:LONGEST]}...") if isinstance(value, str) and len(value) > LONGEST else repr(value)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
