@@ -1,5 +1,6 @@
 """Output where nobody reads, and where there is no terminal."""
 
+import json
 import os
 import re
 import tomllib
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from customers import start
+from customers import run, start
 from rich.table import Table
 
 from walksum.cli.console import EXTRAS, Console, run_command, with_flags
@@ -58,3 +59,11 @@ def test_every_extra_is_known():
         for package in packages:
             name = re.split(r"[<>=;\[ ]", package)[0].replace("-", "_")
             assert name == "walksum" or EXTRAS.get(name) == extra  # one extra may name another
+
+
+def test_wrong_use_is_told_as_json_too(tmp_path):
+    done = run("train", "--json", "--budget", "abc", cwd=tmp_path)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["exit_code"] == 2
+    assert "--budget" in json.loads(done.stdout)["error"]
+    assert "Usage: walksum train" in done.stderr

@@ -158,3 +158,11 @@ def test_a_folder_is_no_place_for_predictions(file_run):
     done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", file_run)
     assert done.exit_code == 2
     assert "cannot be written (it is a folder); choose another place" in " ".join(done.output.split())
+
+
+def test_a_name_of_another_kind_of_file_is_refused(file_run, tmp_path):
+    for name in ("p.xlsx", "p.csv.gz", "p.json"):
+        done = invoke("predict", file_run / "run", "--graph", file_run / "new.pt", "--out", tmp_path / name)
+        assert done.exit_code == 2
+        assert f"{name} is neither .csv nor .parquet" in " ".join(done.output.split())
+        assert not (tmp_path / name).exists()

@@ -162,3 +162,10 @@ def test_doctor_finds_every_solver_right(tmp_path, monkeypatch):
         assert word in done.output
     record = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
     assert all(check["ok"] for check in record["self_test"])
+
+
+def test_a_name_of_another_kind_of_file_is_refused(system, tmp_path):
+    done = solve("--matrix", "A.mtx", "--rhs", "b.npy", "--out", "mu.csv")
+    assert done.exit_code == 2, done.output
+    assert "--out mu.csv is no name of a .npy file" in " ".join(done.output.split())
+    assert not (tmp_path / "mu.csv").exists()

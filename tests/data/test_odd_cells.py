@@ -2,7 +2,10 @@
 
 import pandas as pd
 import pytest
+import torch
 
+from walksum.data.edges import EdgeColumns
+from walksum.data.encoding import fit
 from walksum.data.user_files import Columns, read_tables
 
 EDGES = "source,target\na,b\nb,c\n"
@@ -87,3 +90,74 @@ def test_whole_numbers_stay_so_in_parts_of_a_file_that_have_empty_cells(tmp_path
     frame.to_parquet(tmp_path / "nodes.parquet")
     edges = pd.DataFrame({"source": [0], "target": [1]})
     assert read_tables(tmp_path / "nodes.parquet", edges, Columns("y")).classes == ["1", "2"]
+
+
+def _frames(**columns):
+    nodes = pd.DataFrame({"id": list("abc"), "x": [1.0, 2.0, 4.0], "y": list("uvu")} | columns)
+    return nodes, pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
+
+
+def test_cells_of_white_space_are_empty():
+    nodes, edges = _frames(x=["1", " ", "3"], y=["u", "  ", "v"])
+    problem = read_tables(nodes, edges, Columns("y"))
+    assert problem.classes == ["u", "v"]
+    assert problem.y.tolist() == [0, -1, 1]
+    assert problem.features["x"].isna().tolist() == [False, True, False]
+
+
+def test_booleans_are_ones_and_zeros_in_text_files_too(read):
+    for words in (("True", "False", "True"), ("TRUE", "", "FALSE"), ("true", "false", "NA")):
+        a, b, c = words
+        found = read(f"id,x,y\na,{a},u\nb,{b},v\nc,{c},u\n").features["x"]
+        assert found.dtype == float
+        assert found[0] == 1
+    assert read("id,x,y\na,True,u\nb,False,v\nc,maybe,u\n").features["x"].tolist() == ["True", "False", "maybe"]
+
+
+def test_an_index_in_a_parquet_file_is_a_column_by_its_name_and_row_numbers_without(tmp_path):
+    pytest.importorskip("pyarrow")
+    nodes, edges = _frames()
+    nodes.iloc[[2, 0, 1]].to_parquet(tmp_path / "rows.parquet")  # pandas writes __index_level_0__
+    problem = read_tables(tmp_path / "rows.parquet", edges, Columns("y"))
+    assert list(problem.features) == ["x"]
+    assert "1 column(s) without a name" in problem.notes[0]
+    nodes.set_index("id").to_parquet(tmp_path / "ids.parquet")
+    assert read_tables(tmp_path / "ids.parquet", edges, Columns("y")).ids.tolist() == ["a", "b", "c"]
+
+
+def test_levels_of_an_index_without_a_name_are_not_learned_from():
+    nodes, edges = _frames()
+    nodes.index = pd.MultiIndex.from_arrays([nodes.pop("id"), [7, 8, 9]], names=["id", None])
+    assert list(read_tables(nodes, edges, Columns("y")).features) == ["x"]
+    with pytest.raises(ValueError, match=r"several columns called 'id' \(an index with a name counts as one\)"):
+        read_tables(_frames()[0].set_index("id", drop=False), edges, Columns("y"))
+
+
+def test_complex_numbers_keep_no_imaginary_part_and_are_refused():
+    nodes, edges = _frames(x=[1j, 2, 3])
+    with pytest.raises(ValueError, match="column 'x' holds complex numbers; give real and imaginary part"):
+        read_tables(nodes, edges, Columns("y"))
+
+
+def test_ids_may_be_digits_that_are_no_decimals(read):
+    problem = read("key,x,y\n²,1,u\nb,2,v\nc,3,u\n", "source,target\n²,b\nb,c\n")
+    assert problem.ids.tolist() == ["²", "b", "c"]
+
+
+def test_edges_from_each_node_to_itself_join_none(read):
+    assert any("joins no nodes" in note for note in read(ROWS, "source,target\na,a\nb,b\n").notes)
+
+
+@pytest.mark.parametrize(("cell", "found"), [("1e300", "'1e300'"), ("", "empty"), ('"1,5"', "'1,5'")])
+def test_a_weight_that_is_no_number_is_named_as_it_is_written(tmp_path, cell, found):
+    edges, columns = tmp_path / "edges.csv", Columns("y", edges=EdgeColumns(weight="w"))
+    edges.write_text(f"source,target,w\na,b,{cell}\nb,c,1\n")
+    with pytest.raises(ValueError, match=f"line 2: w is {found}; expected a number such as 1.5, of size up to 3e[+]38"):
+        read_tables(_frames()[0], edges, columns)
+
+
+def test_notes_show_the_beginning_of_a_long_cell():
+    page, rows = "word " * 1000, torch.arange(30)
+    _, notes = fit(pd.DataFrame({"own": [f"{page}{k}" for k in rows], "same": [page] * 30}), rows)
+    assert len(notes) == 2
+    assert all(len(note) < 200 and "word word ..." in note.replace("wo...", "...") for note in notes)

@@ -153,3 +153,28 @@ def test_another_table_is_not_answered_with_the_columns_of_fit(kind):
     for other in (X[::-1], X + 1, X[:, :1]):
         with pytest.raises(ValueError, match="X is not the table of fit"):
             features.transform(kind(other))
+
+
+def test_whole_numbers_are_numbers_where_that_is_said():
+    n = np.arange(40)
+    path, table, y = np.stack([n[:-1], n[1:]]), np.zeros((40, 1)), 3 * n
+    with pytest.warns(UserWarning, match="y holds 40 different whole numbers, which are taken as classes; labels="):
+        assert len(GraphFeatures(path, table, labels=True).fit(n, y).names_) > 200
+    found = GraphFeatures(path, table, scales=(0.5,), labels="numbers").fit(n, y)
+    assert found.names_[-1] == "target of others, s=0.5"
+    half = GraphFeatures(path, table, scales=(0.5,), labels=True).fit(n, y / 2)  # fractions are numbers anyway
+    assert np.allclose(found.features_[:, -1], 2 * half.features_[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"hops": -1}, "hops=-1; expected a whole number from 0 on"),
+        ({"scales": 0.5}, "scales=0.5; expected a sequence of numbers"),
+        ({"labels": "class"}, "labels='class'; known: 'numbers', 'classes', True, False"),
+        ({"scales": (), "hops": 0, "degrees": False, "columns": False}, "leave no column"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        GraphFeatures(np.array([[0, 1], [1, 2]]), np.eye(3), **setting).fit(np.arange(3))

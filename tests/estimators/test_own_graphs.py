@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 
 import walksum as ws
 
@@ -116,3 +116,38 @@ def test_whole_numbers_are_no_classes_to_a_regressor():
     X, n = np.arange(60)[:, None], np.arange(60)
     model = ws.FieldRegressor(Ridge(), graph=np.stack([n[:-1], n[1:]]))
     assert ws.TransductiveKFold(3).cross_val_score(model, X, 7 * n - 1).min() > 0.9
+
+
+def test_class_codes_among_nan_are_scored_as_classes():
+    X, n = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60)
+    codes, path = (X[:, 0] > 0).astype(int), np.stack([n[:-1], n[1:]])
+    model = ws.FieldClassifier(LogisticRegression(), graph=path)
+    whole = ws.TransductiveKFold(3).cross_val_score(model, X, np.where(n % 3 == 0, -1, codes))
+    gaps = np.where(n % 3 == 0, np.nan, codes)  # floats, by which R^2 was taken before
+    assert ws.TransductiveKFold(3).cross_val_score(model, X, gaps).tolist() == whole.tolist()
+    assert all(not (test % 3 == 0).any() for _, test in ws.TransductiveKFold(3).split(X, gaps.astype(object)))
+    with pytest.raises(ValueError, match="scoring='roc_auc'; expected a function"):
+        ws.TransductiveKFold(3).cross_val_score(model, X, gaps, scoring="roc_auc")
+
+
+def test_unlabelled_numbers_among_objects_are_no_test_rows():
+    y = np.array([None if k % 3 == 0 else k / 7 for k in range(30)], dtype=object)
+    assert all(not (test % 3 == 0).any() for _, test in ws.TransductiveKFold(3).split(np.zeros((30, 1)), y))
+
+
+def test_a_text_nan_is_no_class():
+    y = np.array(["red", "nan", "blue"] * 4)
+    with pytest.raises(ValueError, match="y holds the text 'nan', which would be a class; None or NaN marks"):
+        ws.FieldClassifier(LogisticRegression(), graph=np.array([[0], [1]])).fit(np.eye(12), y)
+
+
+def test_rows_that_a_cross_validation_cut_out_are_told():
+    n = np.arange(40)
+    model = ws.FieldRegressor(Ridge(), graph=np.stack([n[:-1], n[1:]]))
+    with pytest.raises(ValueError, match=r"graph has 40 nodes but X has 30 rows.*TransductiveKFold.cross_val_score"):
+        model.fit(n[:30, None], np.sin(n[:30]))
+
+
+def test_a_budget_may_be_a_number_of_numpy():
+    X, y, graph = _two_rings()
+    ws.AutoClassifier(np.float32(20), members=("label",), cv=2, random_state=0).fit(X, y, graph=graph)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from walksum.workflow import fit_tables, open_run
+from walksum.workflow.runs import open_runs
 from walksum.workflow.search import SearchPlan
 from walksum.workflow.tables import fit_problem, make_job
 
@@ -193,3 +194,32 @@ def test_what_is_no_run_is_refused(tmp_path):
     (tmp_path / "metrics.json").write_text("{}")
     with pytest.raises(ValueError, match=r"config.json is damaged"):
         open_run(tmp_path)
+
+
+def test_columns_may_be_named_by_numbers_and_tables_be_of_arrow(tables):
+    arrow = pytest.importorskip("pyarrow").Table
+    nodes, edges = tables
+    numbered = nodes.set_axis(range(5), axis=1)
+    run = fit_tables(numbered, edges, 3, id=0, features=pd.Index([1]), **QUICK)
+    assert (run.config["target"], run.encoding.columns) == ("3", ["1"])
+    again = run.predict(arrow.from_pandas(numbered.rename(columns=str)), arrow.from_pandas(edges))
+    assert again["prediction"].equals(run.predictions["prediction"])
+
+
+def test_a_run_of_booleans_reads_them_from_a_text_file(tables, tmp_path):
+    nodes, edges = tables
+    nodes = nodes.assign(member=nodes["income"] > 0)
+    run = fit_tables(nodes, edges, "colour", features=["income", "member"], **QUICK)
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    again = run.predict(tmp_path / "nodes.csv", edges)
+    assert again["probability_red"].equals(run.predictions["probability_red"])
+
+
+def test_runs_of_several_targets_are_saved_again_and_know_their_folders(tables, tmp_path):
+    runs = fit_tables(*tables, ["colour", "spent"], **QUICK).save(tmp_path / "both")
+    assert runs["colour"].folder == tmp_path / "both" / "colour"
+    again = open_runs(tmp_path / "both").save(tmp_path / "copy")
+    assert again["spent"].folder == tmp_path / "copy" / "spent"
+    assert open_runs(tmp_path / "copy").predictions.equals(open_runs(tmp_path / "both").predictions)
+    with pytest.raises(ValueError, match=r"path=.*both already exists"):
+        runs.save(tmp_path / "both")

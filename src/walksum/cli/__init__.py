@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import typer
 
 from walksum.cli import bench, bench_table1, explore, figures, info, predict, report, solve, train
-from walksum.cli.console import as_command, leave
+from walksum.cli.console import Console, as_command, leave
 
 app = typer.Typer(
     help="Graph layers whose mixing is one exact linear operator, mu = J^-1 h.\n\n"
@@ -36,9 +37,17 @@ app.add_typer(tables, name="bench")
 def run() -> None:
     """The program ``walksum``."""
     try:
-        app(prog_name="walksum")
+        code: Any = app(prog_name="walksum", standalone_mode=False)
     except SystemExit as end:
-        leave(end.code if isinstance(end.code, int) else 0)
+        code = end.code
+    except Exception as error:
+        if not hasattr(error, "show"):  # what typer calls wrong use has it, in every version
+            raise
+        error.show()
+        code = error.exit_code  # type: ignore[attr-defined]
+        if "--json" in sys.argv:
+            Console(as_json=True).result({"error": error.format_message(), "exit_code": code})  # type: ignore[attr-defined]
+    leave(code if isinstance(code, int) else 0)
 
 
 __all__ = ["app", "run"]

@@ -31,10 +31,11 @@ def predict(
     """
     from walksum._files import write_file
     from walksum.cli.progress import reading
-    from walksum.workflow.predict import predict_nodes, write_predictions
+    from walksum.workflow.predict import check_suffix, predict_nodes, write_predictions
     from walksum.workflow.problem import Source, problem_of_run
     from walksum.workflow.runs import joined, open_runs
 
+    check_suffix(out)
     source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
     runs, tables, notes = open_runs(run), {}, []
     for target, trained in runs.items():
@@ -46,7 +47,7 @@ def predict(
         console.note(note)
     table = joined(tables) if len(tables) > 1 else found.table
     new = missing_folders(out)
-    write_file(out, lambda path: write_predictions(path, table, out.suffix))
+    write_file(out, lambda path: write_predictions(path, table, out.suffix.lower()))
     made = f" (made the folder {new})" if new else ""
     console.say(f"{len(table)} predictions of {', '.join(tables)} written to {out}{made}", always=True)
     console.result({"predictions": str(out), "nodes": len(table), "notes": notes})

@@ -43,6 +43,8 @@ def solve(
     from walksum.solvers import resolve_name
 
     resolve_name(solver)
+    if out is not None and out.suffix not in ("", ".npy"):
+        raise ValueError(f"out={out} is no name of a .npy file, which is what is written; end it in .npy")
     J, h = read_system(matrix, rhs)
     low, high = J.walk_summability()
     verdict = "walk-summable" if high < 1 else "not walk-summable" if low >= 1 else "too near to 1 to decide"

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, name_list, numbers
 
+MOST = float(np.finfo(np.float32).max)  # weights are kept in float32
+EXPECTED = f"a number such as 1.5, of size up to {MOST:.1g}"
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
 
 
@@ -51,7 +53,7 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
     for piece in table.pieces([*ends, columns.weight] if columns.weight else ends):
         values = None
         if columns.weight:
-            values = numbers(table, piece[columns.weight], columns.weight, collected.rows, missing=False)
+            values = numbers(table, piece[columns.weight], columns.weight, collected.rows, False, EXPECTED, MOST)
         collected.add(piece[ends[0]], piece[ends[1]], values)
     notes = _on_unknown(table.name, collected, drop_unknown)
     if by_place and len(present) > 2:
@@ -59,7 +61,7 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
             f"{ends[0]!r} and {ends[1]!r}, the first columns of {table.name}, are taken as the ends of edges; pass "
             "source= and destination= to choose others"
         )
-    if not sum(part.shape[1] for part in collected.pairs):
+    if not any(bool((i != j).any()) for i, j in collected.pairs):
         notes.append(f"{table.name} joins no nodes: each is predicted by its own columns alone")
     if columns.weight is None and "weight" in present:
         notes.append(f"{table.name} has a column 'weight' that is not used; pass weight='weight' to use it")

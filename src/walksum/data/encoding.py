@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.frames import name_list
+from walksum.data.frames import name_list, short
 
 NONE, LOG, QUANTILE = "none", "log", "quantile"
 TRANSFORMS = (NONE, LOG, QUANTILE)
@@ -213,10 +213,12 @@ def _fit_text(rows: pd.DataFrame) -> tuple[dict[str, list[str]], list[str]]:
     for name in rows.columns:
         counts = rows[name].value_counts()
         if len(counts) == 1 and counts.iloc[0] == len(rows):
-            notes.append(f"left out: {name!r} says {counts.index[0]!r} of every training node")
+            notes.append(f"left out: {name!r} says {short(counts.index[0])} of every training node")
             continue
         if len(counts) > NAMELIKE and len(counts) > len(rows) / 2:
-            notes.append(f"column {name!r} is left out: nearly every row has its own value ({counts.index[0]!r}, ...)")
+            notes.append(
+                f"column {name!r} is left out: nearly every row has its own value ({short(counts.index[0])}, ...)"
+            )
             continue
         if len(counts) > MOST_CATEGORIES:
             notes.append(f"column {name!r} has {len(counts)} categories; the {MOST_CATEGORIES} most frequent are kept")

@@ -17,8 +17,10 @@ import pandas as pd
 from walksum.data.numerals import Numerals
 
 SAMPLE = 5_000  # rows that show how a column is written
-UNNAMED = "Unnamed: "  # how pandas calls a column whose header is empty
+UNNAMED = ("Unnamed: ", "__index_level_")  # how pandas calls a column without a header, and an index in a Parquet file
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+LONGEST = 80  # letters of a cell in a message
+YES_NO = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}  # booleans in a text file
 
 
 class Table(ABC):
@@ -78,12 +80,15 @@ class FrameTable(Table):
 
     def __init__(self, frame: pd.DataFrame, name: str):
         self.name, self._labels = name, frame.index
-        if any(each is not None for each in frame.index.names):
-            frame = frame.reset_index()
+        unnamed = [level for level, each in enumerate(frame.index.names) if each is None]
+        if len(unnamed) < frame.index.nlevels:
+            # levels without a name are row numbers, as groupby().apply() leaves them
+            frame = frame.set_axis(frame.index.droplevel(unnamed)).reset_index(allow_duplicates=True)
         self._frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
         if not self._frame.columns.is_unique:
             twice = self._frame.columns[self._frame.columns.duplicated()]
-            raise ValueError(f"{name} has several columns called {twice[0]!r}; names must be unique")
+            index = " (an index with a name counts as one)" if twice[0] in map(str, self._labels.names) else ""
+            raise ValueError(f"{name} has several columns called {twice[0]!r}{index}; names must be unique")
 
     def columns(self) -> list[str]:
         return list(self._frame.columns)
@@ -98,6 +103,8 @@ class FrameTable(Table):
 
 def _objects(values: pd.Series) -> pd.Series:
     """Python objects; 5.0 becomes 5 where all are whole, for ids and classes with gaps are floats in pandas."""
+    if values.dtype.kind == "c":
+        raise ValueError(f"column {values.name!r} holds complex numbers; give real and imaginary part as two columns")
     if values.dtype.kind == "f":
         known = values.dropna()
         if len(known) and bool((known % 1 == 0).all()) and bool((known.abs() < 2**53).all()):
@@ -130,22 +137,36 @@ def numbers(
     first_row: int = 0,
     missing: bool = True,
     expected: str = "a finite number",
+    most: float = np.finfo(np.float64).max,
 ) -> np.ndarray:
-    """Convert to float64; an error names the first row that is no number, or (unless ``missing``) is empty."""
+    """Convert to float64; an error names the first row with no number up to ``most``, or (unless ``missing``) none."""
     blank = is_missing(values)
-    parsed = pd.to_numeric(values.where(~blank), errors="coerce").to_numpy(dtype=np.float64)
-    bad = (np.isnan(parsed) & ~blank.to_numpy()) | np.isinf(parsed)
+    parsed = _as_numbers(values, blank).to_numpy()
+    bad = (np.isnan(parsed) & ~blank.to_numpy()) | (np.abs(parsed) > most)
     if not missing:
         bad |= blank.to_numpy()
     if bad.any():
         at = int(bad.argmax())
-        found = "empty" if str(values.iloc[at]) in ("", "nan") and blank.iloc[at] else repr(str(values.iloc[at]))
+        cell = values.iloc[at]
+        found = "empty" if pd.isna(cell) or not str(cell).strip() else repr(str(cell))
         raise ValueError(f"{table.row(first_row + at)}: {column} is {found}; expected {expected}")
     return parsed
 
 
 def is_missing(values: pd.Series) -> pd.Series:
-    return values.isna() | values.isin(MISSING)
+    """Cells that are empty, hold white space alone, or a word for it."""
+    found = values.isna() | values.isin(MISSING)
+    if pd.api.types.is_numeric_dtype(values):
+        return found
+    return found | values.map(lambda cell: isinstance(cell, str) and cell.isspace()).astype(bool)
+
+
+def _as_numbers(values: pd.Series, blank: pd.Series) -> pd.Series:
+    """Float64, NaN where a cell is ``blank`` or no number; a column of True and False alone becomes ones and zeros."""
+    parsed = pd.to_numeric(values.where(~blank, np.nan), errors="coerce").astype(np.float64)
+    if bool((parsed.isna() & ~blank).any()) and bool(values[~blank].isin(YES_NO).all()):
+        return values.map(YES_NO).astype(np.float64)
+    return parsed
 
 
 class _TurnedToText(Exception):
@@ -160,7 +181,7 @@ def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.D
         if name in as_text:
             made[name] = values.where(~blank, None).map(str, na_action="ignore").astype(object)
             continue
-        parsed = pd.to_numeric(values.where(~blank, np.nan), errors="coerce").astype(np.float64)
+        parsed = _as_numbers(values, blank)
         if bool((parsed.isna() & ~blank).any()):
             raise _TurnedToText(name)
         made[name] = parsed
@@ -170,7 +191,12 @@ def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.D
 def name_list(names: Sequence[Any], most: int = 5) -> str:
     """Some names for a message, at most ``most`` of them."""
     names = list(names)
-    return ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+    return ", ".join(short(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+
+
+def short(value: Any) -> str:
+    """A cell for a message; a page of text would hide what is said about it."""
+    return repr(f"{value[:LONGEST]}...") if isinstance(value, str) and len(value) > LONGEST else repr(value)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

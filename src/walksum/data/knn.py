@@ -46,9 +46,13 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
         pairs = torch.from_numpy(np.stack(matrix.coords).astype(np.int64))
         found = Graph.from_edge_index(pairs, num_rows, None if bool((weight == 1).all()) else weight)
     else:
-        found = Graph.from_edge_index(torch.from_numpy(_pairs(graph)), num_rows)
+        pairs = torch.from_numpy(_pairs(graph))
+        found = Graph.from_edge_index(pairs, max(num_rows, int(pairs.max()) + 1 if pairs.numel() else 0))
     if found.num_nodes != num_rows:
-        raise ValueError(f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree")
+        raise ValueError(
+            f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree: scikit-learn's "
+            "cross-validation cuts rows out of X, TransductiveKFold.cross_val_score keeps them without a label"
+        )
     return found
 
 

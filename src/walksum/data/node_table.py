@@ -136,7 +136,7 @@ def _find_id(table: Table, present: list[str], columns: Columns, links: Table | 
     covered = {name: share for name, share in covered.items() if share >= COVERED}
     best = max(covered, key=lambda name: covered[name], default=None)  # of equals the first
     rows = len(next(iter(table.pieces(present[:1])), ()))
-    numbered = np.mean([word.isdigit() and str(int(word)) == word and int(word) < rows for word in named] or [0])
+    numbered = np.mean([word.isdecimal() and str(int(word)) == word and int(word) < rows for word in named] or [0])
     if best is None or (best != free[0] and best != usual and numbered >= covered[best]):
         if usual is None:
             return None, [f"{table.name} has no id column ({', '.join(ID_NAMES)}); nodes are numbered from 0"]

@@ -120,8 +120,9 @@ class FileTable(Table):
     def _parquet_pieces(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         file, size, done = _parquet(self.path), self.path.stat().st_size, 0
         for batch in file.iter_batches(_rows(columns), columns=list(columns)):
-            # one batch without and one with empty cells would write a number 5 and 5.0
-            yield batch.to_pandas(integer_object_nulls=True)[list(columns)].astype(object)
+            # one batch without and one with empty cells would write a number 5 and 5.0; pandas' metadata would make
+            # an index of a column again
+            yield batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)[list(columns)].astype(object)
             done += batch.num_rows
             if self.on_read is not None and size >= LARGE:
                 self.on_read(self.name, size * done // max(1, file.metadata.num_rows), size)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
+from walksum._checks import check_choice
 from walksum.data.knn import GraphLike, TableLike, as_graph_of
+from walksum.data.user_files import MANY_VALUES
 from walksum.estimators.labels import known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
+
+KINDS = NUMBERS, CLASSES = "numbers", "classes"
 
 
 class GraphFeatures(TransformerMixin, BaseEstimator):
@@ -39,7 +45,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         hops: neighbour means up to so many hops.
         degrees: add the logarithm of the degree.
         columns: add the columns themselves.
-        labels: add the targets of other nodes; ``fit`` then needs ``y``.
+        labels: add the targets of other nodes; ``fit`` then needs ``y``. "numbers" or "classes" says what they are;
+            True: numbers if they have fractions.
         components: sparse tables and tables wider than this are first reduced to so many columns by SVD; None: never.
         random_state: seed of the SVD.
 
@@ -62,7 +69,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         hops: int = 2,
         degrees: bool = True,
         columns: bool = True,
-        labels: bool = False,
+        labels: bool | str = False,
         components: int | None = 64,
         random_state: int | None = 0,
     ):
@@ -84,6 +91,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             y: targets of these rows, for ``labels=True``.
             graph: instead of the constructor's.
         """
+        self._check_arguments()
         table = _checked_table(X if self.table is None else self.table)
         graph = self.graph if graph is None else graph
         if graph is None:
@@ -121,6 +129,16 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.asarray(self.names_, dtype=object)
 
+    def _check_arguments(self) -> None:
+        if not isinstance(self.labels, bool):
+            check_choice("labels", self.labels, KINDS, "True, False")
+        if isinstance(self.hops, bool) or not isinstance(self.hops, Integral) or self.hops < 0:
+            raise ValueError(f"hops={self.hops!r}; expected a whole number from 0 on")
+        if isinstance(self.scales, str) or not isinstance(self.scales, Iterable):
+            raise ValueError(f"scales={self.scales!r}; expected a sequence of numbers, such as (0.5, 0.9)")
+        if not (len(list(self.scales)) or self.hops or self.degrees or self.columns):
+            raise ValueError("scales=, hops=0, degrees=False and columns=False leave no column; leave out one of them")
+
     def _nodes(self, X: TableLike, num_nodes: int) -> np.ndarray:
         if self.table is None:
             return np.arange(num_nodes)
@@ -138,8 +156,16 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         if y is None:
             raise ValueError("y is None; labels=True needs the known targets")
         check_consistent_length(nodes, y)
-        given, labelled = known_labels(np.asarray(y))
+        given, labelled = known_labels(np.asarray(y, dtype=np.float64 if self.labels == NUMBERS else None))
         numbers = given.dtype.kind == "f" and type_of_target(given[~np.isnan(given)]).startswith("continuous")
+        numbers = self.labels == NUMBERS or (numbers and self.labels != CLASSES)
+        count = len(np.unique(given[labelled])) if self.labels is True and given.dtype.kind in "iuf" else 0
+        if not numbers and count > MANY_VALUES:
+            warnings.warn(
+                f"y holds {count} different whole numbers, which are taken as classes; labels='numbers' takes them as "
+                "numbers, labels='classes' says that they are none",
+                stacklevel=3,
+            )
         known = ~np.isnan(given) if numbers else labelled
         nodes, targets = nodes[known], given[known]
         if not len(nodes):

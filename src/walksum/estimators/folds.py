@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,9 +47,12 @@ class TransductiveKFold:
         self, X: TableLike, y: ArrayLike, groups: ArrayLike | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row numbers of training and test, one pair per fold."""
-        labels, known = known_labels(np.asarray(y))
+        import pandas as pd
+
+        given = np.asarray(y)
+        labels, known = known_labels(given)
         numbers = labels.dtype.kind == "f"
-        hidden = np.isnan(labels) if numbers else ~known
+        hidden = np.asarray(pd.isna(given)) if numbers else ~known
         rows, rest = np.nonzero(~hidden)[0], np.nonzero(hidden)[0]
         kind = KFold if numbers else StratifiedKFold
         folds = kind(self.n_splits, shuffle=True, random_state=self.random_state)
@@ -70,15 +74,24 @@ class TransductiveKFold:
             X, y, graph: as for its ``fit``.
             scoring: called with true and predicted values of the test rows; None: accuracy or R^2.
         """
-        # whole numbers are no classes of a regressor
-        targets, scores = np.asarray(y, dtype=np.float64 if is_regressor(estimator) else None), []
-        kind = targets.dtype.kind
-        as_hidden: type = {"f": np.float64, "i": np.int64, "u": np.int64}.get(kind, object)
-        score = scoring or (r2_score if kind == "f" else accuracy_score)
-        for _, test in self.split(X, targets):
-            hidden: np.ndarray = targets.astype(as_hidden)
-            hidden[test] = {"f": np.nan, "i": -1, "u": -1}.get(kind)
+        if isinstance(scoring, str):
+            raise ValueError(
+                f"scoring={scoring!r}; expected a function of true and predicted values, such as "
+                "sklearn.metrics.balanced_accuracy_score"
+            )
+        score, scores = scoring or (r2_score if is_regressor(estimator) else accuracy_score), []
+        if is_regressor(estimator):  # whole numbers are no classes of it
+            labels = codes = given = np.asarray(y, dtype=np.float64)
+            unknown: Any = np.nan
+        else:  # and floats are classes of a classifier: codes with NaN among them
+            labels, known = known_labels(np.asarray(y))
+            codes = np.where(known, np.unique(labels, return_inverse=True)[1], -1)
+            whole = labels.dtype.kind in "iu"
+            given, unknown = labels.astype(np.int64 if whole else object), -1 if whole else None
+            given[~known] = unknown
+        for _, test in self.split(X, codes):
+            hidden = given.copy()
+            hidden[test] = unknown
             fitted = clone(estimator).fit(X, hidden, **({} if graph is None else {"graph": graph}))
-            truth, _ = known_labels(targets[test])
-            scores.append(float(score(truth, fitted.predict(X)[test])))
+            scores.append(float(score(labels[test], fitted.predict(X)[test])))
         return np.array(scores)

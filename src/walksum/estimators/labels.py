@@ -26,6 +26,8 @@ def class_labels(y: ArrayLike, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     if not known.any():
         raise ValueError("y has no label; -1, NaN and None mark rows without one")
     check_classification_targets(labels[known])
+    if labels.dtype.kind == "U" and (labels == "nan").any():  # numpy and pandas make it of NaN among texts
+        raise ValueError("y holds the text 'nan', which would be a class; None or NaN marks rows without a label")
     return labels, known
 
 

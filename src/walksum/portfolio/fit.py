@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -211,7 +212,7 @@ def fit_portfolio(
         members: prefixes of names to try; None: all.
         callback: called as ``callback(name, done, total, seconds)`` after each training.
     """
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
+    if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
         raise ValueError(f"budget={budget!r}; expected a positive number of seconds")
     start = clock.now()  # finding what can be tried takes a factorisation, so its time counts
     todo = tasks(problem, metric, members)

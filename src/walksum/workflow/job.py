@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ class Job:
             raise ValueError(f"dropout={self.dropout}; expected a rate in [0, 1)")
         if self.lr is not None and not self.lr > 0:
             raise ValueError(f"lr={self.lr}; expected a positive number")
-        if isinstance(self.budget, bool) or not isinstance(self.budget, int | float) or not self.budget > 0:
+        if isinstance(self.budget, bool) or not isinstance(self.budget, Real) or not self.budget > 0:
             raise ValueError(f"budget={self.budget!r}; expected a positive number of seconds")
         if self.metric is not None:
             check_choice("metric", self.metric, tuple(METRICS))

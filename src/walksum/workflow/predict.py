@@ -24,6 +24,7 @@ from walksum.workflow.job import check_graph_size
 if TYPE_CHECKING:
     from walksum.workflow.run import Run
 
+PARQUET = (".parquet", ".pq")
 DIGITS = {"prediction": "{:.7g}", "truth": "{:.7g}", "low": "{:.7g}", "high": "{:.7g}"}  # probabilities: six places
 
 
@@ -106,9 +107,15 @@ def _truth(problem: Problem) -> pd.Series:
     return pd.Series(np.array([*problem.classes, ""], dtype=object)[problem.y.numpy()], dtype=str)
 
 
+def check_suffix(out: Path) -> None:
+    """Refuse a name that says another kind of file than the CSV or Parquet that would be in it."""
+    if out.suffix.lower() not in ("", ".csv", ".txt", *PARQUET):
+        raise ValueError(f"out={out} is neither .csv nor .parquet; predictions are written as one of these")
+
+
 def write_predictions(path: Path, table: pd.DataFrame, suffix: str = ".csv") -> None:
     """Write the table as CSV, or as Parquet if ``suffix`` is .parquet or .pq."""
-    if suffix in (".parquet", ".pq"):
+    if suffix in PARQUET:
         try:
             table.to_parquet(path, index=False)
         except ImportError as error:

@@ -57,6 +57,9 @@ class Source:
         named = [name for name, value in given.items() if value is not None]
         if len(named) > 1:
             raise ValueError(f"{' and '.join(named)} were given; name the data in one way")
+        for name in ("nodes", "edges"):  # tables of polars and Arrow
+            if hasattr(getattr(self, name), "to_pandas"):
+                object.__setattr__(self, name, getattr(self, name).to_pandas())
 
     @property
     def has_tables(self) -> bool:

@@ -167,18 +167,20 @@ class Run:
 
     def save(self, path: str | PathLike[str], force: bool = False) -> Run:
         """Write the run folder, as a whole or not at all; ``force`` overwrites a run there. Returns the run itself."""
-        folder = free_folder(Path(path), "", force)
+        folder = free_folder(Path(path), "", force, "path")
         with whole_folder(folder, overwrite=force) as scratch:
-            if self.result is None:
-                shutil.copytree(self._home, scratch, dirs_exist_ok=True)
-            else:
-                self.write(scratch)
+            self.write(scratch)
         self.folder = folder
         return self
 
     def write(self, folder: Path, page: bool = True) -> None:
-        """Write the run into an existing folder; without ``page``: all but the report and its pictures."""
-        assert self.result is not None
+        """Write the run into an existing folder; without ``page``: all but the report and its pictures.
+
+        One that was read from a folder is copied as it is.
+        """
+        if self.result is None:
+            shutil.copytree(self._home, folder, dirs_exist_ok=True)
+            return
         result, job = self.result, self.result.job
         shape = {}
         if job.model not in (GLT_NAME, AUTO_NAME):
@@ -302,16 +304,21 @@ def run_of(results: list[Result], search: SearchResult | None = None) -> Run:
     return Run(None, config, finite_or_none(metrics_of(results, search)), result)
 
 
-def free_folder(out: Path | None, name: str, force: bool = False) -> Path:
-    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; ``force``: a run may be overwritten."""
+def free_folder(out: Path | None, name: str, force: bool = False, argument: str = "out") -> Path:
+    """``out``, or the first of runs/NAME, runs/NAME-2, ... that is free; ``force``: a run may be overwritten.
+
+    ``argument`` is what messages call ``out``.
+    """
     if force:
         out = Path("runs", name) if out is None else out
         if out.exists() and not (out / CONFIG).is_file():
-            raise ValueError(f"out={out} is no run of 'walksum train', so force=True does not overwrite it")
+            raise ValueError(f"{argument}={out} is no run of 'walksum train', so force=True does not overwrite it")
         return out
     if out is not None:
         if out.exists():
-            raise ValueError(f"out={out} already exists; name a new folder, or pass force=True to overwrite the run")
+            raise ValueError(
+                f"{argument}={out} already exists; name a new folder, or pass force=True to overwrite the run"
+            )
         return out
     folder, number = Path("runs", name), 1
     while folder.exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -23,13 +23,15 @@ SHARED = ("id", "name")  # columns of predictions that do not depend on the targ
 
 def target_names(target: str | Sequence[str] | None, source: Source) -> list[str | None]:
     """Parse the names of targets from "a,b" or a list; a column whose name has a comma is kept whole."""
-    given = [target] if isinstance(target, str) or target is None else list(target)
+    one = isinstance(target, str) or not isinstance(target, Iterable)
+    given = [target] if one else list(target)  # type: ignore[arg-type]
     found: list[str | None] = []
-    for text in given:
+    for name in given:
+        text = None if name is None else str(name)  # a DataFrame may have numbers for names
         if text is None or "," not in text or source.has_column(text):
             found.append(text)
         else:
-            found += [name.strip() for name in text.split(",")]
+            found += [part.strip() for part in text.split(",")]
     twice = [name for k, name in enumerate(found) if name in found[:k]]
     if twice or not found:
         raise ValueError(f"target={','.join(map(str, given))!r}; name each column to predict once")
@@ -67,11 +69,13 @@ class Runs(dict[str, Run]):
 
     def save(self, path: str | PathLike[str], force: bool = False) -> Runs:
         """Write one folder: a run folder for each target, and their predictions together."""
-        folder = free_folder(Path(path), "", force)
+        folder = free_folder(Path(path), "", force, "path")
         with whole_folder(folder, overwrite=force) as scratch:
             for name, run in self.items():
                 run.write(place_of(scratch, name, list(self)))
             self.write_index(scratch)
+        for name, run in self.items():
+            run.folder = place_of(folder, name, list(self))
         return self
 
     def write_index(self, folder: Path) -> None:

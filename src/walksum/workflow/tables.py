@@ -148,10 +148,11 @@ def make_job(search: int = 0, **settings: Any) -> Job:
 
 def make_columns(given: Mapping[str, Any], split: str | None) -> Columns:
     """The columns that arguments of :func:`fit_tables`, or options of the command, name; the target is added later."""
-    features = given["features"]
+    singles = ("id", "source", "destination", "weight", "name_column", "time_column", "group_column")
+    given = dict(given) | {name: str(given[name]) for name in singles if given[name] is not None}
     return Columns(
         edges=EdgeColumns(given["source"], given["destination"], given["weight"]),
-        features=None if features is None else names_in(features) if isinstance(features, str) else tuple(features),
+        features=None if given["features"] is None else names_in(given["features"]),
         split=split,
         coordinates=names_in(given["coordinates"]),
         knn=names_in(given["knn"]),
@@ -162,9 +163,10 @@ def make_columns(given: Mapping[str, Any], split: str | None) -> Columns:
 
 
 def names_in(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Split names of columns given as "a,b"; a list stays as it is."""
-    parts = columns.split(",") if isinstance(columns, str) else columns or ()
-    return tuple(name.strip() for name in parts)
+    """Split names of columns given as "a,b"; a list stays as it is, with numbers as texts."""
+    if columns is None:
+        return ()
+    return tuple(part.strip() for part in columns.split(",")) if isinstance(columns, str) else tuple(map(str, columns))
 
 
 def read_problem(source: Source, columns: Columns, keep_rare: bool = False, split: SplitOption = AS_USUAL) -> Problem:
