@@ -434,6 +434,12 @@ def test_kin_of_hopeless_members_are_left_out(table):
     assert ran == ["a 1", "b 1", "b 3", "a 2"]
     assert complete
     assert len(members) == 4
+    # a model of own columns, or of surroundings without targets, does not speak for one that reads more
+    ran.clear()
+    reads = [("b x", False, False), ("b near", True, False), ("b labels", True, True), ("b near 2", True, False)]
+    more = [replace(task(name, bad), uses_graph=edges, uses_targets=known) for name, edges, known in reads]
+    schedule.run_tasks([task("a 1", good), *more], problem, accuracy, 60.0)
+    assert ran == ["a 1", "b x", "b near", "b labels"]
 
 
 def test_coordinates_by_solves_span_what_those_of_the_adjacency_span(monkeypatch):
