@@ -434,6 +434,12 @@ def test_kin_of_hopeless_members_are_left_out(table):
     assert ran == ["a 1", "b 1", "b 3", "a 2"]
     assert complete
     assert len(members) == 4
+    # a model of own columns, or of surroundings without targets, does not speak for one that reads more
+    ran.clear()
+    reads = [("b x", False, False), ("b near", True, False), ("b labels", True, True), ("b near 2", True, False)]
+    more = [replace(task(name, bad), uses_graph=edges, uses_targets=known) for name, edges, known in reads]
+    schedule.run_tasks([task("a 1", good), *more], problem, accuracy, 60.0)
+    assert ran == ["a 1", "b x", "b near", "b labels"]
 
 
 def test_coordinates_by_solves_span_what_those_of_the_adjacency_span(monkeypatch):
@@ -461,3 +467,36 @@ def test_coordinates_of_a_graph_in_pieces_are_the_same_each_time():
     triangles, y = Graph.from_edge_index(torch.tensor([[0, 1, 2, 5, 6, 7], [1, 2, 0, 6, 7, 5]]), 40), np.zeros(40)
     problems = [Problem(y[:, None], triangles, y, 0, [(np.arange(9), np.arange(9, 40))]) for _ in range(2)]
     assert np.array_equal(*map(columns.graph_coordinates, problems))
+
+
+def test_noisy_columns_are_smoothed_before_a_network_reads_them():
+    """Twenty classes of three labels each: networks that read all surroundings at once stay behind."""
+    from walksum.explore.member_outputs import member_outputs
+
+    random, n, classes = np.random.default_rng(0), 600, 20
+    y = np.arange(n) % classes
+    source = random.integers(0, n, 5 * n)
+    alike = (source + classes * random.integers(1, n // classes, 5 * n)) % n
+    target = np.where(random.random(5 * n) < 0.6, alike, random.integers(0, n, 5 * n))
+    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
+    X = 0.45 * random.normal(size=(classes, 24))[y] + random.normal(size=(n, 24))
+    folds = [(np.arange(60), np.arange(60, 160))]
+    problem = Problem(X, graph, y.astype(float), classes, folds)
+    todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
+    names = list(todo)
+    assert names.index("smooth smoothed") < names.index("mlp surroundings") < names.index("smooth x")
+    assert not {"linear smoothed", "boosting smoothed", "extra trees smoothed"} & set(names)
+    best = {}
+    for name in ("smooth smoothed", "mlp surroundings"):
+        trained = todo[name].run(float("inf"))
+        best[name] = max((out[0, 160:].argmax(1) == y[160:]).mean() for out in trained.outputs)
+        if name == "smooth smoothed":  # the same for other tables, and by operations that have derivatives
+            other = problem.other(X, graph, np.where(np.arange(n) < 60, y, np.nan))
+            assert np.allclose(trained.model.outputs(other), trained.outputs, atol=1e-3)
+            x = torch.from_numpy(X).requires_grad_()
+            again = member_outputs(trained.model, 1, other, x)
+            assert np.allclose(again.detach(), trained.outputs[1], atol=1e-3)
+            assert torch.autograd.grad(again[0, 0, 0], x)[0].any()
+    assert best["smooth smoothed"] > best["mlp surroundings"] + 0.05
+    numbers = Problem(X, graph, y.astype(float), 0, folds)
+    assert "smooth smoothed" not in {task.name for task in portfolio.tasks(numbers, METRICS["r2"])}

@@ -16,6 +16,7 @@ from walksum.portfolio.columns import (
     LABEL_SCALES,
     MOST_COLUMNS,
     NEAR_LABELS,
+    SMOOTHED,
     Standard,
     exact_diagonal,
     own_columns,
@@ -101,6 +102,8 @@ def _columns(name: str, problem: Problem, x: Tensor) -> Tensor:
     own = _own(problem, x)
     if name == "x":
         return own
+    if name == "smoothed":
+        return layer(SMOOTHED)(own, problem.graph)
     constant = torch.from_numpy(np.ascontiguousarray(COLUMNS[name](problem, problem.known), dtype=np.float64))
     F, mean, graph = own.size(1), _matrix(neighbour_mean(problem.graph)), problem.graph
     near = torch.sparse.mm(mean, own)
@@ -198,6 +201,8 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     own = feature_names(trained, own_columns(problem).shape[1])
     if columns == "x":
         return own
+    if columns == "smoothed":
+        return [f"{name}: spread, scale {SMOOTHED[0]:g}" for name in own]
     if columns == "neighbours":
         return [*own, *(f"{name}: mean of its neighbours" for name in own), "log of the degree"]
     names = [*own, "log of the degree"]

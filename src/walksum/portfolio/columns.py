@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from walksum.graph import Graph
 from walksum.portfolio.arrays import Arrays
@@ -23,7 +24,7 @@ from walksum.portfolio.features import (
 )
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
-from walksum.portfolio.spread import spread
+from walksum.portfolio.spread import Operator, layer, spread
 from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
@@ -32,6 +33,7 @@ COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
 LABEL_SCALES = (0.5, 0.9, 0.99)
 NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
+SMOOTHED: Operator = (0.8, True)
 LABELLED = 1000  # labelled nodes whose entries of the diagonal solves give soon enough
 
 
@@ -73,6 +75,16 @@ def _surroundings(problem: Problem) -> np.ndarray:
     return np.concatenate(parts + directed_means(problem, own), 1)
 
 
+def smoothed(problem: Problem) -> np.ndarray:
+    """``P_s x`` alone: noisy columns of few labelled nodes are averaged before a network reads them."""
+
+    def make() -> np.ndarray:
+        own = np.require(own_columns(problem), np.float64, ["C", "W"])
+        return layer(SMOOTHED)(torch.from_numpy(own), problem.graph.to("cpu")).numpy()
+
+    return problem.once("smoothed", make)
+
+
 def graph_coordinates(problem: Problem) -> np.ndarray:
     return problem.once("coordinates", lambda: _graph_coordinates(problem))
 
@@ -102,7 +114,6 @@ def _graph_coordinates(problem: Problem) -> np.ndarray:
 
 def _inverse_operator(graph: Graph) -> Any:
     """``(I - 0.999 S)^-1``: the eigenvectors of S, whose largest eigenvalues lie apart; of S itself they crowd at 1."""
-    import torch
     from scipy.sparse.linalg import LinearOperator
 
     plain, n = Graph(graph.edges.cpu(), graph.num_nodes), graph.num_nodes
@@ -174,6 +185,7 @@ COLUMNS: dict[str, Columns] = {
     "x": lambda problem, train: own_columns(problem),
     "neighbours": lambda problem, train: neighbours(problem),
     "surroundings": lambda problem, train: surroundings(problem),
+    "smoothed": lambda problem, train: smoothed(problem),
     "surroundings + labels": lambda problem, train: np.concatenate(
         [surroundings(problem), with_targets(problem, train)], 1
     ),

@@ -25,6 +25,7 @@ from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
 
 BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, False), (-0.9, False))
 SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
+TWICE: tuple[tuple[Operator, ...], ...] = (((0.5, True),), ((0.8, True),), ((0.9, True),))  # of smoothed columns
 MANY = 1000  # rows to learn from that a deep network deserves its time with
 LARGE, COLUMNS_OF_LARGE = 5000, 100  # rows and columns of tables on which trees and stacked networks take their time
 SEVERAL, LEAST_NODES = 300, 500  # rows to learn from, and nodes, that networks deep in words deserve theirs with
@@ -54,8 +55,9 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     elif len(problem.folds[0][0]) < MANY:
         made = [*label_tasks(problem), *linear, *boosting, *processes, *networks, *slow, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
-        made = [*label_tasks(problem), *linear, *boosting, *processes[:1], networks[0], *deep, *processes[1:]]
-        made += [*networks[1:], *slow]
+        first = 2 if problem.classes else 1
+        made = [*label_tasks(problem), *linear, *boosting, *processes[:1], *networks[:first], *deep, *processes[1:]]
+        made += [*networks[first:], *slow]
     if problem.position is not None:  # what tables of places are mostly learned by, and quickly, comes first
         quick = [task for task in others if task.name.startswith(("linear", "extra trees"))]
         made = [*_kriging(problem), *quick, *(task for task in made if task not in quick)]
@@ -73,6 +75,7 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
         bank, alone = (*bank[:3], 1), (*alone[:3], 1)
     by = None if is_default(metric) else metric
     narrow: dict[str, Any] = {"dropout": 0.3, "input_dropout": 0.0}
+    strong: dict[str, Any] = {"dropout": 0.5, "input_dropout": 0.3}
     plans: list[tuple[str, tuple[float, ...], list, dict[str, Any]]] = []
     if problem.wide:
         plans.append(("raw", (5e-3, 2e-2), [smooth], {}))
@@ -83,10 +86,13 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
     else:
         plans.append(("x", (1e-4, 1e-3), [bank, alone] + [hidden, smooth] * bool(problem.classes), narrow))
     if problem.graph.num_edges:
-        how = narrow | ({"dropout": 0.5, "input_dropout": 0.3} if problem.wide else {})
-        held = (1e-3, 1e-2) if problem.wide else (1e-4, 1e-3)
-        plans.append(("surroundings", held, [few], how))
-        plans.append(("place + surroundings + labels" if can_leave_one_out(problem) else NEAR_LABELS, held, [few], how))
+        near, held = (narrow, (1e-4, 1e-3)) if not problem.wide else (strong, (1e-3, 1e-2))
+        plans.append(("surroundings", held, [few], near))
+        if problem.classes and not problem.wide:
+            plans.append(("smoothed", (1e-3,), [("smooth", "outputs", list(TWICE), 1)], narrow))
+        # columns of classes near and far are many: narrow tables too want strong dropout then
+        far, held = (narrow, (1e-4, 1e-3)) if not problem.wide and not problem.classes else (strong, (1e-3, 1e-2))
+        plans.append(("place + surroundings + labels" if can_leave_one_out(problem) else NEAR_LABELS, held, [few], far))
     joint = not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST
     if joint and affordable(problem.graph, MOST_OPERATIONS / len(problem.folds)):  # one field per fold
         plans.append(("surroundings", (1e-4, 1e-3), [("joint", "outputs", [ALONE], 2)], narrow))
@@ -125,7 +131,7 @@ def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float,
 
 
 def _tabular(problem: Problem) -> Iterator[Task]:
-    sets = [name for name in COLUMNS if name == "x" or problem.graph.num_edges]
+    sets = [name for name in COLUMNS if name == "x" or (problem.graph.num_edges and name != "smoothed")]
     sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem) == (name != NEAR_LABELS)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last

@@ -123,7 +123,7 @@ def run_tasks(
                         found.local,
                     )
                 )
-                scores.add(task.family, out)
+                scores.add(task, out)
             complete &= found.complete
             if progress is not None:
                 progress(task.name, k + 1, len(todo), clock.now() - start)
@@ -140,15 +140,23 @@ class Scores:
 
     def __init__(self, problem: Problem, metric: Metric):
         self.problem, self.metric = problem, metric
-        self.best: dict[str, float] = {}
+        self.best: dict[tuple[str, bool, bool], float] = {}  # by family, and whether edges and targets are read
 
-    def add(self, family: str, outputs: np.ndarray) -> None:
-        rows = self.problem.judged
+    def add(self, task: Task, outputs: np.ndarray) -> None:
+        rows, key = self.problem.judged, (task.family, task.uses_graph, task.uses_targets)
         score = self.metric(self.problem.out_of_fold(outputs)[rows], self.problem.y[rows])
-        self.best[family] = max(score, self.best.get(family, -np.inf))
+        self.best[key] = max(score, self.best.get(key, -np.inf))
 
     def hopeless(self, task: Task) -> bool:
-        """Whether its family lies so far back that the blend would give it nothing; numbers are blended otherwise."""
-        if task.always or not self.problem.classes or task.family not in self.best:
+        """Whether kin that read as much lie so far back that the blend would give it nothing.
+
+        What a model makes of a node's own columns says little of what it makes of its surroundings, or of the targets
+        there. Numbers are blended otherwise.
+        """
+        if task.always or not self.problem.classes:
             return False
-        return self.best[task.family] < max(self.best.values()) - HOPELESS * temperature(len(self.problem.judged))
+        kin = [
+            score for (family, graph, targets), score in self.best.items()
+            if family == task.family and graph >= task.uses_graph and targets >= task.uses_targets
+        ]  # fmt: skip
+        return bool(kin) and max(kin) < max(self.best.values()) - HOPELESS * temperature(len(self.problem.judged))
