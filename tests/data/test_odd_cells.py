@@ -152,7 +152,7 @@ def test_edges_from_each_node_to_itself_join_none(read):
 def test_a_weight_that_is_no_number_is_named_as_it_is_written(tmp_path, cell, found):
     edges, columns = tmp_path / "edges.csv", Columns("y", edges=EdgeColumns(weight="w"))
     edges.write_text(f"source,target,w\na,b,{cell}\nb,c,1\n")
-    with pytest.raises(ValueError, match=f"line 2: w is {found}; expected a number such as 1.5, of size up to 3e[+]38"):
+    with pytest.raises(ValueError, match=f"line 2: w is {found}; expected a finite number such as 1.5"):
         read_tables(_frames()[0], edges, columns)
 
 
@@ -160,4 +160,4 @@ def test_notes_show_the_beginning_of_a_long_cell():
     page, rows = "word " * 1000, torch.arange(30)
     _, notes = fit(pd.DataFrame({"own": [f"{page}{k}" for k in rows], "same": [page] * 30}), rows)
     assert len(notes) == 2
-    assert all(len(note) < 200 and "word word ..." in note.replace("wo...", "...") for note in notes)
+    assert all(len(note) < 200 and "word word ...'" in note for note in notes)

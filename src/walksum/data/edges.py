@@ -14,7 +14,7 @@ from torch import Tensor
 from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, name_list, numbers
 
 MOST = float(np.finfo(np.float32).max)  # weights are kept in float32
-EXPECTED = f"a number such as 1.5, of size up to {MOST:.1g}"
+EXPECTED = f"a finite number such as 1.5, of size up to {MOST:.1g}"
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
 
 
