@@ -1,11 +1,14 @@
 """Residual fields: exact against dense formulas, calibrated, and better than the estimator alone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import LinearSVC
 
 from walksum.estimators import FieldClassifier, FieldRegressor
@@ -149,3 +152,24 @@ def test_what_is_missing_in_x_is_the_estimators_business(grid):
     assert np.array_equal(model.predict(X[2:5]), model.transduction_[2:5])
     with pytest.raises(ValueError, match="contains NaN"):
         FieldRegressor(Ridge(), graph=grid).fit(X, shown)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_an_estimator_is_given_the_columns_of_a_frame_by_name(grid, classes):
+    random = np.random.default_rng(0)
+    kind = np.array(["wood", "field", None], dtype=object)[random.integers(0, 3, N)]
+    frame = pd.DataFrame({"height": random.normal(size=N), "kind": kind}, index=np.arange(N)[::-1])
+    truth = draw(grid) + 2 * (kind == "wood")
+    columns = make_column_transformer((OneHotEncoder(), ["kind"]), ("passthrough", ["height"]))
+    if classes:
+        y = np.where(np.arange(N) % 2 == 0, (truth > 1).astype(int), -1)
+        model = FieldClassifier(make_pipeline(columns, LogisticRegression()), graph=grid).fit(frame, y)
+    else:
+        y = np.where(np.arange(N) % 2 == 0, truth, np.nan)
+        model = FieldRegressor(make_pipeline(columns, Ridge()), graph=grid).fit(frame, y)
+        unknown = np.isnan(y)
+        assert np.corrcoef(model.transduction_[unknown], truth[unknown])[0, 1] > 0.8
+    assert (model.predict(frame.iloc[[7, 3]]) == model.transduction_[[7, 3]]).all()
+    assert list(model.feature_names_in_) == ["height", "kind"]
+    with pytest.raises(ValueError, match="row 0 of X is no row of fit"):
+        model.predict(frame.iloc[:1].assign(kind="sea"))

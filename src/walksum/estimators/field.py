@@ -1,4 +1,4 @@
-"""FieldRegressor and FieldClassifier: an estimator that takes numbers, and a Gaussian field of what it leaves over."""
+"""FieldRegressor and FieldClassifier: any estimator, and a Gaussian field of what it leaves over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import KFold, StratifiedKFold
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum.data.knn import GraphLike, RandomState, TableLike, as_graph_of
@@ -34,8 +34,9 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.random_state = random_state
 
-    def _prepare(self, X: TableLike, graph: GraphLike | None) -> np.ndarray:
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")  # the estimator may fill them
+    def _prepare(self, X: TableLike, graph: GraphLike | None) -> Any:
+        """The table that the estimator is given: a DataFrame stays one, for estimators that ask for its columns."""
+        rows = self._numbers(X, reset=True)
         graph = self.graph if graph is None else graph
         if graph is None:
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
@@ -43,9 +44,22 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"cv={self.cv!r}; expected a number of folds, 2 or more")
         self.graph_ = as_graph_of(graph, len(rows))
         self.X_ = rows
-        return rows
+        return X if hasattr(X, "iloc") else rows
 
-    def _out_of_fold(self, X: np.ndarray, rows: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+    def _numbers(self, X: Any, reset: bool) -> np.ndarray:
+        """Rows as numbers, by which they are found again: what is no number by its place among the words of ``fit``."""
+        words = [name for name, kind in X.dtypes.items() if kind.kind not in "biuf"] if hasattr(X, "iloc") else []
+        if not words:  # NaN is for the estimator to fill
+            return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if reset:
+            self._words = {name: X[name].astype(str).unique() for name in words}
+        coded = X.copy()
+        for name, known in self._words.items():
+            coded[name] = coded[name].astype(str).map({word: place for place, word in enumerate(known)})
+        return coded.to_numpy(np.float64, na_value=np.nan)
+
+    def _out_of_fold(self, X: Any, rows: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
         """Predict every known row by a fit that did not see it; then fit ``estimator_`` on all of them."""
         if len(rows) < max(self.cv, 4):
             raise ValueError(
@@ -56,13 +70,13 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         out = np.zeros((len(rows), max(1, classes)))
         for train, test in kind(self.cv, shuffle=True, random_state=seed).split(rows, y):
-            model = clone(self.estimator).fit(X[rows[train]], y[train])
-            out[test] = self._answer(model, X[rows[test]], classes)
-        self.estimator_ = clone(self.estimator).fit(X[rows], y)
+            model = clone(self.estimator).fit(_safe_indexing(X, rows[train]), y[train])
+            out[test] = self._answer(model, _safe_indexing(X, rows[test]), classes)
+        self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, rows), y)
         return out
 
     @staticmethod
-    def _answer(model: Any, X: np.ndarray, classes: int) -> np.ndarray:
+    def _answer(model: Any, X: Any, classes: int) -> np.ndarray:
         if not classes:
             return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
         share = np.zeros((len(X), classes))
@@ -72,7 +86,7 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
     def _rows(self, X: TableLike, values: str) -> np.ndarray:
         """The numbers of these rows in ``fit``: a field knows only the nodes it was fitted with."""
         check_is_fitted(self)
-        asked = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        asked = self._numbers(X, reset=False)
         same = same_rows(self.X_, asked)
         count = np.diff(same.indptr)
         if not count.all():
@@ -100,7 +114,8 @@ class FieldRegressor(NodeRegressor, _FieldEstimator):
     Transductive: ``fit`` sees all rows, with NaN as the target of those to predict.
 
     Args:
-        estimator: a scikit-learn regressor that takes numbers, or a pipeline that makes some of its columns.
+        estimator: a scikit-learn regressor that takes the table, or a pipeline that makes numbers of it. It is given a
+            DataFrame where ``fit`` is.
         graph: an adjacency matrix, an edge list or a :class:`walksum.Graph`; may also be given to ``fit``.
         cv: folds of the residuals.
         random_state: seed of the folds.
