@@ -75,7 +75,6 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
         bank, alone = (*bank[:3], 1), (*alone[:3], 1)
     by = None if is_default(metric) else metric
     narrow: dict[str, Any] = {"dropout": 0.3, "input_dropout": 0.0}
-    strong: dict[str, Any] = {"dropout": 0.5, "input_dropout": 0.3}
     plans: list[tuple[str, tuple[float, ...], list, dict[str, Any]]] = []
     if problem.wide:
         plans.append(("raw", (5e-3, 2e-2), [smooth], {}))
@@ -86,13 +85,12 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
     else:
         plans.append(("x", (1e-4, 1e-3), [bank, alone] + [hidden, smooth] * bool(problem.classes), narrow))
     if problem.graph.num_edges:
-        near, held = (narrow, (1e-4, 1e-3)) if not problem.wide else (strong, (1e-3, 1e-2))
-        plans.append(("surroundings", held, [few], near))
+        how = narrow | ({"dropout": 0.5, "input_dropout": 0.3} if problem.wide else {})
+        held = (1e-3, 1e-2) if problem.wide else (1e-4, 1e-3)
+        plans.append(("surroundings", held, [few], how))
         if problem.classes and not problem.wide:
             plans.append(("smoothed", (1e-3,), [("smooth", "outputs", list(TWICE), 1)], narrow))
-        # columns of classes near and far are many: narrow tables too want strong dropout then
-        far, held = (narrow, (1e-4, 1e-3)) if not problem.wide and not problem.classes else (strong, (1e-3, 1e-2))
-        plans.append(("place + surroundings + labels" if can_leave_one_out(problem) else NEAR_LABELS, held, [few], far))
+        plans.append(("place + surroundings + labels" if can_leave_one_out(problem) else NEAR_LABELS, held, [few], how))
     joint = not problem.classes and not problem.wide and problem.graph.num_edges and problem.num_nodes <= LARGEST
     if joint and affordable(problem.graph, MOST_OPERATIONS / len(problem.folds)):  # one field per fold
         plans.append(("surroundings", (1e-4, 1e-3), [("joint", "outputs", [ALONE], 2)], narrow))
