@@ -55,9 +55,8 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     elif len(problem.folds[0][0]) < MANY:
         made = [*label_tasks(problem), *linear, *boosting, *processes, *networks, *slow, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
-        first = 2 if problem.classes else 1
-        made = [*label_tasks(problem), *linear, *boosting, *processes[:1], *networks[:first], *deep, *processes[1:]]
-        made += [*networks[first:], *slow]
+        made = [*label_tasks(problem), *linear, *boosting, *processes[:1], networks[0], *deep, *processes[1:]]
+        made += [*networks[1:], *slow]
     if problem.position is not None:  # what tables of places are mostly learned by, and quickly, comes first
         quick = [task for task in others if task.name.startswith(("linear", "extra trees"))]
         made = [*_kriging(problem), *quick, *(task for task in made if task not in quick)]
