@@ -173,3 +173,13 @@ def test_an_estimator_is_given_the_columns_of_a_frame_by_name(grid, classes):
     assert list(model.feature_names_in_) == ["height", "kind"]
     with pytest.raises(ValueError, match="row 0 of X is no row of fit"):
         model.predict(frame.iloc[:1].assign(kind="sea"))
+    with pytest.raises(ValueError, match="X is a ndarray; fit was given a DataFrame with columns of words"):
+        model.predict(frame.to_numpy())
+
+
+def test_words_of_a_frame_are_not_taken_for_their_codes(grid):
+    frame = pd.DataFrame({"id": [f"{k + 1}" for k in range(N)]})  # "1" is the first word, whose code is 0
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["id"]))
+    model = FieldRegressor(make_pipeline(columns, Ridge()), graph=grid).fit(frame, draw(grid))
+    as_numbers = frame.iloc[[1, 4]].astype(int)
+    assert (model.predict(as_numbers) == model.transduction_[[1, 4]]).all()

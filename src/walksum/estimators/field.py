@@ -48,12 +48,16 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _numbers(self, X: Any, reset: bool) -> np.ndarray:
         """Rows as numbers, by which they are found again: what is no number by its place among the words of ``fit``."""
-        words = [name for name, kind in X.dtypes.items() if kind.kind not in "biuf"] if hasattr(X, "iloc") else []
-        if not words:  # NaN is for the estimator to fill
-            return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        validate_data(self, X, reset=reset, skip_check_array=True)
         if reset:
-            self._words = {name: X[name].astype(str).unique() for name in words}
+            kinds = X.dtypes.items() if hasattr(X, "iloc") else ()
+            self._words = {name: X[name].astype(str).unique() for name, kind in kinds if kind.kind not in "biuf"}
+        if not self._words:  # NaN is for the estimator to fill
+            return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        if not hasattr(X, "iloc"):
+            raise ValueError(
+                f"X is a {type(X).__name__}; fit was given a DataFrame with columns of words: give one again"
+            )
+        validate_data(self, X, reset=reset, skip_check_array=True)
         coded = X.copy()
         for name, known in self._words.items():
             coded[name] = coded[name].astype(str).map({word: place for place, word in enumerate(known)})
