@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import walksum as ws
+from walksum.nn.layer_norm import LayerNorm
 from walksum.training.recipe import Recipe, make_optimiser
 
 
@@ -37,9 +38,12 @@ def test_a_step_on_a_cpu_is_the_step_itself():
     assert "not on a CUDA device" in step.reason
 
 
+@pytest.mark.parametrize("fused_norms", [True, False])
 @pytest.mark.parametrize("learned", [True, False])
 @pytest.mark.gpu
-def test_a_captured_training_is_the_eager_one(learned):
+def test_a_captured_training_is_the_eager_one(learned, fused_norms, monkeypatch):
+    if not fused_norms:  # only a captured step has them, and they round differently
+        monkeypatch.setattr(LayerNorm, "_fused", lambda norm, x: False)
     model, loss = task("cuda", learned, dropout=0.0)
     twin, twin_loss = task("cuda", learned, dropout=0.0)
     step = ws.TrainingStep(loss, adam(model, capturable=True))
@@ -55,9 +59,9 @@ def test_a_captured_training_is_the_eager_one(learned):
         torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-3)
     for layer, other in zip(model.mixers, twin.mixers, strict=True):
         assert layer.last_solve.converged
-        # a captured step's layer norms round differently (nn/layer_norm.py), which the last steps of a solve follow
-        assert layer.last_solve.steps == pytest.approx(other.last_solve.steps, rel=0.25)
-        assert layer.last_backward_solve.steps == pytest.approx(other.last_backward_solve.steps, rel=0.25)
+        if not fused_norms:  # the last steps of a solve follow rounding
+            assert layer.last_solve.steps == other.last_solve.steps > 0
+            assert layer.last_backward_solve.steps == other.last_backward_solve.steps
 
 
 @pytest.mark.gpu
