@@ -124,7 +124,7 @@ def _without_leaves(indptr, indices, limit):
         while first[lowest] < 0:
             lowest += 1
         p = first[lowest]
-        _unlink(degree, first, after, before, p)
+        unlink(degree, first, after, before, p)
         nodes = weight[p]
         if elements[p] > 0 and free + degree[p] > len(lists):
             free = _compress(lists, start, length, free)
@@ -191,12 +191,12 @@ def _leave_hubs(start, weight, degree, first, after, before):
             weight[v], start[v] = 0, -1
             hubs += 1
         else:
-            _link(degree, first, after, before, v)
+            link(degree, first, after, before, v)
     return hubs
 
 
 @inlined
-def _link(degree, first, after, before, v):
+def link(degree, first, after, before, v):
     d = degree[v]
     head = first[d]
     after[v], before[v] = head, -1
@@ -206,7 +206,7 @@ def _link(degree, first, after, before, v):
 
 
 @inlined
-def _unlink(degree, first, after, before, v):
+def unlink(degree, first, after, before, v):
     prior, later = before[v], after[v]
     if prior >= 0:
         after[prior] = later
@@ -243,7 +243,7 @@ def _compress(lists, start, length, free):
 def _take(lists, weight, degree, first, after, before, v, at):
     """Append a living variable to the current element."""
     lists[at] = v
-    _unlink(degree, first, after, before, v)
+    unlink(degree, first, after, before, v)
     nodes = weight[v]
     weight[v] = -nodes
     return nodes
@@ -379,7 +379,7 @@ def _relist(lists, start, length, weight, degree, mark, first, after, before, p,
         if nodes > 0:
             weight[v] = nodes
             degree[v] = min(degree[v] + size - nodes, left - nodes)
-            _link(degree, first, after, before, v)
+            link(degree, first, after, before, v)
             lowest = min(lowest, degree[v])
             lists[kept] = v
             kept += 1
