@@ -148,30 +148,16 @@ def residual_curves(
     return found
 
 
-@dataclass(frozen=True)
-class LayerSystem:
-    """What one layer solved in one training step: J mu = h forward, J g = grad backward; in float64."""
-
-    J: Precision
-    h: Tensor
-    grad: Tensor
-
-
-def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[LayerSystem]:
-    """The systems of every layer of a GLT for one pass; ``loss(output)`` gives the number to differentiate."""
+def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[tuple[Precision, Tensor, Tensor]]:
+    """J, h and dL/dmu of every layer of a GLT for one pass, in float64; ``loss(output)`` is differentiated."""
     model.eval()
     with record_systems(model) as recorded:
         loss(model(x, edges)).backward()
     model.zero_grad()
-    found = []
-    for layer in range(len(model.mixers)):
-        forward, backward = (
-            next(each for each in recorded if (each.layer, each.direction) == (layer, direction))
-            for direction in ("forward", "backward")
-        )
-        J = forward.J.to(torch.float64)
-        found.append(LayerSystem(J, _as_heads(J, forward.h.double()), _as_heads(J, backward.h.double())))
-    return found
+    columns = {(each.layer, each.direction): each.h.double() for each in recorded}
+    matrices = {each.layer: each.J.to(torch.float64) for each in recorded}
+    ways = ("forward", "backward")
+    return [(J, *(_as_heads(J, columns[layer, way]) for way in ways)) for layer, J in sorted(matrices.items())]
 
 
 def _as_heads(J: Precision, value: Tensor) -> Tensor:

@@ -164,21 +164,10 @@ def _quotient(indptr, indices):
     for v in range(n):
         start[v] = indptr[v]
         length[v] = degree[v] = indptr[v + 1] - indptr[v]
-    empty = np.full(n, -1, np.int32)
-    return (
-        lists,
-        start,
-        length,
-        np.zeros(n, np.int32),
-        np.ones(n, np.int32),
-        degree,
-        empty,
-        np.ones(n, np.int64),
-        np.full(n + 1, -1, np.int32),
-        np.empty(n, np.int32),
-        np.empty(n, np.int32),
-        empty.copy(),
-    )
+    elements, weight, mark = np.zeros(n, np.int32), np.ones(n, np.int32), np.ones(n, np.int64)
+    into, first, bucket = np.full(n, -1, np.int32), np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32)
+    after, before = np.empty(n, np.int32), np.empty(n, np.int32)
+    return lists, start, length, elements, weight, degree, into, mark, first, after, before, bucket
 
 
 @inlined
