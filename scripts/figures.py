@@ -77,7 +77,7 @@ def measure(trained):
         "gain alternating (< -0.5)": float(gain[values < -0.5].mean()),
         "part that leaves the eigenvector, over the gain, median": float((found.spread / found.gain).mean(0).median()),
         "rank corr. confidence, outward influence": mean_rank(1 / diag, outward),
-        "rank corr. degree, coupling an edge": mean_rank(np.broadcast_to(degree, around.shape), around / degree),
+        "rank corr. degree, coupling per edge": mean_rank(np.broadcast_to(degree, around.shape), around / degree),
         "kind": found.kind,
     }
 

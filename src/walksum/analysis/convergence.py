@@ -120,10 +120,10 @@ def _most_steps(solver: Solver) -> int:
 
 def with_most_steps(solver: Solver, count: int) -> Solver:
     """The same solver with another limit; of a hybrid, that of the part that iterates."""
-    knobs: Any = solver
+    settings: Any = solver
     if isinstance(solver, Hybrid):
-        return replace(knobs, inner=with_most_steps(knobs.inner, count))
-    return replace(knobs, max_steps=count)
+        return replace(settings, inner=with_most_steps(settings.inner, count))
+    return replace(settings, max_steps=count)
 
 
 def step_counts(most: int) -> list[int]:

@@ -42,7 +42,7 @@ def _navigation(app: Dash, session: Session) -> None:
         State("view", "data"),
     )
     def navigate(query: str, asked: Any, find: Any, submit: Any, text: str | None, now: Any) -> tuple:
-        """One callback for every way to change the view, so that there is one truth: the address."""
+        """One callback for every way to change the view, so that the address alone holds the state."""
         view, messages, matches = _next_view(trained, now, query, asked, text or "", triggers())
         return (
             to_query(trained, view),
@@ -67,7 +67,7 @@ def _next_view(
         view, messages = from_query(trained, query)
     else:
         view = stored_view(now)
-        if "url" in by and (query or "") != to_query(trained, view):  # a link, or back and forth in the browser
+        if "url" in by and (query or "") != to_query(trained, view):  # a link, or the browser's back and forward
             view, messages = from_query(trained, query)
     if "asked" in by and asked:
         view, messages = changed(trained, view, {name: value for name, value in asked.items() if name != "stamp"})

@@ -63,7 +63,7 @@ def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
         vectors = _leading_vectors(S)
     except spla.ArpackError:
         return noise * np.sqrt(count)
-    rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: no mode crowds the page
+    rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: positions are evenly spread
     return ((rank / count - 0.5) * 2 * np.sqrt(count) + 0.1 * noise).astype(np.float32)
 
 

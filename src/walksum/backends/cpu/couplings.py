@@ -1,4 +1,4 @@
-"""CPU kernels of the learned designs: everything between linear maps and J, forth and back, in a few passes.
+"""CPU kernels of the learned designs: everything between linear maps and J, forward and backward, in a few passes.
 
 In torch operations a learned J of a few thousand edges takes longer than its factorisation. Nodes are read as rows of
 8 to 64 numbers per head; ``by_first`` lists the edges by their first end, ``ends`` by both. What a kernel is given by

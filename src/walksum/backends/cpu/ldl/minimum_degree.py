@@ -388,7 +388,7 @@ def _order(degree, into, pivot, pivots):
         while pivot[root] < 0 and into[root] >= 0:
             root = into[root]
         u = v
-        while pivot[u] < 0 and into[u] >= 0:  # whoever comes this way again finds the root at once
+        while pivot[u] < 0 and into[u] >= 0:  # path compression
             following = into[u]
             into[u] = root
             u = following
