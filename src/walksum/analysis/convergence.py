@@ -154,10 +154,13 @@ def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[tuple[Pr
     with record_systems(model) as recorded:
         loss(model(x, edges)).backward()
     model.zero_grad()
-    columns = {(each.layer, each.direction): each.h.double() for each in recorded}
-    matrices = {each.layer: each.J.to(torch.float64) for each in recorded}
-    ways = ("forward", "backward")
-    return [(J, *(_as_heads(J, columns[layer, way]) for way in ways)) for layer, J in sorted(matrices.items())]
+    found = {(each.layer, each.direction): each for each in recorded}
+    systems = []
+    for layer in range(len(model.mixers)):
+        forward, backward = found[layer, "forward"], found[layer, "backward"]
+        J = forward.J.to(torch.float64)
+        systems.append((J, _as_heads(J, forward.h.double()), _as_heads(J, backward.h.double())))
+    return systems
 
 
 def _as_heads(J: Precision, value: Tensor) -> Tensor:

@@ -97,6 +97,9 @@ def by_label(trained: TrainedRun, share: np.ndarray) -> list[tuple[str, float]]:
     )
 
 
+COLUMNS = ("rank", "id", "label", "prediction", "hops", "influence", "share", "adds")
+
+
 def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
     """One row per node, the strongest first; empty where nothing is known."""
     found = answer.influence
@@ -118,7 +121,7 @@ def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
 def as_csv(trained: TrainedRun, answer: Answer) -> str:
     """One line per node; what a spreadsheet would take for a formula is escaped."""
     lines = [{name: escaped(value) for name, value in row.items()} for row in rows(trained, answer)]
-    return pd.DataFrame(lines, dtype=object).to_csv(index=False, lineterminator="\n")
+    return pd.DataFrame(lines, columns=COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def as_json(trained: TrainedRun, answer: Answer) -> str:

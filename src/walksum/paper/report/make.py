@@ -168,7 +168,7 @@ def make(request: ReportRequest) -> Report:
 
 def _table1(request: ReportRequest) -> Report:
     sections = sections_of(runs_of(request.store, request.selection))
-    values = {"kind": "table1", "rows": table1_rows(sections), "tests": table1_tests(sections)}
+    values: dict[str, Any] = {"kind": "table1", "rows": table1_rows(sections), "tests": table1_tests(sections)}
     drawn = _pictures(sections, request)
     saved = [path for path, _ in drawn if path is not None]
     if request.format == "csv":
