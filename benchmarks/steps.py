@@ -49,7 +49,7 @@ def compared_models(inputs: int, classes: int) -> dict[str, nn.Module]:
     """PyG's models as fast as PyG has them; dropout as modules, so that it can be exchanged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit inside PyG
-        from torch_geometric.nn import APPNP, GATConv, GCNConv, Sequential
+        from torch_geometric.nn import APPNP, GATConv, GCNConv
 
     class Attention(GATConv):
         """GATConv whose dropout of attention weights is a module."""
@@ -61,10 +61,13 @@ def compared_models(inputs: int, classes: int) -> dict[str, nn.Module]:
         def edge_update(self, alpha_j, alpha_i, edge_attr, index, ptr, dim_size):  # type: ignore[no-untyped-def]
             return self.drop(super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size))
 
-    def stack(*parts: nn.Module) -> nn.Module:
-        mixes = (GCNConv, GATConv, APPNP)
-        signs = ["x, edge_index -> x" if isinstance(part, mixes) else "x -> x" for part in parts]
-        return Sequential("x, edge_index", list(zip(parts, signs, strict=True)))
+    class Stack(nn.Sequential):
+        """Not PyG's Sequential: it names generated code by a random number, and takes earlier code of that name."""
+
+        def forward(self, x: Tensor, edges: Any) -> Tensor:  # type: ignore[override]
+            for part in self:
+                x = part(x, edges) if isinstance(part, (GCNConv, GATConv, APPNP)) else part(x)
+            return x
 
     def drop() -> nn.Module:
         return nn.Dropout(DROPOUT)
@@ -74,20 +77,20 @@ def compared_models(inputs: int, classes: int) -> dict[str, nn.Module]:
         return layer
 
     return {
-        "gcn": stack(
+        "gcn": Stack(
             drop(), GCNConv(inputs, WIDTH, cached=True), nn.ReLU(), drop(), GCNConv(WIDTH, classes, cached=True)
         ),
-        "gat": stack(
+        "gat": Stack(
             drop(), Attention(inputs, WIDTH // HEADS, heads=HEADS), nn.ELU(), drop(), Attention(WIDTH, classes)
         ),
-        "appnp": stack(
+        "appnp": Stack(
             drop(), nn.Linear(inputs, WIDTH), nn.ReLU(), drop(), nn.Linear(WIDTH, classes),
             APPNP(K=10, alpha=0.1, cached=True),
         ),
-        "gcn-skip": stack(
+        "gcn-skip": Stack(
             skipping(GCNConv(inputs, WIDTH, cached=True)), nn.ReLU(), drop(), GCNConv(WIDTH, classes, cached=True)
         ),
-        "gat-skip": stack(
+        "gat-skip": Stack(
             skipping(Attention(inputs, WIDTH // HEADS, heads=HEADS)), nn.ELU(), drop(), Attention(WIDTH, classes)
         ),
     }  # fmt: skip

@@ -30,7 +30,7 @@ def test_nodes_of_a_small_graph_are_as_large_as_those_around_one(small):
     elements = drawing.draw(small, Session(small).answer(View("house-4", 2))).elements
     assert all("around" in each["classes"].split() for each in elements)
     spots = np.array([list(each["position"].values()) for each in elements if "position" in each])
-    assert np.ptp(spots, axis=0).max() <= drawing.AROUND_SIDE + 1
+    assert np.ptp(spots, axis=0).max() <= 1.1 * drawing.AROUND_SIDE + 1  # into_square draws far nodes in that far
 
 
 def test_tones_have_the_sign_and_the_order_of_the_influence(small):
