@@ -121,6 +121,18 @@ def test_members_that_other_tables_do_without_are_named_with_what_they_gave(run,
     assert text in json.loads(shown[1])["notes"]
 
 
+def test_a_skewed_sum_of_columns_is_learned_as_it_is():
+    """Of all models lines are best there, and none of them in the target's logarithm."""
+    draw = np.random.default_rng(0)
+    nodes = pd.DataFrame(draw.lognormal(0, 1, (200, 4)), columns=list("abcd")).assign(id=range(200))
+    nodes["sum"] = nodes[list("abcd")].sum(axis=1)
+    edges = pd.DataFrame({"source": range(199), "target": range(1, 200)})
+    problem = read_tables(nodes, edges, Columns("sum"))
+    prepared = prepare_data(Job(model="auto"), problem)
+    assert prepared.encoding.target_transform == "none"
+    assert any("skewed" in note and "learned as it is" in note for note in prepared.notes)
+
+
 @BOUND
 def test_another_graph_may_number_its_nodes_like_the_training_graph(run, tables):
     def as_they_are_and_renamed(nodes, edges):
