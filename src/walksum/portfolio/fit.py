@@ -30,7 +30,7 @@ HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without 
 
 @dataclass
 class Answer:
-    """Probabilities ``[N, C]``, or standardised numbers ``[N]`` with standard deviations ``[N]``; notes; the blend asked."""
+    """Probabilities ``[N, C]``, or standardised numbers ``[N]`` with deviations ``[N]``; notes; the blend asked."""
 
     value: np.ndarray
     std: np.ndarray | None = None
