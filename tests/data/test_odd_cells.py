@@ -148,12 +148,25 @@ def test_edges_from_each_node_to_itself_join_none(read):
     assert any("joins no nodes" in note for note in read(ROWS, "source,target\na,a\nb,b\n").notes)
 
 
-@pytest.mark.parametrize(("cell", "found"), [("1e300", "'1e300'"), ("", "empty"), ('"1,5"', "'1,5'")])
+@pytest.mark.parametrize(("cell", "found"), [("1e300", "'1e300'"), ("", "empty"), ('"1,5,2"', "'1,5,2'")])
 def test_a_weight_that_is_no_number_is_named_as_it_is_written(tmp_path, cell, found):
     edges, columns = tmp_path / "edges.csv", Columns("y", edges=EdgeColumns(weight="w"))
     edges.write_text(f"source,target,w\na,b,{cell}\nb,c,1\n")
     with pytest.raises(ValueError, match=f"line 2: w is {found}; expected a finite number such as 1.5"):
         read_tables(_frames()[0], edges, columns)
+
+
+@pytest.mark.parametrize("rows", [("1,5", "2"), ("€ 1,5", "2,0"), (1.5, 2.0)])
+def test_weights_are_read_as_people_write_them(rows):
+    edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"], "w": rows})
+    problem = read_tables(_frames()[0], edges, Columns("y", edges=EdgeColumns(weight="w")))
+    assert problem.edge_weight.tolist() == [1.5, 2.0]
+    written = isinstance(rows[0], str)
+    assert any("'w' is written like" in note for note in problem.notes) == written
+    assert problem.columns["decimal"] == ("," if written else None)
+    later = edges.assign(w=["1.234", "0.5"])  # a point is meant, as 0.5 tells, also after a training of commas
+    again = read_tables(_frames()[0], later, Columns("y", edges=EdgeColumns(weight="w", decimal=",")))
+    assert again.edge_weight.tolist() == pytest.approx([1.234, 0.5])
 
 
 def test_notes_show_the_beginning_of_a_long_cell():

@@ -32,6 +32,23 @@ def test_a_column_turns_to_text_however_late_a_word_comes(tmp_path, monkeypatch)
     assert frame["b"].dtype == np.float64
 
 
+def test_many_columns_of_words_are_read_twice_and_no_more(tmp_path, monkeypatch):
+    names = [f"c{k}" for k in range(30)]
+    path = put(tmp_path, "t.csv", f"{','.join(names)}\n{','.join(['a'] * 30)}\n")
+    passes, read = [], FileTable.pieces
+    monkeypatch.setattr(FileTable, "pieces", lambda self, columns: passes.append(1) or read(self, columns))
+    assert (frame_of(path) == "a").all(axis=None)
+    assert len(passes) == 2
+
+
+def test_empty_cells_of_many_columns_of_words_are_one_note():
+    frame = pd.DataFrame({f"c{k}": ["a", "b", None, "a"] for k in range(30)})
+    found, _ = encoding.fit(frame, torch.arange(4))
+    assert [note for note in found.notes(frame) if "empty" in note] == [
+        "30 empty cells in 'c0', 'c1', 'c2', 'c3', 'c4', ...: zeros were put in"
+    ]
+
+
 def test_a_node_may_be_called_na(tmp_path):
     path = put(tmp_path, "t.csv", "id,x\nNA,1\nnull,NA\n007,2\n")
     frame = frame_of(path, verbatim="id")

@@ -47,6 +47,15 @@ def test_a_frame_and_its_column_names(table, known):
         model.predict(frame.rename(columns={"a": "d"}))
 
 
+@pytest.mark.parametrize("device", ["gpu", "meta", 3.5])
+@pytest.mark.parametrize("kind", [AutoClassifier, AutoRegressor])
+def test_a_device_that_is_none_is_refused_before_anything_is_learned(table, kind, device):
+    X, _, shown, pairs = table
+    with pytest.raises(ValueError, match=f"device='{device}' cannot be used here; use 'cpu' or 'auto'"):
+        quick(kind, device=device).fit(X, shown, pairs)
+    assert quick(kind, device="auto").fit(X, shown, pairs).members_
+
+
 def test_a_sparse_table(table):
     X, y, shown, pairs = table
     model = quick().fit(sp.csr_matrix(X), shown, pairs)

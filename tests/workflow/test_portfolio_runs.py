@@ -1,12 +1,16 @@
 """The portfolio of a workflow: what it claims about the graph, its rows beside, its intervals."""
 
+import contextlib
+import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from walksum.cli import app
 from walksum.data.cache import data_root
 from walksum.data.edges import EdgeColumns
 from walksum.data.user_files import Columns, read_tables
@@ -14,7 +18,7 @@ from walksum.graph import Graph
 from walksum.portfolio import clock
 from walksum.portfolio.blend import r_squared
 from walksum.portfolio.features import neighbour_mean
-from walksum.portfolio.fit import HERE, WITHOUT_EDGES, fit_portfolio
+from walksum.portfolio.fit import ELSEWHERE, HERE, WITHOUT_EDGES, fit_portfolio
 from walksum.portfolio.folds import given_validation
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
@@ -27,6 +31,7 @@ from walksum.workflow.fit import Job, prepare_data
 from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.tables import make_job
 
+BOUND = pytest.mark.filterwarnings("ignore:members that know the training graph alone")
 FEW = ("boosting x", "boosting surroundings", "linear")
 
 
@@ -79,6 +84,7 @@ def test_the_default_is_a_portfolio_with_its_reasons(run, tables, tmp_path):
     assert error["train"] > 0.4 * error["test"]
 
 
+@BOUND
 def test_a_saved_portfolio_predicts_with_and_without_known_targets(run, tables, tmp_path):
     run.save(tmp_path / "run")
     opened = open_run(tmp_path / "run")
@@ -95,6 +101,39 @@ def test_a_saved_portfolio_predicts_with_and_without_known_targets(run, tables, 
     assert errors[0] < errors[1]
 
 
+def test_members_that_other_tables_do_without_are_named_with_what_they_gave(run, tables, tmp_path):
+    model = run.model
+    assert model.bound
+    run.save(tmp_path / "run")
+    for asked in (run, open_run(tmp_path / "run")):
+        with pytest.warns(UserWarning, match="know the training graph alone are left out") as said:
+            asked.predict(*tables)
+        text = next(str(each.message) for each in said if "alone are left out" in str(each.message))
+        assert repr(model.bound[0]) in text
+        without, with_ = (model.score(name, run.result.prepared.scorer) for name in (ELSEWHERE, HERE))
+        assert f"R^2 of validation nodes {without:.4g}, with them {with_:.4g}" in text
+    tables[0].to_csv(tmp_path / "nodes.csv", index=False)
+    tables[1].to_csv(tmp_path / "edges.csv", index=False)
+    words = ["predict", "run", "--nodes", "nodes.csv", "--edges", "edges.csv"]
+    with contextlib.chdir(tmp_path):
+        shown = [CliRunner().invoke(app, [*words, *more]).stdout for more in ((), ("--json",))]
+    assert f"note: {text}" in shown[0]
+    assert text in json.loads(shown[1])["notes"]
+
+
+def test_a_skewed_sum_of_columns_is_learned_as_it_is():
+    """Of all models lines are best there, and none of them in the target's logarithm."""
+    draw = np.random.default_rng(0)
+    nodes = pd.DataFrame(draw.lognormal(0, 1, (200, 4)), columns=list("abcd")).assign(id=range(200))
+    nodes["sum"] = nodes[list("abcd")].sum(axis=1)
+    edges = pd.DataFrame({"source": range(199), "target": range(1, 200)})
+    problem = read_tables(nodes, edges, Columns("sum"))
+    prepared = prepare_data(Job(model="auto"), problem)
+    assert prepared.encoding.target_transform == "none"
+    assert any("skewed" in note and "learned as it is" in note for note in prepared.notes)
+
+
+@BOUND
 def test_another_graph_may_number_its_nodes_like_the_training_graph(run, tables):
     def as_they_are_and_renamed(nodes, edges):
         renamed = nodes.assign(id="x" + nodes["id"]), "x" + edges
@@ -254,6 +293,7 @@ def test_negative_weights_are_refused_with_the_options_that_take_them(tables):
         fit_tables(nodes, edges.assign(w=-1.0), target="rent", weight="w", budget=5)
 
 
+@BOUND
 def test_a_class_that_training_did_not_know_is_named(tmp_path):
     nodes, edges = towns(40, 1)
     nodes["kind"] = np.where(nodes.pop("rent").fillna(0) > 100, "dear", "cheap")

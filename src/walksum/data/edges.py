@@ -11,7 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, name_list, numbers
+from walksum.data.frames import UNNAMED, FrameTable, Table, check_columns, is_missing, name_list, numbers
+from walksum.data.numerals import Numerals, read_numerals
 
 MOST = float(np.finfo(np.float32).max)  # weights are kept in float32
 EXPECTED = f"a finite number such as 1.5, of size up to {MOST:.1g}"
@@ -22,12 +23,13 @@ END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "d
 class EdgeColumns:
     """Which column holds what; None: found by its usual name, else the first two columns; no weight but a note.
 
-    A ``weight`` of "" says that edges shall have none.
+    A ``weight`` of "" says that edges shall have none. ``decimal``: the mark of weights, where it was given or found.
     """
 
     source: str | None = None
     destination: str | None = None
     weight: str | None = None
+    decimal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,15 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
             f"{table.name} seems to have no header line: its first names the nodes {ends[0]!r} and {ends[1]!r}; "
             "write one above it, such as source,target, or name the columns by source= and destination="
         )
-    collected = _Collected(ids)
+    collected, numerals = _Collected(ids), _numerals(table, columns)
     for piece in table.pieces([*ends, columns.weight] if columns.weight else ends):
         values = None
         if columns.weight:
-            values = numbers(table, piece[columns.weight], columns.weight, collected.rows, False, EXPECTED, MOST)
+            cells = piece[columns.weight]
+            cells = numerals.plain(columns.weight, cells) if numerals.marks else cells
+            values = numbers(table, cells, columns.weight, collected.rows, False, EXPECTED, MOST)
         collected.add(piece[ends[0]], piece[ends[1]], values)
-    notes = _on_unknown(table.name, collected, drop_unknown)
+    notes = _on_unknown(table.name, collected, drop_unknown) + numerals.notes()
     if by_place and len(present) > 2:
         notes.append(
             f"{ends[0]!r} and {ends[1]!r}, the first columns of {table.name}, are taken as the ends of edges; pass "
@@ -68,7 +72,17 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
     weight = collected.edge_weight()
     if weight is not None:
         notes += weight_notes(table.name, str(columns.weight), weight)
+    columns = replace(columns, decimal=numerals.marks.get(columns.weight or ""))
     return Edges(collected.edge_index(), weight, columns, notes)
+
+
+def _numerals(table: Table, columns: EdgeColumns) -> Numerals:
+    """How the weights are written."""
+    if not columns.weight:
+        return Numerals()
+    cells = table.sample([columns.weight])[columns.weight]
+    before = {columns.weight: columns.decimal} if columns.decimal else {}
+    return read_numerals({columns.weight: cells[~is_missing(cells)]}, before, None, None, table.semicolons)
 
 
 def end_names(table: Table, columns: EdgeColumns, some: bool = False) -> Any:

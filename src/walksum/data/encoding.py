@@ -154,8 +154,10 @@ class Encoding:
                     f"{len(strange)} rows of {name!r} hold categories not kept from the training nodes "
                     f"({name_list(strange.unique().tolist())}): zeros were put in"
                 )
-            if (empty := len(features) - len(values)) > 0:
-                found.append(f"{empty} rows without {name!r}: zeros were put in")
+        empty = features[list(self.categories)].isna().sum()
+        if empty.sum():
+            names = [name for name in self.categories if empty[name]]
+            found.append(f"{int(empty.sum())} empty cells in {name_list(names)}: zeros were put in")
         return found
 
     def to_json(self) -> dict[str, Any]:

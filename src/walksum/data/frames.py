@@ -65,9 +65,9 @@ class Table(ABC):
                     plain = {name: numerals.plain(name, chunk[name]) for name in marked} if numerals else {}
                     typed.append(_typed(chunk.assign(**plain), as_text, verbatim))
                 return pd.concat(typed, ignore_index=True) if typed else pd.DataFrame(columns=list(columns))
-            except _TurnedToText as column:  # rare: a number for thousands of rows, then a word
-                as_text.add(str(column))
-                marked.discard(str(column))
+            except _TurnedToText as found:  # once for the first rows, and rarely for a word after thousands of numbers
+                as_text |= found.columns
+                marked -= found.columns
 
 
 class FrameTable(Table):
@@ -170,11 +170,15 @@ def _as_numbers(values: pd.Series, blank: pd.Series) -> pd.Series:
 
 
 class _TurnedToText(Exception):
-    """A column that began as numbers holds a word."""
+    """Columns that began as numbers hold a word."""
+
+    def __init__(self, columns: set[str]):
+        self.columns = columns
 
 
 def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.DataFrame:
     made: dict[str, Any] = {}
+    turned = set()
     for name in chunk.columns:
         values = chunk[name]
         blank = values.isna() | (values == "") if name == verbatim else is_missing(values)
@@ -183,8 +187,10 @@ def _typed(chunk: pd.DataFrame, as_text: set[str], verbatim: str | None) -> pd.D
             continue
         parsed = _as_numbers(values, blank)
         if bool((parsed.isna() & ~blank).any()):
-            raise _TurnedToText(name)
+            turned.add(name)
         made[name] = parsed
+    if turned:  # all at once: a table with hundreds of columns of words would be read hundreds of times
+        raise _TurnedToText(turned)
     return pd.DataFrame(made, columns=chunk.columns)
 
 

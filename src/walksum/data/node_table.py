@@ -10,7 +10,7 @@ import pandas as pd
 
 from walksum.data.edges import EdgeColumns, end_names
 from walksum.data.frames import UNNAMED, Table, check_columns, is_missing, numbers
-from walksum.data.numerals import Numerals, find_numerals, follows
+from walksum.data.numerals import Numerals, read_numerals
 from walksum.data.places import Places
 from walksum.data.problem import CLASSIFICATION
 
@@ -162,12 +162,9 @@ def _numerals(table: Table, wanted: list[str], columns: Columns) -> Numerals:
     open_ = [name for name in wanted if name not in apart]
     sample = table.sample(open_) if open_ else pd.DataFrame()
     cells = {name: sample[name][~is_missing(sample[name])] for name in open_}
-    # 0.125 would be 125 by the decimal comma of a training table, beside 0.5, which tells that a point is meant
-    before = {name: mark for name, mark in columns.numerals.items() if name in open_ and follows(cells[name], mark)}
-    cells = {name: values for name, values in cells.items() if name not in before}
-    cells = {name: values for name, values in cells.items() if columns.target != name or columns.task != CLASSIFICATION}
-    found = find_numerals(cells, columns.decimal, columns.thousands, table.semicolons)
-    return replace(found, marks=found.marks | before, examples=found.examples)
+    if columns.task == CLASSIFICATION and columns.target not in columns.numerals:
+        cells.pop(columns.target or "", None)
+    return read_numerals(cells, columns.numerals, columns.decimal, columns.thousands, table.semicolons)
 
 
 def _without_split_words(frame: pd.DataFrame, features: list[str], columns: Columns) -> tuple[list[str], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -87,6 +87,18 @@ def find_numerals(
     examples = {name: _example(texts[name]) for name in marks}
     unsure = () if mark else tuple(name for name in marks if len(fits[name]) > 1 and _separated(texts[name]))
     return Numerals(marks, examples, unsure)
+
+
+def read_numerals(
+    columns: Mapping[str, pd.Series], before: Mapping[str, str], decimal: str | None, thousands: str | None,
+    semicolons: bool = False,
+) -> Numerals:  # fmt: skip
+    """As :func:`find_numerals`; the marks of an earlier table, ``before``, are kept where the cells follow them."""
+    # 0.125 would be 125 by the decimal comma of a training table, beside 0.5, which tells that a point is meant
+    kept = {name: mark for name, mark in before.items() if name in columns and follows(columns[name], mark)}
+    others = {name: values for name, values in columns.items() if name not in kept}
+    found = find_numerals(others, decimal, thousands, semicolons)
+    return replace(found, marks=found.marks | kept)
 
 
 def follows(values: pd.Series, mark: str) -> bool:

@@ -30,11 +30,12 @@ HERE, ELSEWHERE, WITHOUT_TARGETS, WITHOUT_EDGES = "here", "elsewhere", "without 
 
 @dataclass
 class Answer:
-    """Probabilities ``[N, C]``, or standardised numbers ``[N]`` with standard deviations ``[N]``; and notes."""
+    """Probabilities ``[N, C]``, or standardised numbers ``[N]`` with deviations ``[N]``; notes; the blend asked."""
 
     value: np.ndarray
     std: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
+    blend: str = HERE
 
 
 @dataclass
@@ -52,6 +53,8 @@ class Portfolio:
         complete: whether the clock cut nothing short.
         limits: least and largest values ``[2, F]`` that columns of other tables are read to, and numbers predicted.
         disagreement: of a regression and by blend, the mean square of its members' distance from it at judged rows.
+        bound: names of the weighted members that know the training graph alone, so that other tables do without them.
+        validation: where there are such, the score of the judged rows by blend; larger is better.
     """
 
     problem: Problem
@@ -64,6 +67,8 @@ class Portfolio:
     interrupted: bool = False
     limits: Arrays = field(default_factory=dict)
     disagreement: dict[str, float] = field(default_factory=dict)
+    bound: list[str] = field(default_factory=list)
+    validation: dict[str, float] = field(default_factory=dict)
 
     def here(self, which: str = HERE) -> Answer:
         """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
@@ -152,7 +157,7 @@ class Portfolio:
         mine = problem is self.problem
         value = problem.out_of_fold(blended) if mine else blended.mean(0)
         if problem.classes:
-            return Answer(value, None, notes or [])
+            return Answer(value, None, notes or [], which)
         value, std = value[:, 0], np.full(len(value), self.widths[which])
         if residuals is not None:  # what was predicted for these nodes while nobody had learned from them
             value = np.where(np.isnan(residuals) | np.isnan(problem.y), value, problem.y - residuals)
@@ -160,7 +165,13 @@ class Portfolio:
         if which in self.fields and len(nodes):
             mean, std = self.fields[which].predict(problem.graph, nodes, (problem.y - value)[nodes])
             value = value + mean
-        return Answer(value, std, notes or [])
+        return Answer(value, std, notes or [], which)
+
+    def score(self, which: str, metric: Metric) -> float:
+        """The score of a blend on the judged rows, each answered by what did not learn from it."""
+        value, rows = self.here(which).value, self.problem.judged
+        outputs = np.log(value + 1e-12) if self.problem.classes else value[:, None]
+        return metric(outputs[rows], self.problem.y[rows])
 
     def graph_gain(self, metric: Metric) -> tuple[float, float, float] | None:
         """Gain of the blend over that of the members without edges, each judged row by weights that it did not set."""
@@ -261,6 +272,9 @@ def _blended(
         for name, blend in blends.items():
             portfolio.disagreement[name] = float(blend.disagreement(everywhere)[problem.judged].mean())
             _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0], operations)
+    portfolio.bound = [found[k].name for k in np.nonzero((blends[HERE].weights > 0) & ~can_ask)[0]]
+    if portfolio.bound:
+        portfolio.validation = {name: portfolio.score(name, metric) for name in blends if name != WITHOUT_EDGES}
     return portfolio
 
 

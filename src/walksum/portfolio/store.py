@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from walksum._files import write_file
+from walksum._files import finite_or_none, write_file
 from walksum.graph import Graph
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.fit import ELSEWHERE, WITHOUT_TARGETS, Portfolio
@@ -57,6 +57,8 @@ def save_portfolio(portfolio: Portfolio, folder: Path) -> None:
         "widths": {name: value for name, value in portfolio.widths.items() if name in blends},
         "disagreement": {name: value for name, value in portfolio.disagreement.items() if name in blends},
         "fields": {name: asdict(value) for name, value in portfolio.fields.items() if name in blends},
+        "bound": portfolio.bound,
+        "validation": finite_or_none(portfolio.validation),
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     try:
@@ -124,5 +126,5 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
     residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}
     limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}  # older runs have none
-    more = {"limits": limits, "disagreement": config.get("disagreement", {})}
-    return Portfolio(problem, members, blends, config["widths"], residuals, fields, **more)
+    more = {name: config[name] for name in ("disagreement", "bound", "validation") if name in config}
+    return Portfolio(problem, members, blends, config["widths"], residuals, fields, limits=limits, **more)

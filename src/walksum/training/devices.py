@@ -37,10 +37,19 @@ def choose_device(device: str | torch.device, data: Data) -> torch.device:
         if data.device.type == "cpu" and torch.cuda.is_available() and pays_on_gpu(data):
             return torch.device("cuda", torch.cuda.current_device())
         return data.device
+    return usable_device(device)
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """What torch takes as a device, "cuda" as "cuda:0"; "auto" as in :func:`available_device`."""
+    refusal = ValueError(f"device={str(device)!r} cannot be used here; use 'cpu' or 'auto'")
     try:
-        return torch.empty(0, device=device).device  # "cuda" -> "cuda:0"
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={str(device)!r} cannot be used here; use 'cpu' or 'auto'") from error
+        found = torch.empty(0, device=available_device("auto") if device == "auto" else device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise refusal from error
+    if found.type == "meta":  # its tensors hold no values
+        raise refusal
+    return found
 
 
 def pays_on_gpu(data: Data) -> bool:

@@ -49,7 +49,7 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
         calibration = calibration_record(before, found.output, prepared.scorer, problem, prepared.split.test)
     interrupted, importance = portfolio.interrupted, None
     if not portfolio.complete and not interrupted:
-        notes.append(f"the budget of {job.budget:g} s ended before all members were trained; --budget gives more")
+        notes.append(f"the budget of {job.budget:g} s ended before all members were trained; budget= gives more")
     table = portfolio.table(prepared.scorer)
     rows = Comparison.of(job, prepared, found.output)
     alone = _without_edges(portfolio)

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from walksum.data.encoding import Encoding
+from walksum.data.frames import name_list
 from walksum.data.problem import Problem
 from walksum.data.splits import Split
-from walksum.portfolio.fit import ELSEWHERE, Portfolio
+from walksum.portfolio.fit import ELSEWHERE, HERE, Portfolio
 from walksum.training.devices import available_device
+from walksum.training.scoring import metric_for
 from walksum.workflow.auto import ask, output_of
 from walksum.workflow.fit import interval_around, predict
 from walksum.workflow.job import check_graph_size
@@ -46,7 +48,7 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
         answer = ask(model, problem, x, run.encoding, known_residuals(run, model, problem), str(place))
         found = output_of(answer, run.encoding, problem.regression)
         table = prediction_table(problem, found.output, run.encoding, found.low, found.high)
-        return Predictions(table, notes + answer.notes)
+        return Predictions(table, notes + answer.notes + _without_bound(run, model, answer.blend))
     try:
         output = predict(model.to(place), x.to(place), problem, run.encoding).cpu()
     finally:
@@ -55,6 +57,21 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     reach = intervals.get("reach") if intervals else None  # older runs did not keep it
     ends = () if reach is None else interval_around(output, run.encoding, reach)
     return Predictions(prediction_table(problem, output, run.encoding, *ends), notes)
+
+
+def _without_bound(run: Run, model: Portfolio, blend: str) -> list[str]:
+    """A note on members that know the training graph alone: what their absence costs on validation nodes."""
+    if not model.bound:
+        return []
+    metric = metric_for(run.job.metric, run.config["task"])
+    with_, without = (model.validation.get(name) for name in (HERE, blend))
+    cost = ""
+    if with_ is not None and without is not None:
+        cost = f" ({metric.title} of validation nodes {metric.sign * without:.4g}, with them {metric.sign * with_:.4g})"
+    return [
+        f"members that know the training graph alone are left out: {name_list(model.bound)}; the others are weighted "
+        f"anew{cost}, so nodes of training get other numbers than in the run's own predictions"
+    ]
 
 
 def known_residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray | None:

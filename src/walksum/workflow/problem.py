@@ -218,7 +218,9 @@ def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> C
     return Columns(
         target=target if labels and source.has_column(target) else None,
         id=stored.get("id"),
-        edges=EdgeColumns(stored.get("source"), stored.get("destination"), stored.get("weight") or ""),
+        edges=EdgeColumns(
+            stored.get("source"), stored.get("destination"), stored.get("weight") or "", stored.get("decimal")
+        ),
         features=() if by_degree else tuple(_read_columns(wanted.columns, dates)),
         name=name if source.has_column(name or "") else None,
         dates=dates,

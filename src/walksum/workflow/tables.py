@@ -150,8 +150,9 @@ def make_columns(given: Mapping[str, Any], split: str | None) -> Columns:
     """The columns that arguments of :func:`fit_tables`, or options of the command, name; the target is added later."""
     singles = ("id", "source", "destination", "weight", "name_column", "time_column", "group_column")
     given = dict(given) | {name: str(given[name]) for name in singles if given[name] is not None}
+    mark = checked_marks(given["decimal"], given["thousands"])
     return Columns(
-        edges=EdgeColumns(given["source"], given["destination"], given["weight"]),
+        edges=EdgeColumns(given["source"], given["destination"], given["weight"], mark),
         features=None if given["features"] is None else names_in(given["features"]),
         split=split,
         coordinates=names_in(given["coordinates"]),

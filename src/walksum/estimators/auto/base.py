@@ -23,6 +23,7 @@ from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.members import IGNORE_WEIGHTS
 from walksum.portfolio.problem import Problem, directed
+from walksum.training.devices import usable_device
 
 
 class Auto(BaseEstimator):
@@ -56,6 +57,8 @@ class Auto(BaseEstimator):
 
     def _table(self, X: Any, reset: bool) -> Any:
         """X as numbers; NaN marks a cell without one, in a table that is not sparse."""
+        if reset:
+            usable_device(self.device)  # before minutes are spent on members that need none
         finite: Any = True if sp.issparse(X) else "allow-nan"
         X = validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr", ensure_all_finite=finite)
         check_squares("X", X.data if sp.issparse(X) else X)
@@ -87,7 +90,8 @@ class Auto(BaseEstimator):
         )
         if classes and len(rows) > MOST_TURNS:  # numbers need errors out of fold at every known row
             folds = folds[:1]
-        return Problem(X, self.graph_, y, classes, folds, seed, self.device, _arcs(graph), weight=weight)
+        device = str(usable_device(self.device))
+        return Problem(X, self.graph_, y, classes, folds, seed, device, _arcs(graph), weight=weight)
 
     def _fit(self, problem: Problem, metric: Metric) -> Portfolio:
         found = fit_portfolio(problem, metric, self.budget, self.members, self.callback)
