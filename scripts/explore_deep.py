@@ -6,6 +6,10 @@ to a file, with ``--members`` also what the portfolio's other members say, so th
 
     python scripts/explore_deep.py squirrel chameleon --device cuda --seconds 300 --out results/auto
     python scripts/explore_deep.py squirrel chameleon --members 12 --out results/auto
+    python scripts/explore_deep.py squirrel chameleon --blend --out results/auto/explore
+
+The last one says, from those files, how much such networks add to a blend and how sharp its weights should be: weights
+come from one half of the validation rows, with networks that the same half stopped, and the other half counts.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.data import load, make_split
+from walksum.portfolio import blend
 
 SEEDS = 2
 NEAR_BEST = 2.5  # points: what the other networks say is not kept
@@ -261,8 +266,44 @@ def members(job: tuple[str, int]) -> tuple[str, int, list[str], np.ndarray, np.n
     return name, seed, [m.name for m in found], np.stack([m.outputs[0][val] for m in found]), y[val]
 
 
+OTHERS = {"forests": ("extra",), "trees and linear": ("extra", "boosting", "linear"), "all others": ("",)}
+DEEP = ((), (7,), (8,), (5, 6), (6, 7), (6, 8), (7, 8), (5, 6, 7, 8))  # designs by number
+TIMES = (1, 2, 4, 8)  # times the temperature
+
+
+def held_out(name: str, folder: Path, others: tuple[str, ...], deep: tuple[int, ...]) -> float:
+    """Accuracy of a blend in %, a mean over splits."""
+    said, members = np.load(folder / f"deep-{name}.npz"), np.load(folder / "members.npz")
+    found = []
+    for split in sorted({key.split("/")[0] for key in said.files}):
+        names, outputs, y = (members[f"{name}/{split}/{part}"] for part in ("names", "outputs", "y"))
+        kept = outputs[[each.startswith(others) for each in names.tolist()]]
+        half, right = said[f"{split}/half"], 0
+        for k, learn in enumerate((half, ~half)):
+            more = [np.log(said[f"{split}/{design}"][k][None].astype(float) + 1e-6) for design in deep]
+            both = np.concatenate([kept, *more])
+            everyone = np.ones(len(both), dtype=bool)
+            fitted = blend.fit_blend(both[:, learn], y[learn], both.shape[-1], blend.accuracy, everyone)
+            right += (fitted(both[:, ~learn], both.shape[-1]).argmax(-1) == y[~learn]).sum()
+        found.append(100 * right / len(y))
+    return float(np.mean(found))
+
+
+def blends(name: str, folder: Path) -> None:
+    error = blend.ERROR
+    for label, others in OTHERS.items():
+        for deep in DEEP:
+            row = []
+            for times in TIMES:
+                blend.ERROR = times * error
+                row.append(f"{held_out(name, folder, others, deep):.1f}")
+            blend.ERROR = error
+            numbers = "+".join(map(str, deep)) or "none"
+            print(f"{name}, {label}, deep {numbers}: {' '.join(row)} with T x {TIMES}", flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--splits", type=int, nargs="+", default=list(range(10)))
@@ -271,7 +312,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/auto"))
     parser.add_argument("--dump", action="store_true", help="keep what the networks say of the validation rows")
     parser.add_argument("--members", type=int, default=0, help="instead fit other members, so many at a time")
+    parser.add_argument("--blend", action="store_true", help="instead try blends of what was kept in --out")
     asked = parser.parse_args()
+    if asked.blend:
+        for name in asked.names:
+            blends(name, asked.out)
+        return
     if asked.members:
         asked.out.mkdir(parents=True, exist_ok=True)
         jobs = [(name, split) for name in asked.names for split in asked.splits]

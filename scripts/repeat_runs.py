@@ -2,10 +2,14 @@
 
     python scripts/repeat_runs.py --dataset texas --dataset cornell --count 18
     python scripts/repeat_runs.py --dataset cora --model gcn --model glt-laplacian-fixed --count 2
+    python scripts/repeat_runs.py --again results/ties
 
 Runs are drawn evenly from the store by a fixed seed. A run that was recorded alone on a CPU draws the same dropout
 masks again and should repeat to a few digits; one recorded in a batch or on a GPU draws others, so single numbers
 differ by the noise of a run, and only the mean of the differences, beside its standard error, says something.
+``--again`` trains nothing: it compares a second store, cell by cell. results/ties holds runs of results/table1 once
+more, with an exact rule for ties between epochs: the first ones summed n-ths for a validation accuracy, so that equal
+counts of nodes could differ in their last bit and hide a tie, which the lower validation loss should break.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+from collections import defaultdict
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -23,6 +28,9 @@ from walksum.paper.sweep.store import read_records
 
 def main() -> None:
     args = _arguments()
+    if args.again is not None:
+        compare_stores(args.store, args.again)
+        return
     pairs = []
     print(f"{'model':36} {'dataset':9} seed  recorded (epoch)  again (epoch)  split  recorded as")
     for old in pick(args):
@@ -70,10 +78,22 @@ def summary(pairs: list[tuple[RunRecord, RunRecord]]) -> str:
     )
 
 
+def compare_stores(first: Path, second: Path) -> None:
+    """The runs of the second store that ended well beside the same ones of the first, by cell and together."""
+    before, cells = {record.spec: record for record in read_records(first)}, defaultdict(list)
+    for new in read_records(second):
+        if new.outcome == "ok":
+            cells[f"{new.spec.model} on {new.spec.dataset}"].append((before[new.spec], new))
+    for name in sorted(cells):
+        print(f"{name}: {summary(cells[name])}")
+    print(f"all: {summary([pair for cell in cells.values() for pair in cell])}")
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, default=Path("results/table1"))
-    parser.add_argument("--dataset", action="append", required=True)
+    parser.add_argument("--again", type=Path, help="a store of the same runs, made again")
+    parser.add_argument("--dataset", action="append", default=[])
     parser.add_argument("--model", action="append")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--draw", type=int, default=0, help="seed of the choice of runs")

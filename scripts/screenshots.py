@@ -28,15 +28,12 @@ from PIL import Image
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "explore"))
 
+from audit import set_scheme, set_size  # noqa: E402
 from browser import Page, start_chromium  # noqa: E402
 
 from walksum.analysis.inverse import apply_inverse, units  # noqa: E402
 from walksum.explore.server import open_server, url_of  # noqa: E402
-from walksum.workflow.problem import (  # noqa: E402
-    Source,
-    problem_of_run,
-    read_node_table,
-)
+from walksum.workflow.problem import Source, problem_of_run, read_node_table  # noqa: E402
 from walksum.workflow.run import open_run  # noqa: E402
 from walksum.workflow.trained_run import open_trained_run  # noqa: E402
 
@@ -59,14 +56,8 @@ class Served:
 
 
 def set_colour_scheme(page: Page, scheme: str) -> None:
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    set_scheme(page.driver, scheme)
     page.wait(lambda: page.js(f"return matchMedia('(prefers-color-scheme: {scheme})').matches"), scheme)
-
-
-def resize(page: Page, width: int, height: int) -> None:
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def wait_until_drawn(page: Page) -> None:
@@ -131,11 +122,11 @@ def whole_of(page: Page, name: str, wanted: str | None, out: Path) -> None:
     """The panel of the whole model."""
     if wanted in (None, f"explorer-{name}-whole"):
         set_colour_scheme(page, "light")
-        resize(page, SIZE[0], 3 * SIZE[1])  # a picture of an element ends where the window does
+        set_size(page.driver, SIZE[0], 3 * SIZE[1])  # a picture of an element ends where the window does
         page.open("")
         page.panel("whole")
         shoot(page, out / f"explorer-{name}-whole.png", ".panels")
-        resize(page, *SIZE)
+        set_size(page.driver, *SIZE)
 
 
 def report_of(page: Page, folder: Path, name: str, wanted: str | None, out: Path) -> None:
@@ -144,17 +135,17 @@ def report_of(page: Page, folder: Path, name: str, wanted: str | None, out: Path
                                  ("-phone", "light", (390, 1400))):  # fmt: skip
         if wanted in (None, f"report-{name}{suffix}"):
             set_colour_scheme(page, scheme)
-            resize(page, *size)
+            set_size(page.driver, *size)
             page.driver.get((folder / "report.html").resolve().as_uri())
             if page.js("return document.documentElement.scrollWidth") > size[0]:
                 raise ValueError(f"{folder}/report.html is wider than a window of {size[0]} pixels")
             shoot(page, out / f"report-{name}{suffix}.png")
-    resize(page, *SIZE)
+    set_size(page.driver, *SIZE)
 
 
 def panels_of(page: Page, out: Path) -> None:
     set_colour_scheme(page, "light")
-    resize(page, SIZE[0], 2 * SIZE[1])  # a picture of an element ends where the window does
+    set_size(page.driver, SIZE[0], 2 * SIZE[1])  # a picture of an element ends where the window does
     trained, node = page.served.trained, chosen_view(page)[0]
     page.open(f"?node={node}")
     for name in PANELS:
@@ -182,13 +173,13 @@ def main() -> None:
     try:
         for folder in options.runs:
             page = Page(chromium, Served(folder, options.nodes, options.edges))
-            resize(page, *SIZE)
+            set_size(page.driver, *SIZE)
             explorer_of(page, folder.name, options.only, options.out)
             whole_of(page, folder.name, options.only, options.out)
             report_of(page, folder, folder.name, options.only, options.out)
         if options.panels:
             page = Page(chromium, Served(options.panels, options.nodes, options.edges))
-            resize(page, *SIZE)
+            set_size(page.driver, *SIZE)
             for key, view in VIEWS.items():
                 picture_of(page, *view, options.out / f"{key}.png")
             panels_of(page, options.out)

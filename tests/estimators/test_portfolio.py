@@ -20,7 +20,7 @@ from walksum.graph import Graph
 from walksum.portfolio import columns, schedule
 from walksum.portfolio import members as portfolio
 from walksum.portfolio.blend import METRICS, least_squares_weights, score_weights
-from walksum.portfolio.input import Input
+from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.stack import Config, Stack
@@ -115,6 +115,37 @@ def test_a_stack_trains_members_as_each_would_alone(table):
     together = Stack(problem, x, graph, configs, recipe).train().outputs
     alone = [Stack(problem, x, graph, [config], recipe).train().outputs[0] for config in configs]
     assert np.allclose(together, alone, atol=1e-4)
+
+
+def test_folds_choose_one_epoch_together():
+    """Of coins that nobody can foretell, 58 % are right by one epoch for all; 65 % where each fold chose its own."""
+    import torch
+
+    random = np.random.default_rng(0)
+    count, folds = 60, 6
+    X = random.normal(size=(count, 12)).astype(np.float32)
+    graph = Graph.from_edge_index(torch.stack([torch.arange(count), (torch.arange(count) + 1) % count]), count)
+    rows, right = np.arange(count), []
+    configs = [Config(f"{k}", portfolio.ALONE, 1e-3, k) for k in range(8)]
+    for _ in range(4):
+        y = random.integers(0, 2, count).astype(float)
+        parts = [(np.setdiff1d(rows, rows[k::folds]), rows[k::folds]) for k in range(folds)]
+        problem = Problem(X, graph, y, 2, parts)
+        found = Stack(problem, Input(X, "cpu"), graph, configs, StackRecipe(epochs=40, hidden=8)).train()
+        assert (np.ptp(found.epochs.reshape(len(configs), folds), axis=1) == 0).all()
+        guesses = found.outputs.argmax(-1)
+        right += [(guesses[:, k, held] == y[held]).mean() for k, (_, held) in enumerate(parts)]
+    assert np.mean(right) < 0.61
+
+
+def test_every_fold_reads_its_own_table():
+    import torch
+
+    tables = [Input(np.full((3, 2), k, np.float32), "cpu") for k in (1, 10)]
+    weight = torch.randn(2, 4, 5)  # two configs on two folds
+    found = InputOfFolds(tables).times(weight, 0.0)
+    assert torch.allclose(found[:, 0::2], tables[0].times(weight[:, 0::2], 0.0))
+    assert torch.allclose(found[:, 1::2], tables[1].times(weight[:, 1::2], 0.0))
 
 
 def test_sparse_and_dense_inputs_agree():

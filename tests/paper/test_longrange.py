@@ -88,8 +88,8 @@ def test_records_are_kept_and_a_bench_goes_on(tmp_path):
     sizes, rows = rows_of(again, "ring")
     assert sizes == [10, 100]
     assert dict(rows)["GCN"][1] == "(20)"  # 50 hops: not trained
-    page = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "longrange_page.py"))
-    assert "| GCN | " in page["markdown"](again)
+    page = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "pages.py"))
+    assert "| GCN | " in page["long_range"](again)
 
 
 def test_time_of_a_layer_is_linear_in_the_length():

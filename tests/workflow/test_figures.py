@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from torch_geometric.data import Data
 
 from gallery import random_graph
 from walksum.data.problem import from_data
-from walksum.paper.figures import of_paper
+from walksum.paper.figures import of_paper, train_design
 from walksum.training import Epoch
 from walksum.workflow.figures import Listener, of_run, small_part
 from walksum.workflow.fit import Job
@@ -117,3 +119,15 @@ def test_a_small_part_is_small_and_connected_enough(learned):
     assert int(part.graph.degree[centre]) == int(part.graph.degree.max())
     assert part.is_walk_summable
     np.testing.assert_array_less(part.walk_summability()[0], J.walk_summability()[1] + 1e-6)
+
+
+def test_the_numbers_of_the_figures_can_be_measured_again():
+    """By the script that writes results/figures.txt."""
+    y, nodes = torch.arange(60) % 3, torch.arange(60)
+    problem = from_data("path", Data(x=torch.eye(3)[y], edge_index=torch.stack([nodes[1:], nodes[:-1]]), y=y))
+    measure = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "figures.py"))["measure"]
+    job = Job(design="laplacian", learned=True, hidden=16, max_epochs=2, split="0.6,0.2,0.2")
+    found = measure(train_design(job, problem, Listener()))
+    assert 0 <= found["test accuracy"] <= 1
+    assert 0 < found["mean |correlation|"] < 1
+    assert found["kind"].endswith(("pass", "stop", "flat"))

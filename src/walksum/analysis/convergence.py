@@ -120,10 +120,10 @@ def _most_steps(solver: Solver) -> int:
 
 def with_most_steps(solver: Solver, count: int) -> Solver:
     """The same solver with another limit; of a hybrid, that of the part that iterates."""
-    knobs: Any = solver
+    settings: Any = solver
     if isinstance(solver, Hybrid):
-        return replace(knobs, inner=with_most_steps(knobs.inner, count))
-    return replace(knobs, max_steps=count)
+        return replace(settings, inner=with_most_steps(settings.inner, count))
+    return replace(settings, max_steps=count)
 
 
 def step_counts(most: int) -> list[int]:
@@ -148,30 +148,19 @@ def residual_curves(
     return found
 
 
-@dataclass(frozen=True)
-class LayerSystem:
-    """What one layer solved in one training step: J mu = h forward, J g = grad backward; in float64."""
-
-    J: Precision
-    h: Tensor
-    grad: Tensor
-
-
-def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[LayerSystem]:
-    """The systems of every layer of a GLT for one pass; ``loss(output)`` gives the number to differentiate."""
+def layer_systems(model: Any, x: Tensor, edges: Any, loss: Any) -> list[tuple[Precision, Tensor, Tensor]]:
+    """J, h and dL/dmu of every layer of a GLT for one pass, in float64; ``loss(output)`` is differentiated."""
     model.eval()
     with record_systems(model) as recorded:
         loss(model(x, edges)).backward()
     model.zero_grad()
-    found = []
+    found = {(each.layer, each.direction): each for each in recorded}
+    systems = []
     for layer in range(len(model.mixers)):
-        forward, backward = (
-            next(each for each in recorded if (each.layer, each.direction) == (layer, direction))
-            for direction in ("forward", "backward")
-        )
+        forward, backward = found[layer, "forward"], found[layer, "backward"]
         J = forward.J.to(torch.float64)
-        found.append(LayerSystem(J, _as_heads(J, forward.h.double()), _as_heads(J, backward.h.double())))
-    return found
+        systems.append((J, _as_heads(J, forward.h.double()), _as_heads(J, backward.h.double())))
+    return systems
 
 
 def _as_heads(J: Precision, value: Tensor) -> Tensor:

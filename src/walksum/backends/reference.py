@@ -1,4 +1,4 @@
-"""Kernels in plain torch: every device, every dtype, the yardstick for the fast ones."""
+"""Kernels in plain torch: every device, every dtype, what the fast ones are compared with."""
 
 from __future__ import annotations
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from walksum.analysis.influence import Influence, Path, influence, longest_only
 from walksum.explore.matrices import LRUCache, Matrix, precision_of
@@ -121,11 +120,8 @@ def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
 
 def as_csv(trained: TrainedRun, answer: Answer) -> str:
     """One line per node; what a spreadsheet would take for a formula is escaped."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    table.writeheader()
-    table.writerows({name: escaped(value) for name, value in row.items()} for row in rows(trained, answer))
-    return text.getvalue()
+    lines = [{name: escaped(value) for name, value in row.items()} for row in rows(trained, answer)]
+    return pd.DataFrame(lines, columns=COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def as_json(trained: TrainedRun, answer: Answer) -> str:
@@ -147,8 +143,9 @@ def as_json(trained: TrainedRun, answer: Answer) -> str:
 
 
 def file_name(trained: TrainedRun, answer: Answer, ending: str) -> str:
-    """Letters and digits only: ids may hold anything."""
-    plain = "".join(
-        letter if letter.isalnum() else "-" for letter in f"{trained.problem.name}-{trained.name(answer.node)}"
-    )
-    return f"influence-{plain}.{ending}"
+    return f"influence-{letters_and_digits(f'{trained.problem.name}-{trained.name(answer.node)}')}.{ending}"
+
+
+def letters_and_digits(name: str) -> str:
+    """For names of files: ids may hold anything."""
+    return "".join(letter if letter.isalnum() else "-" for letter in name)

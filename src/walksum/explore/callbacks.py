@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
-from walksum.explore.answer import Session, as_csv, as_json, file_name
+from walksum.explore.answer import Session, as_csv, as_json, file_name, letters_and_digits
 from walksum.explore.answer_panel import answer_panel, node_button, nothing_yet, spoken
 from walksum.explore.colours import stylesheet, theme_of
 from walksum.explore.controls import options, triggers
@@ -42,7 +42,7 @@ def _navigation(app: Dash, session: Session) -> None:
         State("view", "data"),
     )
     def navigate(query: str, asked: Any, find: Any, submit: Any, text: str | None, now: Any) -> tuple:
-        """One callback for every way to change the view, so that there is one truth: the address."""
+        """One callback for every way to change the view, so that the address alone holds the state."""
         view, messages, matches = _next_view(trained, now, query, asked, text or "", triggers())
         return (
             to_query(trained, view),
@@ -67,7 +67,7 @@ def _next_view(
         view, messages = from_query(trained, query)
     else:
         view = stored_view(now)
-        if "url" in by and (query or "") != to_query(trained, view):  # a link, or back and forth in the browser
+        if "url" in by and (query or "") != to_query(trained, view):  # a link, or the browser's back and forward
             view, messages = from_query(trained, query)
     if "asked" in by and asked:
         view, messages = changed(trained, view, {name: value for name, value in asked.items() if name != "stamp"})
@@ -223,7 +223,7 @@ def _saving(app: Dash, session: Session) -> None:
         view = stored_view(now)
         if view.node is None and not draws_whole(session.trained):
             return no_update, [html.P("Choose a node first: there is no drawing yet.")]
-        name = "graph" if view.node is None else "influence-" + "".join(c if c.isalnum() else "-" for c in view.node)
+        name = "graph" if view.node is None else f"influence-{letters_and_digits(view.node)}"
         kind = "png" if ctx.triggered_id == "save-png" else "svg"
         look = {"bg": theme_of(scheme).background, "full": True, "scale": 2 if kind == "png" else 1}
         return {"type": kind, "action": "download", "filename": name, "options": look}, []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 
 from walksum.explore.view import ERROR, INFLUENCE, PREDICTION, TRUTH
 from walksum.plot.theme import CLASS_COLOURS, GREY, THEMES, Theme
@@ -104,14 +105,6 @@ def node_colours(trained: TrainedRun, colour: str) -> NodeColours:
     elif colour == ERROR:
         low, high = 0.0, 1.0
     place = np.clip((np.nan_to_num(values) - low) / ((high - low) or 1.0), 0, 1)
-    return NodeColours(
-        [_between(ramp, p) if k else GREY for p, k in zip(place.tolist(), known.tolist(), strict=True)],
-        ramp, (low, high),
-    )  # fmt: skip
-
-
-def _between(ramp: tuple[str, ...], place: float) -> str:
-    step = min(int(place * (len(ramp) - 1)), len(ramp) - 2)
-    part = place * (len(ramp) - 1) - step
-    one, other = (np.array([int(ramp[k][n : n + 2], 16) for n in (1, 3, 5)]) for k in (step, step + 1))
-    return "#" + "".join(f"{round(float(v)):02x}" for v in (1 - part) * one + part * other)
+    shades = LinearSegmentedColormap.from_list("ramp", ramp)(place)
+    hues = [to_hex(shade) if k else GREY for shade, k in zip(shades, known.tolist(), strict=True)]
+    return NodeColours(hues, ramp, (low, high))

@@ -70,7 +70,7 @@ class _Table:
     x: Tensor
 
     def times(self, weight: Tensor, p: float) -> Tensor:
-        return self.x @ weight
+        return torch.tensordot(self.x, weight, 1)
 
 
 def _of_stack(model: StackedNetworks, problem: Problem, x: Tensor) -> Tensor:

@@ -145,9 +145,8 @@ def _influence_legend() -> list[Any]:
 
 def _class_keys(trained: TrainedRun) -> list[Any]:
     names = trained.problem.classes[: len(CLASS_COLOURS)]
-    more = (
-        [html.Span("and more, colours come round again")] if len(trained.problem.classes) > len(CLASS_COLOURS) else []
-    )
+    repeated = len(trained.problem.classes) > len(CLASS_COLOURS)
+    more = [html.Span("further classes have the same colours again")] if repeated else []
     return [
         *[
             html.Span(

@@ -1,4 +1,4 @@
-"""A small model of a graph that nobody trained yet: learned once, kept in the cache as a run folder."""
+"""A small model for a graph without a run: trained once, kept in the cache as a run folder."""
 
 from __future__ import annotations
 

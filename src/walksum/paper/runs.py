@@ -51,7 +51,7 @@ def train_runs(
         on_record: called with the record of each run as soon as it is finished.
         on_progress: called a few times per second at most.
 
-    Ctrl-C goes on to the caller; runs in flight leave no record.
+    Ctrl-C goes on to the caller; unfinished runs leave no record.
     """
     _check(specs)
     if specs:
@@ -214,7 +214,7 @@ def _summary(epochs: list[StepSolves]) -> tuple[Solves, ...]:
         columns = list(zip(*(epoch[which] for epoch in epochs), strict=True))
         for layer, solves in enumerate(columns):
             steps = [solve[0] for solve in solves]
-            worst = float(np.max([solve[1] for solve in solves]))  # NaN wins, as it should
+            worst = float(np.max([solve[1] for solve in solves]))  # NaN if any is
             spread = (min(steps), float(np.median(steps)), max(steps))
             found.append(Solves(layer, direction, spread, worst, dict(Counter(solve[2] for solve in solves))))
     return tuple(found)

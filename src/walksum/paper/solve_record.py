@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from walksum._files import to_json
+
 FILE = "solves.jsonl"
 RULES = ("messages", "rescaled", "residual")
 
@@ -61,8 +63,7 @@ class SolveRecord:
         return self.model, self.dataset, self.seed, self.epoch
 
     def to_line(self) -> str:
-        values = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
-        return json.dumps(values, separators=(",", ":"))
+        return to_json(asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_line(cls, line: str) -> SolveRecord:
@@ -80,12 +81,9 @@ def append_solves(folder: Path, records: Iterable[SolveRecord]) -> None:
     path = folder / FILE
     if path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
         text = "\n" + text  # the torn end of an interrupted write keeps a line of its own
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(handle, text.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with path.open("ab", buffering=0) as file:
+        file.write(text.encode())
+        os.fsync(file.fileno())
 
 
 def read_solves(folder: Path) -> list[SolveRecord]:

@@ -130,7 +130,7 @@ def product(start, stop, lanes, given, out, seeds, threshold, scale, indptr, ind
         for row in range(len(indptr) - 1):
             a, b = splat(lanes, zero), splat(lanes, zero)
             for p in range(at(indptr, row), at(indptr, row + 1)):
-                # a product with zero, not a branch: no processor can foresee dropout
+                # a product with zero, not a branch: a branch on random numbers is mispredicted
                 value = at(values, p) * (scale if _kept(seed, at(place, p), threshold) else zero)
                 k = at(indices, p)
                 a, b = fma(value, load(lanes, left, k), a), fma(value, load(lanes, right, k), b)

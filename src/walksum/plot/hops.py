@@ -52,7 +52,7 @@ def _stack(axes: Any, models: list[str], shares: np.ndarray, names: list[str], l
         axes.barh(models, shares[:, k], left=left, color=colours[k], label=name, **edges)
         left += shares[:, k]
     axes.set(xlim=(0, 1), xlabel="share of the influence on a node's output", title="where the influence comes from")
-    pad = max(0.0, (3 - len(models)) / 2)  # one model alone gets no giant bar
+    pad = max(0.0, (3 - len(models)) / 2)  # a single bar would fill the panel
     axes.set_ylim(len(models) - 0.5 + pad, -0.5 - pad)  # the first on top
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=12, title="hops", **SMALL)
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
+from walksum.analysis.spectrum import normalised_adjacency
 from walksum.graph import Graph
 from walksum.precision import largest_eigenvectors
 
@@ -20,7 +21,7 @@ DENSE_LIMIT = 400  # nodes up to which all eigenvectors are computed: millisecon
 def positions(graph: Graph) -> np.ndarray:
     """Positions ``[N, 2]`` of all nodes of a small graph in [-1, 1], stretched along its own axes: for a picture."""
     edges = graph.edges.cpu().numpy()
-    return _stretched(relax(edges, spectral_start(edges, graph.num_nodes), STEPS_OF_A_PICTURE).astype(np.float64))
+    return _stretched(relax(edges, spectral_start(graph), STEPS_OF_A_PICTURE).astype(np.float64))
 
 
 def edge_lines(graph: Graph, spots: np.ndarray) -> Any:
@@ -36,7 +37,7 @@ def whole_layout(graph: Graph) -> np.ndarray:
 
 def _whole(graph: Graph) -> np.ndarray:
     edges = graph.edges.cpu().numpy()
-    return into_square(relax(edges, spectral_start(edges, graph.num_nodes)))
+    return into_square(relax(edges, spectral_start(graph)))
 
 
 def around_layout(edges: np.ndarray, hops: np.ndarray) -> np.ndarray:
@@ -48,22 +49,18 @@ def around_layout(edges: np.ndarray, hops: np.ndarray) -> np.ndarray:
     return into_square(relax(edges, start.astype(np.float32), fixed=0))
 
 
-def spectral_start(edges: np.ndarray, count: int) -> np.ndarray:
+def spectral_start(graph: Graph) -> np.ndarray:
     """The slowest modes of a random walk, spread out; a random start where there are none."""
-    draw = np.random.default_rng(0)
-    noise = draw.normal(size=(count, 2)).astype(np.float32)
-    if count < SMALLEST or edges.shape[1] == 0:
+    count = graph.num_nodes
+    noise = np.random.default_rng(0).normal(size=(count, 2)).astype(np.float32)
+    if count < SMALLEST or graph.num_edges == 0:
         return noise * np.sqrt(count)
-    i, j = edges
-    A = sp.coo_matrix((np.ones(len(i)), (i, j)), shape=(count, count))
-    A = (A + A.T).tocsr()
-    root = 1 / np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
-    S = sp.diags(root) @ A @ sp.diags(root) + sp.identity(count)
+    root = 1 / np.sqrt(np.maximum(graph.degree.cpu().double().numpy(), 1))
     try:
-        vectors = _leading_vectors(S)
+        vectors = _leading_vectors(normalised_adjacency(graph) + sp.identity(count))
     except spla.ArpackError:
         return noise * np.sqrt(count)
-    rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: no mode crowds the page
+    rank = np.argsort(np.argsort(vectors[:, :2] * root[:, None], axis=0), axis=0)  # ranks: positions are evenly spread
     return ((rank / count - 0.5) * 2 * np.sqrt(count) + 0.1 * noise).astype(np.float32)
 
 

@@ -25,7 +25,7 @@ BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, YELLOW = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442"),
 )
 GREY = "#999999"
-# for the classes in a drawing: the same and their kin; with more classes they come round again
+# for the classes in a drawing: these and four similar ones; further classes repeat them
 CLASS_COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, "#b8a900", "#7f7f7f", "#8c564b", "#6a51a3")
 
 

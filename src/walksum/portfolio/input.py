@@ -47,14 +47,17 @@ class Input:
         self.column_parts = _parts(columns, device)
         with warnings.catch_warnings():  # torch says once per process that its CSR matrices are new and unchecked
             warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-            self.times(torch.zeros(X.shape[1], 1, device=device), 0.0)
+            self._product(torch.zeros(X.shape[1], 1, device=device), 0.0)
 
     def rows(self, which: np.ndarray) -> Input:
         """Some of the rows: all that members without edges need while they train."""
         return Input(self.table[which], self.device)
 
     def times(self, weight: Tensor, p: float) -> Tensor:
-        """``dropout(X, p) W``."""
+        """``dropout(X, p) W`` for weights ``[F, ...]``."""
+        return self._product(weight.flatten(1), p).unflatten(1, weight.shape[1:])
+
+    def _product(self, weight: Tensor, p: float) -> Tensor:
         if not self.sparse:
             return nnf.dropout(self.dense, p) @ weight if p else self.dense @ weight
         values = nnf.dropout(self.values, p) if p else self.values
@@ -66,6 +69,20 @@ class Input:
             *self.column_parts, values[self.by_column], self.shape[::-1], check_invariants=False
         )
         return _Product.apply(X, Xt, weight)
+
+
+class InputOfFolds:
+    """One table per fold, for networks of all folds side by side: network m reads that of fold ``m % folds``."""
+
+    def __init__(self, tables: list[Input]):
+        self.tables, self.shape = tables, tables[0].shape
+
+    def rows(self, which: np.ndarray) -> InputOfFolds:
+        return InputOfFolds([each.rows(which) for each in self.tables])
+
+    def times(self, weight: Tensor, p: float) -> Tensor:
+        parts = [each.times(weight[:, k :: len(self.tables)], p) for k, each in enumerate(self.tables)]
+        return torch.stack(parts, 2).flatten(1, 2)  # [N, configs, folds, H]
 
 
 def _parts(matrix: sp.csr_matrix, device: str) -> tuple[Tensor, Tensor]:

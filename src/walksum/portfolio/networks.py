@@ -9,7 +9,7 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.graph import Graph
-from walksum.portfolio.input import Input
+from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.spread import Operator, spread
 
 
@@ -55,14 +55,14 @@ class Networks:
         device = self.parameters["gamma"].device
         self.users = [None if column.all() else column.nonzero().view(-1).to(device) for column in self.uses.T]
 
-    def forward(self, x: Input, graph: Graph, recipe: StackRecipe | None = None) -> Tensor:
+    def forward(self, x: Input | InputOfFolds, graph: Graph, recipe: StackRecipe | None = None) -> Tensor:
         """``[M, N, C]``; with a recipe as in training, with its dropout."""
         w = self.parameters
-        F, M, H = w["first"].shape
-        z = x.times(w["first"].reshape(F, M * H), 0.0 if recipe is None else recipe.input_dropout)
-        N = z.size(0)
+        z = x.times(w["first"], 0.0 if recipe is None else recipe.input_dropout)
+        N, M, H = z.shape
         if recipe is not None and recipe.node_dropout:
-            z = (z.view(N, M, H) * nnf.dropout(z.new_ones(N, M, 1), recipe.node_dropout)).view(N, M * H)
+            z = z * nnf.dropout(z.new_ones(N, M, 1), recipe.node_dropout)
+        z = z.reshape(N, M * H)
         if self.where == "first":
             (operator,) = self.operators
             z = spread(operator, z, graph)

@@ -1,12 +1,16 @@
 """Predict-then-propagate members of one shape, trained side by side as one computation.
 
-Members differ in seed, weight decay, operators and fold. Adam and weight decay act on each alone and each stops by its
-own patience, so each trains as it would by itself; only the dropout mask of the input is common to all, so that one
-sparse product serves them all.
+Members differ in seed, weight decay, operators and fold. Adam and weight decay act on each alone and each config stops
+by its own patience, so it trains as it would by itself; only the dropout mask of the input is common to all, so that
+one sparse product serves them all.
+
+The folds of a config keep the weights of one epoch, which they choose together. If each fold chose its own by the rows
+that judge it, networks would look better than they are: on a hundred rows by more than what sets members apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +23,7 @@ from torch import Tensor
 from walksum.graph import Graph
 from walksum.portfolio import clock
 from walksum.portfolio.blend import Metric
-from walksum.portfolio.input import Input
+from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import Networks, StackRecipe, some_of
 from walksum.portfolio.problem import Problem
@@ -56,11 +60,11 @@ class Stack:
     """All configs on all folds: member m = config m // folds on fold m % folds."""
 
     def __init__(
-        self, problem: Problem, x: Input, graph: Graph, configs: list[Config], recipe: StackRecipe,
-        field: KnownField | None = None, metric: Metric | None = None,
+        self, problem: Problem, x: Input | InputOfFolds, graph: Graph, configs: list[Config], recipe: StackRecipe,
+        fields: list[KnownField] | None = None, metric: Metric | None = None,
     ):  # fmt: skip
         self.problem, self.x, self.graph, self.recipe, self.configs = problem, x, graph, recipe, configs
-        self.field = field  # of the residuals, of one fold and without operators
+        self.fields = fields  # of the residuals, one per fold, for networks without operators
         self.metric = metric  # that chooses epochs; None: accuracy, or the squared error
         folds, C = len(problem.folds), problem.outputs
         M = len(configs) * folds
@@ -91,11 +95,11 @@ class Stack:
     def affordable(self, deadline: float) -> list[Config]:
         """The configs that have time for ``FEWEST_LOOKS``, spread over all: no step of a whole stack is begun blindly.
 
-        One network's step says how long those of all take at most. It is taken twice, since the first one prepares.
+        One config's step says how long those of all take at most. It is taken twice, since the first one prepares.
         """
         if deadline == float("inf"):
             return self.configs
-        one = self.start.take(torch.tensor([0]))
+        one = self.start.take(torch.arange(len(self.problem.folds)))
         one.parameters = {name: p.detach().clone().requires_grad_() for name, p in one.parameters.items()}
         x = self.x.rows(self.problem.labelled) if self._few_rows else self.x
         took = 0.0
@@ -108,7 +112,7 @@ class Stack:
                 first.sum().item()  # a GPU is waited for
                 took = clock.now() - start
         took *= 2 if self.recipe.consistency else 1  # draws
-        each = FEWEST_LOOKS * STEPS_OF_A_LOOK * took * len(self.problem.folds)
+        each = FEWEST_LOOKS * STEPS_OF_A_LOOK * took
         count = int(max(0.0, deadline - clock.now()) / max(each, 1e-9))
         if count >= len(self.configs):
             return self.configs
@@ -120,7 +124,7 @@ class Stack:
         return self.start.without_edges and not self.recipe.consistency
 
     def train(self, deadline: float = float("inf"), epochs: np.ndarray | None = None) -> Stacked:
-        """Descend; every member keeps the weights of the epoch that its own validation rows liked best.
+        """Descend; every config keeps the weights of the epoch that the validation rows of its folds liked best.
 
         Args:
             deadline: of :func:`walksum.portfolio.clock.now`.
@@ -132,13 +136,12 @@ class Stack:
         x = self.x.rows(rows) if few else self.x
         numbers = torch.from_numpy(rows).to(device)
         where = slice(None) if few else numbers
-        place = torch.from_numpy(np.searchsorted(rows, problem.folds[0][0])).to(device)
         y = problem.target()[rows].to(device)
         learn, held_out = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
         if epochs is not None:
             everyone = replace(problem, folds=[(rows, rows)], kept={})
             learn = _weights(everyone, rows, 0, len(learn)).to(device)
-        M = len(learn)
+        M, folds = len(learn), len(problem.folds)
         unlabelled = _unlabelled(self.x.shape[0], learn, numbers) if recipe.consistency else None
         active = torch.arange(M, device=device)
         networks, optimiser = self._descent(self.start, None, active, active)
@@ -153,8 +156,9 @@ class Stack:
 
                 def loss(networks: Networks = networks, active: Tensor = active) -> Tensor:
                     out = networks.forward(x, self.graph, recipe)
-                    if self.field is not None:
-                        return self.field.loss(out[:, where, 0], place)
+                    if self.fields is not None:
+                        fields = self._by_fold(out[:, where], rows)
+                        return torch.stack([field.loss(own, place) for field, own, place in fields]).sum()
                     found = (_losses(out[:, where], y, problem.classes) * learn[active]).sum()
                     if unlabelled is None:
                         return found
@@ -168,9 +172,9 @@ class Stack:
                 if epochs is None:
                     with torch.no_grad():
                         out = networks.forward(x, self.graph)[:, where]
-                        if self.field is not None:
-                            out = self.field.predict(out[..., 0], place, numbers).unsqueeze(-1)
+                        out = self._with_fields(out, rows)
                         score = _scores(out, y, held_out[active], problem.classes, self.metric)
+                        score = score.view(-1, folds).mean(1).repeat_interleave(folds)
                     better = score > best[active]
                     best[active] = torch.where(better, score, best[active])
                     stop[active] = torch.where(better, epoch, stop[active])
@@ -195,12 +199,23 @@ class Stack:
     def _outputs(self, networks: Networks) -> np.ndarray:
         """``[configs, folds, N, C]``."""
         with torch.no_grad():
-            out = networks.forward(self.x, self.graph)
-            if self.field is not None:
-                everyone = torch.arange(out.size(1), device=out.device)
-                out = self.field.predict(out[..., 0], self.field.train, everyone).unsqueeze(-1)
+            out = self._with_fields(networks.forward(self.x, self.graph), np.arange(self.x.shape[0]))
         found = out.double().cpu().numpy()
         return found.reshape(len(self.configs), len(self.problem.folds), *found.shape[1:])
+
+    def _by_fold(self, out: Tensor, rows: np.ndarray) -> Iterator[tuple[KnownField, Tensor, Tensor]]:
+        """Field, outputs ``[configs, rows]`` and places of the training rows among ``rows``, of each fold."""
+        assert self.fields is not None
+        for k, (field, (train, _)) in enumerate(zip(self.fields, self.problem.folds, strict=True)):
+            yield field, out[k :: len(self.fields), :, 0], torch.from_numpy(np.searchsorted(rows, train)).to(out.device)
+
+    def _with_fields(self, out: Tensor, rows: np.ndarray) -> Tensor:
+        """Outputs ``[M, rows, C]`` and what the known residuals say, where residuals are a field."""
+        if self.fields is None:
+            return out
+        at = torch.from_numpy(rows).to(out.device)
+        found = [field.predict(own, place, at) for field, own, place in self._by_fold(out, rows)]
+        return torch.stack(found, 1).flatten(0, 1).unsqueeze(-1)
 
     def _descent(
         self, networks: Networks, before: torch.optim.Optimizer | None, who: Tensor, active: Tensor

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, needs_targets, needs_this_graph
-from walksum.portfolio.input import Input
+from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import Networks
 from walksum.portfolio.problem import Fold, Problem
@@ -80,31 +79,29 @@ def stack_runner(
     problem: Problem, inputs: str, configs: list[Config], how: StackRecipe, joint: bool = False,
     metric: Metric | None = None,
 ) -> Any:  # fmt: skip
-    """Where the input holds targets, each fold has its own, as where the residuals are a field."""
+    """Trains all configs on all folds; where the input holds targets, or residuals are a field, a fold has its own."""
 
     def run(deadline: float) -> Trained:
-        graph, parts, complete = problem.graph.to(problem.device), [], True
+        graph, folds = problem.graph.to(problem.device), problem.folds
         by_fold = joint or needs_targets(inputs)
-        turns = [[fold] for fold in problem.folds] if by_fold else [problem.folds]
-        standards: list[Standard | None] = []
-        networks, some = [], configs
-        for k, folds in enumerate(turns):
-            now = clock.now()
-            until = now + (deadline - now) / (len(turns) - k)
-            x, standard = problem.once(("input", inputs, k), lambda folds=folds: _input(problem, inputs, folds[0][0]))
-            field = problem.once(("field", inputs, k), lambda f=folds[0]: _field(problem, inputs, f)) if joint else None
-            part = replace(problem, folds=folds, kept={})
-            if k == 0:
-                some = Stack(part, x, graph, configs, how, field, metric).affordable(until)
-                complete = some == configs
-                if not some:
-                    return no_member()
-            found = Stack(part, x, graph, some, how, field, metric).train(until)
-            parts.append(found.outputs)
-            standards.append(standard)
-            networks.append(found.networks)
-            complete &= found.complete
-        model = StackedNetworks(inputs, standards, networks, 1 if by_fold else len(problem.folds))
+        read = [
+            problem.once(("input", inputs, k), lambda fold=fold: _input(problem, inputs, fold[0]))
+            for k, fold in enumerate(folds if by_fold else folds[:1])
+        ]
+        x = InputOfFolds([each for each, _ in read]) if by_fold else read[0][0]
+        fields = [
+            problem.once(("field", inputs, k), lambda fold=fold: _field(problem, inputs, fold))
+            for k, fold in enumerate(folds if joint else [])
+        ]
+        some = Stack(problem, x, graph, configs, how, fields or None, metric).affordable(deadline)
+        if not some:
+            return no_member()
+        found = Stack(problem, x, graph, some, how, fields or None, metric).train(deadline)
+        turns = [found.networks.take(torch.arange(k, len(some) * len(folds), len(folds))) for k in range(len(folds))]
+        model = StackedNetworks(
+            inputs, [standard for _, standard in read], turns if by_fold else [found.networks],
+            1 if by_fold else len(folds),
+        )  # fmt: skip
         names = [config.name for config in some]
         kept = None if joint or needs_this_graph(inputs) else model
         local = None if joint else model
@@ -114,7 +111,7 @@ def stack_runner(
             x, _ = _input(problem, inputs, problem.labelled)
             return Stack(problem, x, graph, again, how).train(epochs=epochs).outputs[:, 0]
 
-        return Trained(names, np.concatenate(parts, 1), kept, complete, refit, local)
+        return Trained(names, found.outputs, kept, found.complete and some == configs, refit, local)
 
     return run
 

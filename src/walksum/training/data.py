@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from walksum._checks import check_choice
 from walksum.data.splits import Split
@@ -143,14 +144,10 @@ class Subset:
 
     @classmethod
     def of(cls, parts: Sequence[Tensor], y: Tensor, task: Task, given: Tensor | None = None) -> Subset:
-        longest = max(part.numel() for part in parts)
-        nodes = torch.zeros(len(parts), longest, dtype=torch.int64)
-        weight = torch.zeros(len(parts), longest)
-        for run, part in enumerate(parts):
-            nodes[run, : part.numel()] = part
-            weight[run, : part.numel()] = 1 if given is None else given[part].cpu()
-        nodes = nodes.to(y.device)
-        return cls(task, nodes, y[nodes], weight.to(y.device))
+        indices = [part.long() for part in parts]
+        weights = [torch.ones(part.numel()) if given is None else given[part].cpu().float() for part in parts]
+        nodes, weight = (pad_sequence(rows, batch_first=True).to(y.device) for rows in (indices, weights))
+        return cls(task, nodes, y[nodes], weight)
 
     @property
     def empty(self) -> bool:

@@ -198,8 +198,7 @@ class TrainedRun:
 
     def curves(self, layer: int = 0) -> list[Curve]:
         """Residuals of every solver on the systems of one training pass."""
-        system = layer_systems(self.model, self.x, self.edges, self.loss)[layer]
-        return residual_curves(system.J, system.h, system.grad)
+        return residual_curves(*layer_systems(self.model, self.x, self.edges, self.loss)[layer])
 
     # ---- its nodes ----
 

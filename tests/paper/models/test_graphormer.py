@@ -4,8 +4,14 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 from toy_graph import randomise
 
-from walksum.paper.models.attention import DistanceBias, attend
-from walksum.paper.models.graphormer import NUM_BUCKETS, Graphormer, distance_buckets, geometry
+from walksum.paper.models.graphormer import (
+    NUM_BUCKETS,
+    DistanceBias,
+    Graphormer,
+    attend,
+    distance_buckets,
+    geometry,
+)
 from walksum.paper.models.structure import neighbours
 
 

@@ -1,4 +1,4 @@
-"""CPU kernels of the learned designs: everything between linear maps and J, forth and back, in a few passes.
+"""CPU kernels of the learned designs: everything between linear maps and J, forward and backward, in a few passes.
 
 In torch operations a learned J of a few thousand edges takes longer than its factorisation. Nodes are read as rows of
 8 to 64 numbers per head; ``by_first`` lists the edges by their first end, ``ends`` by both. What a kernel is given by
@@ -79,12 +79,8 @@ def gaussian_exponents(lanes, zero, shape, by_first, y, s, out):
 def laplacian_couplings(zero, shape, ends, strength, gate, confidence, bound, degree, off):
     """``gate A_ij / sqrt(D_i D_j)`` with ``D_i = d_i (1 + bound confidence_i)`` and d the sums of A."""
     (heads, nodes, edges, _, _), (first, second) = shape, ends
-    A, d, out = (
-        matrix(strength, heads, edges, zero),
-        matrix(degree, heads, nodes, zero),
-        matrix(off, heads, edges, zero),
-    )
-    G, C = vector(gate, heads, zero), vector(confidence, nodes * heads, zero)
+    A, d = matrix(strength, heads, edges, zero), matrix(degree, heads, nodes, zero)
+    out, G, C = matrix(off, heads, edges, zero), vector(gate, heads, zero), vector(confidence, nodes * heads, zero)
     root = np.empty(nodes, G.dtype)
     for k in range(heads):
         sum_ends(A[k], first, second, d[k])
@@ -100,12 +96,9 @@ def laplacian_gradient(lanes, zero, shape, by_first, ends, values, bound, grad, 
     (heads, nodes, edges, channels, row), (ptr, second), W = shape, by_first, width(lanes)
     used, (s, strength, degree, confidence, off) = heads * channels, values
     S, C = vector(s, nodes * used, zero), vector(confidence, nodes * heads, zero)
-    A, d, J_off = (
-        matrix(strength, heads, edges, zero),
-        matrix(degree, heads, nodes, zero),
-        matrix(off, heads, edges, zero),
-    )
-    G, Y, d_gate = matrix(grad, heads, edges, zero), vector(d_y, nodes * row, zero), vector(d_gate, heads, zero)
+    A, d = matrix(strength, heads, edges, zero), matrix(degree, heads, nodes, zero)
+    J_off, G = matrix(off, heads, edges, zero), matrix(grad, heads, edges, zero)
+    Y, d_gate = vector(d_y, nodes * row, zero), vector(d_gate, heads, zero)
     weight, share = np.empty((heads, edges), S.dtype), np.empty(nodes, S.dtype)
     for k in range(heads):
         d_gate[k] = relative_gradient(G[k], J_off[k], ends[0], ends[1], weight[k], share)
@@ -214,11 +207,8 @@ def dominant_gradient(zero, shape, ends, values, sign, margin, grad, d_cosine, d
     """The gradients of every cosine ``[H, E]`` and confidence ``[N, H]``."""
     (heads, nodes, edges, _), (first, second), (cosine, diag, off) = shape, ends, values
     C, D, J_off = matrix(cosine, heads, edges, zero), matrix(diag, heads, nodes, zero), matrix(off, heads, edges, zero)
-    G, out, d_V = (
-        matrix(grad, heads, edges, zero),
-        matrix(d_cosine, heads, edges, zero),
-        vector(d_confidence, nodes * heads, zero),
-    )
+    G, out = matrix(grad, heads, edges, zero), matrix(d_cosine, heads, edges, zero)
+    d_V = vector(d_confidence, nodes * heads, zero)
     share, root = np.empty(nodes, d_V.dtype), np.empty(nodes, d_V.dtype)
     for k in range(heads):
         relative_gradient(G[k], J_off[k], first, second, out[k], share)
@@ -236,11 +226,8 @@ def dominant_gradient(zero, shape, ends, values, sign, margin, grad, d_cosine, d
 def pairwise_logits(lanes, zero, shape, ends, h, own, other, bias, maps, logits):
     """The linear maps of every node ``[2, H, N]``, and their sums at both ends of every edge ``[2, H, E]``."""
     (heads, nodes, edges, channels), (first, second), W = shape, ends, width(lanes)
-    X, A, B = (
-        vector(h, heads * nodes * channels, zero),
-        vector(own, heads * channels, zero),
-        vector(other, heads * channels, zero),
-    )
+    X, size = vector(h, heads * nodes * channels, zero), heads * channels
+    A, B = vector(own, size, zero), vector(other, size, zero)
     M, L, b = matrix(maps, 2 * heads, nodes, zero), matrix(logits, 2 * heads, edges, zero), vector(bias, heads, zero)
     for k in range(heads):
         for i in range(nodes):
@@ -249,10 +236,8 @@ def pairwise_logits(lanes, zero, shape, ends, h, own, other, bias, maps, logits)
             mine, theirs = x * load(lanes, A, k * channels), x * load(lanes, B, k * channels)
             for c in range(W, channels, W):
                 x = load(lanes, X, row + c)
-                mine, theirs = (
-                    fma(x, load(lanes, A, k * channels + c), mine),
-                    fma(x, load(lanes, B, k * channels + c), theirs),
-                )
+                mine = fma(x, load(lanes, A, k * channels + c), mine)
+                theirs = fma(x, load(lanes, B, k * channels + c), theirs)
             M[k, i], M[heads + k, i] = add_up(mine) + b[k], add_up(theirs)
         for e in range(edges):
             i, j = first[e], second[e]
@@ -303,11 +288,8 @@ def gradient_of_cosines(lanes, zero, shape, by_first, values, grad, out):
     (heads, nodes, edges, channels), (ptr, second), W = shape, by_first, width(lanes)
     unit, length, cosine = values
     U, size = vector(unit, heads * nodes * channels, zero), vector(length, heads * nodes, zero)
-    C, G, Y = (
-        matrix(cosine, heads, edges, zero),
-        matrix(grad, heads, edges, zero),
-        vector(out, heads * nodes * channels, zero),
-    )
+    C, G = matrix(cosine, heads, edges, zero), matrix(grad, heads, edges, zero)
+    Y = vector(out, heads * nodes * channels, zero)
     Y[:] = 0
     for k in range(heads):
         for i in range(nodes):
@@ -335,11 +317,8 @@ def gradient_of_logits(lanes, zero, shape, ends, h, maps, d_logits, d_maps, d_h,
     """Adds what :func:`pairwise_logits` gives to the gradient of h; the gradients of own, other ``[2, H, F]``, bias."""
     (heads, nodes, edges, channels), (first, second), W = shape, ends, width(lanes)
     own, other = maps
-    X, A, B = (
-        vector(h, heads * nodes * channels, zero),
-        vector(own, heads * channels, zero),
-        vector(other, heads * channels, zero),
-    )
+    X, size = vector(h, heads * nodes * channels, zero), heads * channels
+    A, B = vector(own, size, zero), vector(other, size, zero)
     L, M = matrix(d_logits, 2 * heads, edges, zero), matrix(d_maps, 2 * heads, nodes, zero)
     Y, d_W = vector(d_h, heads * nodes * channels, zero), vector(d_weights, (2 * channels + 1) * heads, zero)
     M[:] = 0

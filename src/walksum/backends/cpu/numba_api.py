@@ -47,16 +47,6 @@ except ImportError as error:
     CPUDispatcher = type("CPUDispatcher", (), {})  # of which there are no instances
     infer_global = lower_builtin = register_model = _nothing
 
-__all__ = [
-    "MISSING",
-    "AbstractTemplate",
-    "CPUDispatcher",
-    "TypingError",
-    "cgutils",
-    "get_cython_function_address",
-    "get_host_cpu_features",
-    "infer_global",
-    "intrinsic",
-    "ir",
-]
+__all__ = ["MISSING", "AbstractTemplate", "CPUDispatcher", "TypingError", "cgutils", "infer_global", "intrinsic", "ir"]
+__all__ += ["get_cython_function_address", "get_host_cpu_features"]
 __all__ += ["lower_builtin", "models", "numba", "populate_array", "register_model", "signature", "types"]

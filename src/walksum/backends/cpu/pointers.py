@@ -1,7 +1,7 @@
 """Arrays by address. A tensor that goes to a kernel as ``tensor.data_ptr()`` takes a tenth of a microsecond; made a
 numpy array first, ten times that, and a solve on a small graph hands over a dozen.
 
-The caller answers for what a pointer cannot tell: contiguous, on the CPU, of the dtype of ``zero``, and kept alive.
+The caller makes sure of what an address does not show: contiguous, on the CPU, the dtype of ``zero``, kept alive.
 """
 
 from __future__ import annotations

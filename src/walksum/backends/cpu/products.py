@@ -71,7 +71,7 @@ def _dots(graph: Graph, a: Tensor, b: Tensor, sign: float) -> tuple[Tensor, Tens
 
 
 def prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> tuple:
-    """Results to be imitated, what the kernel wants to know, and the work."""
+    """Tensors with the shapes of the results, the arguments of the kernel, and the work."""
     nodes, edges, step = graph.num_nodes, graph.num_edges, math.gcd(columns, 64)
     upper, shape = graph.derived(_build_second_ends), (heads, nodes, columns // step)
     like = torch.empty(heads, nodes, dtype=dtype), torch.empty(heads, edges, dtype=dtype)

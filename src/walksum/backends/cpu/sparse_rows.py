@@ -65,7 +65,7 @@ def _append(x, row, columns, seed, threshold, scale, index, value, count):
             bits &= bits - one
             entry, place = at(x, first + k), first + k
             index[count], value[count] = k, entry * scale
-            # a sum, not a branch: no processor can foresee dropout
+            # a sum, not a branch: a branch on random numbers is mispredicted
             count += _bits(_hash(seed, place >> 2), place & 3) >= least or entry != entry
     return count
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv
+from torch_geometric.nn import GAT, GCN
 
 from walksum._checks import check_choice
 from walksum.designs.base import degree_sum, ends
@@ -108,25 +108,20 @@ class OneLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """GCN or GAT of any depth: layers with ReLU between them, a linear read-out."""
+    """GCN or GAT of any depth: layers with ReLU after each, a linear read-out."""
 
     def __init__(self, kind: str, in_channels: int, out_channels: int, num_layers: int):
         super().__init__()
-        widths = [in_channels] + [WIDTH] * num_layers
-        pairs = pairwise(widths)
+        sizes: Any = {"num_layers": num_layers, "out_channels": out_channels, "jk": "last"}
         if kind == "gcn":
-            self.layers = nn.ModuleList(GCNConv(a, b, normalize=False) for a, b in pairs)
+            self.model = GCN(in_channels, WIDTH, normalize=False, **sizes)
             self.edges: PerGraph[tuple[Tensor, ...]] = PerGraph(gcn_edges)
         else:
-            self.layers = nn.ModuleList(GATConv(a, b // 4, 4, add_self_loops=False) for a, b in pairs)
+            self.model = GAT(in_channels, WIDTH, heads=4, add_self_loops=False, **sizes)
             self.edges = PerGraph(_looped)
-        self.read = nn.Linear(WIDTH, out_channels)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        edges = self.edges(edge_index, x)
-        for layer in self.layers:
-            x = layer(x, *edges).relu()
-        return self.read(x)
+        return self.model(x, *self.edges(edge_index, x))
 
 
 def _looped(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> tuple[Tensor]:

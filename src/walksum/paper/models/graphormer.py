@@ -1,22 +1,23 @@
 """Graphormer (Ying et al., 2021), adapted from graphs to nodes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.threads import over_columns
-from walksum.paper.models.attention import MAX_SCORES, attend
 from walksum.paper.models.structure import ComparedModel, check_heads, incoming, neighbours
 
 MAX_DEGREE = 511  # larger degrees share this row of the tables
 MAX_DISTANCE = 20
 UNREACHABLE = MAX_DISTANCE + 1
 NUM_BUCKETS = MAX_DISTANCE + 2
+MAX_SCORES = 2**27
 
 
 def distance_buckets(near: Tensor, num_nodes: int, rows: int = 256) -> Tensor:
@@ -67,6 +68,58 @@ def geometry(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Geometry
     near = neighbours(edge_index, num_nodes)
     degree = incoming(near, num_nodes, torch.float32).long().clamp(max=MAX_DEGREE)
     return Geometry(degree, distance_buckets(near, num_nodes))
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucket: Tensor, max_scores: int = MAX_SCORES
+) -> Tensor:
+    """softmax_j(q_i k_j / sqrt(d) + table[bucket_ij]) v_j, per head.
+
+    The bias takes heads x N x N numbers. Where that exceeds max_scores, queries are taken in chunks that the backward
+    pass computes again instead of storing.
+
+    Shapes: query, key, value [H, N, d], table [H, B], bucket [N, N], symmetric -> [H, N, d].
+    """
+    heads, num_nodes = query.size(0), query.size(1)
+    rows = max(1, max_scores // max(1, heads * num_nodes))
+    if rows >= num_nodes:
+        return _attend_rows(query, key, value, table, bucket)
+    chunks = zip(query.split(rows, dim=1), bucket.split(rows), strict=True)
+    # Nothing in a chunk is random, so there is no generator state to keep.
+    options: Any = {"use_reentrant": False, "preserve_rng_state": False}
+    return torch.cat([checkpoint(_attend_rows, q, key, value, table, b, **options) for q, b in chunks], dim=1)
+
+
+def _attend_rows(query: Tensor, key: Tensor, value: Tensor, table: Tensor, bucket: Tensor) -> Tensor:
+    # torch's fused kernels want four dimensions
+    query, key, value, bias = (part.unsqueeze(0) for part in (query, key, value, DistanceBias.apply(table, bucket)))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias).squeeze(0)
+
+
+class DistanceBias(torch.autograd.Function):
+    """table [H, B], bucket [R, N] -> table[:, bucket] [H, R, N].
+
+    The gradient adds millions of pairs into 22 buckets. Plain indexing does that with colliding atomic adds;
+    as a product with the one-hot buckets it is a matrix multiplication.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(table: Tensor, bucket: Tensor) -> Tensor:
+        return table[:, bucket.long()]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.num_buckets = inputs[0].size(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (bucket,) = ctx.saved_tensors
+        kinds = torch.arange(ctx.num_buckets, dtype=bucket.dtype, device=bucket.device)
+        one_hot = (bucket.flatten().unsqueeze(-1) == kinds).to(grad.dtype)
+        return grad.flatten(-2) @ one_hot, None
 
 
 class GraphormerLayer(nn.Module):

@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from walksum.paper.models.attention import attend
 from walksum.paper.models.structure import ComparedModel, Edges, check_heads, gcn_edges
 
 
@@ -33,8 +32,9 @@ class Subtree(nn.Module):
 
 def attend_by_heads(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
     """Softmax attention of all nodes to all nodes, [N, d] each; fused, so no N x N tensor is stored."""
-    split = (x.unflatten(-1, (heads, -1)).transpose(-3, -2) for x in (query, key, value))  # [heads, N, d / heads]
-    return attend(*split).transpose(-3, -2).flatten(-2)
+    # [1, heads, N, d / heads]: torch's fused kernels want four dimensions
+    split = (x.unflatten(-1, (heads, -1)).transpose(-3, -2).unsqueeze(0) for x in (query, key, value))
+    return F.scaled_dot_product_attention(*split).squeeze(0).transpose(-3, -2).flatten(-2)
 
 
 class SATLayer(nn.Module):

@@ -22,8 +22,8 @@ Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight per edge
 class PerGraph(Generic[T]):
     """Remembers derive(edge_index, num_nodes, dtype) for the last edge_index it saw.
 
-    It holds that tensor, so that a new one cannot take over its identity, and looks at its version, so that
-    an edge_index changed in place is noticed. Copies of a model start without the memory.
+    It holds that tensor, so that no new tensor has the same identity, and compares its version, so that
+    an edge_index changed in place is noticed. Copies of a model start without that value.
     """
 
     def __init__(self, derive: Callable[[Tensor, int, torch.dtype], T]):
@@ -33,7 +33,7 @@ class PerGraph(Generic[T]):
         self._value: T | None = None
 
     def __call__(self, edge_index: Tensor, x: Tensor) -> T:
-        # Inference tensors carry no version: nobody may change them in place outside inference mode.
+        # Inference tensors carry no version: they cannot be changed in place outside inference mode.
         version = None if edge_index.is_inference() else edge_index._version
         key = (version, x.size(0), x.dtype)
         if self._value is None or self._seen is not edge_index or self._key != key:
@@ -77,12 +77,12 @@ class ComparedModel(nn.Module):
 def _apart(make: Callable[[], T], edge_index: Tensor) -> T:
     """make(), in a thread of its own.
 
-    Inference mode, autocast and torch.func transforms mark the tensors made under them; all three end at the
-    border of a thread. A tensor that outlives the call must not carry such a mark into the next one.
+    Inference mode, autocast and torch.func transforms mark the tensors made under them; all three are
+    local to a thread. A tensor that outlives the call must not carry such a mark into the next one.
     """
 
     def settled() -> T:
-        # The new thread starts on the default stream: wait for the edges, and let nobody overtake the result.
+        # The new thread starts on the default stream: wait for the edges before, and for the result after.
         if edge_index.is_cuda:
             torch.cuda.synchronize(edge_index.device)
         value = make()

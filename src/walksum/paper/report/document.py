@@ -21,7 +21,7 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class TableCell:
-    """One cell of a grid; ``below`` is said more quietly under its text."""
+    """One cell of a grid; ``below`` stands under its text in smaller print."""
 
     text: str
     below: str = ""

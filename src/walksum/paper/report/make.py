@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import itertools
 import os
 import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from walksum._files import write_file
 from walksum.data.splits import PROTOCOLS
@@ -31,20 +32,14 @@ TABLE2_COLUMNS = (
 
 def table1_rows(sections: list[Section]) -> list[dict[str, Any]]:
     """The cells with the paper's settings: these columns could not tell others apart."""
-    return [
-        _table1_row(section, model, dataset)
-        for section in sections
-        if not section.changes
-        for model in section.models
-        for dataset in section.datasets
-        if (model, dataset) in section.cells
-    ]
-
-
-def _table1_row(section: Section, model: str, dataset: str) -> dict[str, Any]:
-    cell, paper = section.cells[model, dataset], compare.paper_cell(model, dataset)
-    row = (model, dataset, section.protocol, cell.runs, cell.mean, cell.std, *(paper or (None, None)))
-    return dict(zip(TABLE1_COLUMNS, row, strict=True))
+    rows = []
+    for section in (section for section in sections if not section.changes):
+        for at in itertools.product(section.models, section.datasets):
+            if cell := section.cells.get(at):
+                paper = compare.paper_cell(*at) or (None, None)
+                row = (*at, section.protocol, cell.runs, cell.mean, cell.std, *paper)
+                rows.append(dict(zip(TABLE1_COLUMNS, row, strict=True)))
+    return rows
 
 
 def table1_tests(sections: list[Section]) -> list[dict[str, Any]]:
@@ -59,32 +54,19 @@ def table1_tests(sections: list[Section]) -> list[dict[str, Any]]:
 
 def table2_rows(table: Table2) -> list[dict[str, Any]]:
     rows = []
-    for model in table.models:
-        for direction in DIRECTIONS:
-            for rule in RULES:
-                group = table.group(direction, rule, [model])
-                if not group.records:
-                    continue
-                paper = TABLE2[model][DIRECTIONS.index(direction)] if model in TABLE2 else (None, None)
-                steps = (min(group.steps), group.median("steps"), max(group.steps), group.unmet)
-                left = [f(name) for name in ("residual", "error") for f in (group.median, group.worst)]
-                row = (model, direction, rule, len(group.records), *steps, *left, *paper)
-                rows.append(dict(zip(TABLE2_COLUMNS, row, strict=True)))
+    for model, direction, rule in itertools.product(table.models, DIRECTIONS, RULES):
+        group = table.group(direction, rule, [model])
+        if group.records:
+            paper = TABLE2[model][DIRECTIONS.index(direction)] if model in TABLE2 else (None, None)
+            steps = (min(group.steps), group.median("steps"), max(group.steps), group.unmet)
+            left = [f(name) for name in ("residual", "error") for f in (group.median, group.worst)]
+            row = (model, direction, rule, len(group.records), *steps, *left, *paper)
+            rows.append(dict(zip(TABLE2_COLUMNS, row, strict=True)))
     return rows
 
 
 def as_csv(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_plain(row[name]) for name in columns] for row in rows)
-    return file.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else value
+    return pd.DataFrame(rows, columns=list(columns)).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 HINT = "fill one with 'walksum bench table1' or 'walksum bench table2'"
@@ -161,17 +143,11 @@ class ReportRequest:
     @property
     def command(self) -> str:
         """The command that makes the same again."""
-        named = (
-            ("models", self.selection.models),
-            ("datasets", self.selection.datasets),
-            ("protocol", self.selection.protocols),
-        )
-        parts = ["walksum", "report", str(self.store), "--format", self.format]
-        for name, value in (("out", self.out), ("plots", self.plots)):
-            parts += [] if value is None else [f"--{name}", str(value)]
-        for name, values in named:
-            parts += [f"--{name}", ",".join(values)] if values else []
-        return shlex.join(parts)
+        chosen = self.selection
+        options: dict[str, Any] = {"out": self.out, "plots": self.plots, "models": ",".join(chosen.models)}
+        options |= {"datasets": ",".join(chosen.datasets), "protocol": ",".join(chosen.protocols)}
+        named = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
+        return shlex.join(["walksum", "report", str(self.store), "--format", self.format, *named])
 
 
 @dataclass(frozen=True)
@@ -192,11 +168,7 @@ def make(request: ReportRequest) -> Report:
 
 def _table1(request: ReportRequest) -> Report:
     sections = sections_of(runs_of(request.store, request.selection))
-    values: dict[str, Any] = {
-        "kind": "table1",
-        "rows": table1_rows(sections),
-        "tests": table1_tests(sections),
-    }
+    values: dict[str, Any] = {"kind": "table1", "rows": table1_rows(sections), "tests": table1_tests(sections)}
     drawn = _pictures(sections, request)
     saved = [path for path, _ in drawn if path is not None]
     if request.format == "csv":

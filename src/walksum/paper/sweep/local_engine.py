@@ -121,7 +121,7 @@ class LocalEngine:
 
 
 def _serve(pipe: Connection, settings: WorkerSettings) -> None:
-    """The life of a worker: groups in, word of them out; the records go straight into the store."""
+    """What a worker process runs: it receives groups and reports their progress; records go straight into the store."""
     _end_with_parent()
     os.dup2(2, 1)  # whatever a library prints, stdout belongs to the results
     if not sys.warnoptions:

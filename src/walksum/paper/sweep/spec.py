@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from walksum.paper.rows import row_of
@@ -46,7 +46,7 @@ class RunSpec:
     @property
     def cell(self) -> RunSpec:
         """The same run with seed 0: equal for all runs of one cell of a table."""
-        return RunSpec(**{**self._values(), "seed": 0})
+        return replace(self, seed=0)
 
     @property
     def key(self) -> str:
@@ -64,9 +64,6 @@ class RunSpec:
             raise ValueError(f"a run with unknown fields {sorted(unknown)}; it was written by a newer walksum")
         pairs = tuple((str(name), value) for name, value in values.get("options", ()))
         return cls(**{**values, "heads": tuple(values["heads"]), "options": pairs})
-
-    def _values(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def paper_spec(model: str, dataset: str, seed: int = 0, **changes: Any) -> RunSpec:

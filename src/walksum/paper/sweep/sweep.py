@@ -110,7 +110,7 @@ class Sweep:
         self.locks = RunLocks(store.folder / RUN_LOCKS)
         self.started = time.monotonic()
         self.deadline = None if time_limit is None else self.started + time_limit
-        self.trained = 0  # by workers of this sweep that lived to tell
+        self.trained = 0  # by workers of this sweep that did not die
         self.at_start = total(self.left())
         self._ready = deque(groups_of(self.left(), engine.workers))
         self._later: deque[tuple[float, Group]] = deque()

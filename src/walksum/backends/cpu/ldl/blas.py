@@ -19,6 +19,7 @@ from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.numba_api import TypingError, cgutils, get_cython_function_address, intrinsic, ir, types
 
 LOWER, NO, YES, LEFT, RIGHT = (np.uint8(ord(c)) for c in "LNTLR")
+INT = np.int32  # of Fortran
 
 LARGE_FRONT = 2048  # rows of a front from which the threads of BLAS pay
 
@@ -92,57 +93,34 @@ def call(typingctx: Any, address: Any, arguments: Any) -> Any:
 @jit
 def potrf(blas, n, A, lda, info):
     """``A = L L^T`` in place, the lower triangle; ``info[0]`` is 0, or the column that stopped it."""
-    call(blas[0], (LOWER, np.int32(n), A, np.int32(lda), np.int64(info.ctypes.data)))
+    call(blas[0], (LOWER, INT(n), A, INT(lda), np.int64(info.ctypes.data)))
 
 
 @jit
 def trsm_right(blas, transpose, m, n, L, ldl, B, ldb):
     """``B <- B L^-T`` for the character T, ``B L^-1`` for N; ``B [m, n]``."""
-    call(
-        blas[1],
-        (RIGHT, LOWER, transpose, NO, np.int32(m), np.int32(n), 1.0, L, np.int32(ldl), B, np.int32(ldb)),
-    )
+    call(blas[1], (RIGHT, LOWER, transpose, NO, INT(m), INT(n), 1.0, L, INT(ldl), B, INT(ldb)))
 
 
 @jit
 def syrk(blas, n, k, A, lda, beta, C, ldc):
     """``C <- beta C - A A^T``, the lower triangle; ``A [n, k]``."""
-    call(blas[2], (LOWER, NO, np.int32(n), np.int32(k), -1.0, A, np.int32(lda), beta, C, np.int32(ldc)))
+    call(blas[2], (LOWER, NO, INT(n), INT(k), -1.0, A, INT(lda), beta, C, INT(ldc)))
 
 
 @jit
 def gemm_transposed(blas, m, n, k, A, lda, B, ldb, beta, C, ldc):
     """``C <- beta C - A^T B``; ``A [k, m]``, ``B [k, n]``."""
-    call(
-        blas[3],
-        (
-            YES,
-            NO,
-            np.int32(m),
-            np.int32(n),
-            np.int32(k),
-            -1.0,
-            A,
-            np.int32(lda),
-            B,
-            np.int32(ldb),
-            beta,
-            C,
-            np.int32(ldc),
-        ),
-    )
+    call(blas[3], (YES, NO, INT(m), INT(n), INT(k), -1.0, A, INT(lda), B, INT(ldb), beta, C, INT(ldc)))
 
 
 @jit
 def symm(blas, m, n, A, lda, B, ldb, C, ldc):
     """``C <- -A B`` for a symmetric ``A [m, m]`` of which the lower triangle is read."""
-    call(
-        blas[4],
-        (LEFT, LOWER, np.int32(m), np.int32(n), -1.0, A, np.int32(lda), B, np.int32(ldb), 0.0, C, np.int32(ldc)),
-    )
+    call(blas[4], (LEFT, LOWER, INT(m), INT(n), -1.0, A, INT(lda), B, INT(ldb), 0.0, C, INT(ldc)))
 
 
 @jit
 def potri(blas, n, A, lda, info):
     """``A^-1`` from L, in place, the lower triangle."""
-    call(blas[5], (LOWER, np.int32(n), A, np.int32(lda), np.int64(info.ctypes.data)))
+    call(blas[5], (LOWER, INT(n), A, INT(lda), np.int64(info.ctypes.data)))

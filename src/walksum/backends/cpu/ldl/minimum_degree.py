@@ -124,7 +124,7 @@ def _without_leaves(indptr, indices, limit):
         while first[lowest] < 0:
             lowest += 1
         p = first[lowest]
-        _unlink(degree, first, after, before, p)
+        unlink(degree, first, after, before, p)
         nodes = weight[p]
         if elements[p] > 0 and free + degree[p] > len(lists):
             free = _compress(lists, start, length, free)
@@ -164,21 +164,10 @@ def _quotient(indptr, indices):
     for v in range(n):
         start[v] = indptr[v]
         length[v] = degree[v] = indptr[v + 1] - indptr[v]
-    empty = np.full(n, -1, np.int32)
-    return (
-        lists,
-        start,
-        length,
-        np.zeros(n, np.int32),
-        np.ones(n, np.int32),
-        degree,
-        empty,
-        np.ones(n, np.int64),
-        np.full(n + 1, -1, np.int32),
-        np.empty(n, np.int32),
-        np.empty(n, np.int32),
-        empty.copy(),
-    )
+    elements, weight, mark = np.zeros(n, np.int32), np.ones(n, np.int32), np.ones(n, np.int64)
+    into, first, bucket = np.full(n, -1, np.int32), np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32)
+    after, before = np.empty(n, np.int32), np.empty(n, np.int32)
+    return lists, start, length, elements, weight, degree, into, mark, first, after, before, bucket
 
 
 @inlined
@@ -191,12 +180,12 @@ def _leave_hubs(start, weight, degree, first, after, before):
             weight[v], start[v] = 0, -1
             hubs += 1
         else:
-            _link(degree, first, after, before, v)
+            link(degree, first, after, before, v)
     return hubs
 
 
 @inlined
-def _link(degree, first, after, before, v):
+def link(degree, first, after, before, v):
     d = degree[v]
     head = first[d]
     after[v], before[v] = head, -1
@@ -206,7 +195,7 @@ def _link(degree, first, after, before, v):
 
 
 @inlined
-def _unlink(degree, first, after, before, v):
+def unlink(degree, first, after, before, v):
     prior, later = before[v], after[v]
     if prior >= 0:
         after[prior] = later
@@ -243,7 +232,7 @@ def _compress(lists, start, length, free):
 def _take(lists, weight, degree, first, after, before, v, at):
     """Append a living variable to the current element."""
     lists[at] = v
-    _unlink(degree, first, after, before, v)
+    unlink(degree, first, after, before, v)
     nodes = weight[v]
     weight[v] = -nodes
     return nodes
@@ -379,7 +368,7 @@ def _relist(lists, start, length, weight, degree, mark, first, after, before, p,
         if nodes > 0:
             weight[v] = nodes
             degree[v] = min(degree[v] + size - nodes, left - nodes)
-            _link(degree, first, after, before, v)
+            link(degree, first, after, before, v)
             lowest = min(lowest, degree[v])
             lists[kept] = v
             kept += 1
@@ -399,7 +388,7 @@ def _order(degree, into, pivot, pivots):
         while pivot[root] < 0 and into[root] >= 0:
             root = into[root]
         u = v
-        while pivot[u] < 0 and into[u] >= 0:  # whoever comes this way again finds the root at once
+        while pivot[u] < 0 and into[u] >= 0:  # path compression
             following = into[u]
             into[u] = root
             u = following

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from walksum.backends.cpu.compile import jit
+from walksum.backends.cpu.ldl.minimum_degree import link, unlink
 
 
 @jit
@@ -22,12 +23,8 @@ def low_degree_first(indptr, indices, max_degree, max_reads):
     is what takes the time.
     """
     n = len(indptr) - 1
-    start, length, room, degree = (
-        indptr[:-1].copy(),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-    )
+    start, degree = indptr[:-1].copy(), np.empty(n, np.int64)
+    length, room = np.empty(n, np.int64), np.empty(n, np.int64)
     for v in range(n):
         length[v] = room[v] = degree[v] = indptr[v + 1] - indptr[v]
     pool, used = np.empty(3 * len(indices) + 8 * n + 16, np.int32), np.array([len(indices)])
@@ -45,7 +42,7 @@ def low_degree_first(indptr, indices, max_degree, max_reads):
             break
         d, v = lowest, first[lowest]
         operations += d * (d + 1) / 2
-        _unlink(v, d, first, after, before)
+        unlink(degree, first, after, before, v)
         alive[v] = False
         rows = _with_room(rows, colptr[done], d)
         _read(v, start, length, pool, alive)
@@ -54,12 +51,12 @@ def low_degree_first(indptr, indices, max_degree, max_reads):
         order[done], colptr[done + 1] = v, colptr[done] + d
         done += 1
         for a in clique:
-            _unlink(a, degree[a], first, after, before)
+            unlink(degree, first, after, before, a)
             member[a] = v
         pool, read = _join(clique, v, start, length, room, pool, used, degree, alive, member, seen)
         for a in clique:
             degree[a] -= 1
-            _link(a, degree[a], first, after, before)
+            link(degree, first, after, before, a)
             lowest = min(lowest, degree[a])
         reads += read
     rows = _remaining(done, order, alive, start, length, pool, colptr, rows)
@@ -78,26 +75,8 @@ def _bucket(degree):
     n = len(degree)
     first, after, before = np.full(n + 1, -1), np.empty(n, np.int64), np.empty(n, np.int64)
     for v in range(n - 1, -1, -1):
-        _link(v, degree[v], first, after, before)
+        link(degree, first, after, before, v)
     return first, after, before
-
-
-@jit
-def _link(v, d, first, after, before):
-    after[v], before[v] = first[d], -1
-    if first[d] >= 0:
-        before[first[d]] = v
-    first[d] = v
-
-
-@jit
-def _unlink(v, d, first, after, before):
-    if before[v] >= 0:
-        after[before[v]] = after[v]
-    else:
-        first[d] = after[v]
-    if after[v] >= 0:
-        before[after[v]] = before[v]
 
 
 @jit

@@ -167,12 +167,8 @@ def _places(indptr, indices, edge, order, position, first, rowptr, rows, of, chi
     """Rows of children, and edges, as places in a front."""
     n, S = len(order), len(first) - 1
     local, place = np.empty_like(rows), np.empty(n, np.int32)
-    entryptr, slots, edges = (
-        np.zeros(S + 1, np.int64),
-        np.empty(len(indices) // 2, np.int64),
-        np.empty(len(edge) // 2, np.int32),
-    )
-    used = 0
+    entryptr, slots = np.zeros(S + 1, np.int64), np.empty(len(indices) // 2, np.int64)
+    edges, used = np.empty(len(edge) // 2, np.int32), 0
     for s in range(S):
         low, wide = first[s], first[s + 1] - first[s]
         size = wide + rowptr[s + 1] - rowptr[s]

@@ -38,7 +38,7 @@ class Symbolic:
 
     Attributes:
         num_nodes: N.
-        fill: entries of L below the diagonal; a solve takes ``2 fill`` multiply-adds a column.
+        fill: entries of L below the diagonal; a solve takes ``2 fill`` multiply-adds per column.
         operations: multiply-adds of the numeric factorisation, for each head.
         order: the node at each position, ``[N]``.
         parent: the elimination tree, ``[N]`` in positions.
@@ -90,7 +90,7 @@ class PartialSymbolic:
     Attributes:
         num_nodes: N.
         eliminated: number of nodes that go.
-        fill: entries of L below the diagonal, the size of a factor; a solve takes ``2 fill`` multiply-adds a column.
+        fill: entries of L below the diagonal, the size of a factor; a solve takes ``2 fill`` multiply-adds per column.
         operations: multiply-adds of the numeric factorisation, for each head.
         plan: the arrays that every kernel takes, in positions of the elimination order::
 
@@ -138,7 +138,7 @@ class PartialSymbolic:
 
 
 def symbolic(graph: Graph, max_operations: float = math.inf) -> Symbolic | None:
-    """The complete elimination of a graph, or None where it takes more than ``max_operations`` a head.
+    """The complete elimination of a graph, or None where it takes more than ``max_operations`` per head.
 
     Made once per graph. The search for the order stops as soon as the limit is passed; it is not tried again below
     that limit.
@@ -157,7 +157,7 @@ def all_columns(graph: Graph) -> PartialSymbolic:
 
 
 class _Complete:
-    """The complete elimination of a graph, or how far it was tried in vain."""
+    """The complete elimination of a graph, or the largest limit within which none was found."""
 
     def __init__(self, graph: Graph):
         self.found: Symbolic | None = None

@@ -1,26 +1,49 @@
-"""The numbers that docs/figures.md states: the paper's readings of its figures, measured on Wisconsin."""
+"""The pictures of docs/figures.md, and the numbers that its text states (results/figures.txt).
+
+    python scripts/figures.py
+
+The numbers are the paper's readings of its figures, measured on Wisconsin. Needs that dataset ($WALKSUM_DATA, or the
+network) and a few minutes.
+"""
+
+import contextlib
+from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+import walksum as ws
 from walksum.analysis.correlation import correlation
 from walksum.analysis.inverse import apply_inverse, units
 from walksum.analysis.spectrum import response
 from walksum.data import load
 from walksum.data.problem import from_data
 from walksum.designs import NAMES
-from walksum.paper.figures import count_steps, train_design
+from walksum.paper.figures import count_steps, of_paper, train_design
 from walksum.workflow.figures import COMPARED, Listener, compared_hops
 from walksum.workflow.fit import Job, predict
 
 SEEDS = (0, 1, 2)
 EPOCHS = 30  # of training by message passing
+ROOT = Path(__file__).parents[1]
+EDGES = [[0, 1, 1, 2, 3, 4, 0], [1, 2, 3, 3, 4, 5, 2]]  # of the small graph whose J is drawn
+LEFT_OUT = ("figure-5-heads", "figure-6-heads", "figure-7-heads")
+
+
+def draw(problem):
+    images = ROOT / "docs" / "images"
+    for figure in of_paper(problem):
+        if figure.name not in LEFT_OUT:
+            ws.plot.save(figure.draw("light"), images / f"{figure.name}.png", dpi=100)
+    ws.plot.save(ws.plot.layer(), images / "layer.png", dpi=100)
+    graph = ws.Graph.from_edge_index(torch.tensor(EDGES))
+    ws.plot.save(ws.plot.how_J_is_made(graph), images / "how-J-is-made.png", dpi=100)
 
 
 def measure(trained):
     """One design after training, heads averaged."""
-    J, graph = trained.precision(), trained.problem.graph
+    J, graph = trained.precisions[0], trained.problem.graph
     count = J.num_nodes
     matrix = correlation(J).numpy()
     other = ~np.eye(count, dtype=bool)
@@ -54,7 +77,7 @@ def measure(trained):
         "gain alternating (< -0.5)": float(gain[values < -0.5].mean()),
         "part that leaves the eigenvector, over the gain, median": float((found.spread / found.gain).mean(0).median()),
         "rank corr. confidence, outward influence": mean_rank(1 / diag, outward),
-        "rank corr. degree, coupling an edge": mean_rank(np.broadcast_to(degree, around.shape), around / degree),
+        "rank corr. degree, coupling per edge": mean_rank(np.broadcast_to(degree, around.shape), around / degree),
         "kind": found.kind,
     }
 
@@ -81,9 +104,7 @@ def mean_rank(a, b):
     return float(np.mean([spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)]))
 
 
-def main():
-    torch.set_num_threads(1)
-    problem = from_data("wisconsin", load("wisconsin"))
+def measure_all(problem):
     for learned in (False, True):
         for design in NAMES[::-1]:
             seeds = SEEDS if learned else SEEDS[:1]
@@ -97,6 +118,14 @@ def main():
             message_passing(subjects[0])
     for name, hops in compared_hops(COMPARED, subjects[0], lambda name: Job(model=name), Listener()).items():
         print(f"{name}\n  influence: {by_hop(hops)}")
+
+
+def main():
+    torch.set_num_threads(1)
+    problem = from_data("wisconsin", load("wisconsin"))
+    draw(problem)
+    with (ROOT / "results" / "figures.txt").open("w") as file, contextlib.redirect_stdout(file):
+        measure_all(problem)
 
 
 if __name__ == "__main__":
