@@ -2,12 +2,15 @@ import copy
 import gc
 import weakref
 
+import networkx
 import pytest
+import scipy.sparse as sp
 import torch
 from torch_geometric import EdgeIndex
 
 import walksum as ws
 from gallery import GALLERY, path
+from walksum.data.knn import as_graph_of
 from walksum.graph import as_graph
 
 EDGES = torch.tensor([[0, 1, 2, 2, 3, 3], [1, 0, 1, 3, 3, 2]])  # both ways, one way, a loop
@@ -61,6 +64,37 @@ def test_weights_of_both_directions_are_averaged():
 def test_values_of_a_sparse_matrix_are_weights():
     graph = ws.Graph.from_edge_index(_adjacency(torch.tensor([1.0, 3.0, 5.0, 7.0, 100.0, 9.0])))
     assert graph.edge_weight.tolist() == [2.0, 5.0, 8.0]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.float32])
+def test_an_adjacency_means_the_same_in_every_format(dtype):
+    dense = torch.tensor([[0, 200, 0], [200, 0, 1], [0, 1, 0]]).to(dtype)
+    array = dense.numpy()
+    named = networkx.from_numpy_array(array) if dtype != torch.bool else networkx.Graph([(0, 1), (1, 2)])
+    coo = dense.to_sparse()
+    twice = torch.sparse_coo_tensor(coo.indices().repeat(1, 2), coo.values().repeat(2), (3, 3))
+    graphs = [ws.Graph.from_edge_index(source) for source in (coo, dense.to_sparse_csr(), StandIn(coo), named)]
+    graphs += [as_graph_of(source, 3) for source in (array, sp.coo_array(array), coo)]
+    for graph in graphs:
+        assert graph.edges.tolist() == [[0, 1], [1, 2]]
+        weight = torch.ones(2) if graph.edge_weight is None else graph.edge_weight
+        assert weight.tolist() == dense[[0, 1], [1, 2]].tolist()
+    if dtype != torch.bool:  # duplicates are summed in this format; 400 is more than a byte holds
+        assert ws.Graph.from_edge_index(twice).edge_weight.tolist() == [400, 2]
+
+
+class StandIn:
+    """A torch_sparse.SparseTensor, which is optional."""
+
+    def __init__(self, coo):
+        self.matrix = coo
+
+    def coo(self):
+        return *self.matrix.indices(), self.matrix.values()
+
+    def sparse_sizes(self):
+        return tuple(self.matrix.shape)
 
 
 def test_weights_carry_gradients():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explainer, GNNExplainer, PGExplainer
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import HeteroConv, summary, to_captum_model, to_hetero
 
 import walksum as ws
@@ -11,6 +12,7 @@ from walksum.designs import NAMES
 
 X = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
 EDGES = torch.randint(12, (2, 30), generator=torch.Generator().manual_seed(1))
+GRAPH = ws.Graph.from_edge_index(EDGES, 12)
 CONFIG = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
 
 
@@ -73,8 +75,8 @@ def test_to_hetero():
     sum(value.square().sum() for value in out.values()).backward()
 
 
-def explain(algorithm, explanation_type="model", node_mask_type="attributes", **options):
-    model = ws.GLT(6, 16, 2, 3, dropout=0.0)
+def explain(algorithm, explanation_type="model", node_mask_type="attributes", model=None):
+    model = model or ws.GLT(6, 16, 2, 3, dropout=0.0)
     explainer = Explainer(
         model,
         algorithm=algorithm,
@@ -111,6 +113,74 @@ def test_pg_explainer():
     for node in range(3):
         assert torch.isfinite(torch.tensor(explainer.algorithm.train(0, model, X, EDGES, target=target, index=node)))
     assert explainer(X, EDGES, target=target, index=0).edge_mask.shape == (30,)
+
+
+EXPLAINED = {
+    "fixed": lambda: ws.Propagate(coupling="repulsive", loops=True),
+    "learned scale": lambda: ws.Propagate(reach=3, learned=True),
+    "design": lambda: ws.Propagate(design=ws.LearnedLaplacian(6)),
+    "bank": lambda: ws.PropagateBank((0.0, 0.9, -0.5)),
+    "outputs": lambda: ws.PredictThenPropagate(6, 8, 3, dropout=0.0),
+    "hidden": lambda: ws.PredictThenPropagate(6, 8, 3, bank=(0.0, 0.9), where="hidden", dropout=0.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")  # in PyG itself
+@pytest.mark.parametrize("kind", EXPLAINED)
+def test_explainers_of_propagations(kind):
+    """`GNNExplainer`, `AttentionExplainer`, `PGExplainer` of `Propagate`, `PropagateBank`, `PredictThenPropagate`: as
+    of a GLT; the identity of a bank has no edges."""
+    model = EXPLAINED[kind]()
+    for algorithm, nodes in ((GNNExplainer(epochs=5), "attributes"), (AttentionExplainer(), None)):
+        mask = explain(algorithm, "model", nodes, model)[0](X, EDGES, index=0).edge_mask
+        assert mask.shape == (30,)
+        assert float(mask.std()) > 0
+    explainer, target = explain(PGExplainer(epochs=1), "phenomenon", None, model)[0], model(X, EDGES).argmax(1).detach()
+    for node in range(3):
+        explainer.algorithm.train(0, model, X, EDGES, target=target, index=node)
+    assert float(explainer(X, EDGES, target=target, index=0).edge_mask.std()) > 0
+
+
+@pytest.mark.parametrize("kind", EXPLAINED)
+def test_edge_masks_reach_the_couplings(kind):
+    """Edge masks of explainers: a mask of zeros is the graph without couplings, one of ones changes nothing."""
+    model, weight = EXPLAINED[kind]().double(), torch.rand(30, 1, dtype=torch.double)
+    x = X.double()
+    wanted = model(x, EDGES, weight)
+    set_masks(model, torch.ones(30, dtype=torch.double), EDGES, apply_sigmoid=False)
+    torch.testing.assert_close(model(x, EDGES, weight), wanted)
+    set_masks(model, torch.zeros(30, dtype=torch.double), EDGES, apply_sigmoid=False)
+    masked, some = model(x, EDGES, weight), torch.tensor([0, 5])
+    assert not torch.allclose(masked, wanted)
+    other = x.clone()
+    other[6:] += 1  # nothing of the others arrives
+    torch.testing.assert_close(model(other, EDGES, weight)[some], masked[some])
+    with pytest.raises(ValueError, match="give the layer the edge_index that is explained"):
+        model(x, GRAPH)
+    clear_masks(model)
+    torch.testing.assert_close(model(x, EDGES, weight), wanted)
+
+
+def test_masks_that_cannot_be_applied():
+    """Edge masks on a `Graph`, on samples `[B, N, F]` or with a two-hop design: refused with the remedy."""
+    conv, far = ws.GLTConv(6, 4), ws.GLTConv(6, 4, design="squared")
+    for layer, x, where, message in (
+        (conv, X, GRAPH, "give the layer the edge_index"),
+        (conv, X.expand(2, 12, 6), EDGES, "explanations are given for one sample"),
+        (far, X, EDGES, "not nodes at two hops"),
+    ):
+        set_masks(layer, torch.rand(30), EDGES)
+        with pytest.raises(ValueError, match=message):
+            layer(x, where)
+
+
+def test_attention_weights_of_two_hops():
+    """`return_attention_weights` of a two-hop design: of the given edges, for a `Graph` too."""
+    conv = ws.GLTConv(6, 4, design="squared")
+    _, (edges, alpha) = conv(X, GRAPH, return_attention_weights=True)
+    _, (_, wanted) = conv(X, GRAPH.edges, return_attention_weights=True)
+    assert alpha.shape == (edges.size(1), 1)
+    torch.testing.assert_close(alpha, wanted)
 
 
 def test_captum_explainer():

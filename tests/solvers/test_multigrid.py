@@ -61,3 +61,11 @@ def test_a_matrix_that_cannot_be_coarsened_is_not_positive_definite():
     J = problems.dominant(graph)
     J = ws.Precision(graph, 0.1 * J.diag, J.off)
     assert ws.Multigrid().prepare(J)(problems.normal(J, 3)).status is ws.Status.not_positive_definite
+
+
+@pytest.mark.parametrize("coarsening", ["smoothed", "classical"])
+def test_a_small_indefinite_matrix_is_named(coarsening):  # small enough to be the coarsest one
+    graph = problems.path(10)
+    J = ws.Precision(graph, torch.ones(10).double(), torch.full((9,), -1.2).double())
+    solution = ws.Multigrid(coarsening=coarsening).prepare(J)(problems.normal(J, 3))
+    assert solution.status is ws.Status.not_positive_definite

@@ -52,7 +52,7 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
         row, col, values = edge_index.coo()
         sizes = edge_index.sparse_sizes()
         _check_square(sizes)
-        return torch.stack([row, col]), sizes[0], values
+        return torch.stack([row, col]), sizes[0], _weights(values)
     if not isinstance(edge_index, Tensor):
         raise ValueError(
             f"edge_index is a {type(edge_index).__name__}; expected an integer tensor [2, M], a PyG EdgeIndex, "
@@ -64,12 +64,21 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
 
 def _unpack_sparse(matrix: Tensor) -> tuple[Tensor, int, Tensor | None]:
     _check_square(matrix.shape)
-    coo = matrix.to_sparse_coo().coalesce()  # in this format duplicate entries are summed
+    coo = matrix.to_sparse_coo()
+    if coo.dtype in INTEGERS:
+        coo = coo.double()  # before sums, which overflow in a byte
+    coo = coo.coalesce()  # in this format duplicate entries are summed
     values = coo.values()
     if values.dim() != 1:
         raise ValueError(f"the sparse matrix holds values of shape {tuple(values.shape)}; expected one scalar per edge")
-    unweighted = not values.is_floating_point() or (not values.requires_grad and bool((values == 1).all()))
-    return coo.indices(), matrix.size(0), None if unweighted else values
+    return coo.indices(), matrix.size(0), _weights(values)
+
+
+def _weights(values: Tensor | None) -> Tensor | None:
+    """The values of a matrix as weights, whole numbers too; None where all of them are one."""
+    if values is None or (not values.requires_grad and bool((values == 1).all())):
+        return None
+    return values if values.is_floating_point() else values.double()
 
 
 def one_weight(values: Tensor | None, edge_weight: Tensor | None) -> Tensor | None:

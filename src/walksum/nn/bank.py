@@ -11,6 +11,8 @@ from torch_geometric.nn import MessagePassing
 
 from walksum._checks import check_choice
 from walksum.graph import as_graph
+from walksum.nn.explained import is_explained
+from walksum.nn.inputs import one_column
 from walksum.nn.propagate import Propagate, check_nodes
 
 SCALES = (0.0, 0.5, 0.9, -0.5, -0.9, 0.99995)  # the last reaches 100 hops along a path
@@ -64,8 +66,9 @@ class PropagateBank(MessagePassing):
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Mix ``x`` over the graph by every operator."""
         check_nodes(x)
-        if not torch.compiler.is_compiling():  # there the operators look the graph up themselves
-            edge_index = as_graph(edge_index, x.size(0 if x.dim() == 1 else -2), edge_weight)
+        explained = any(is_explained(layer) for layer in self.layers if isinstance(layer, Propagate))
+        if not explained and not torch.compiler.is_compiling():  # there the operators look the graph up themselves
+            edge_index = as_graph(edge_index, x.size(0 if x.dim() == 1 else -2), one_column(edge_weight))
             edge_weight = None
         parts = [x if isinstance(layer, nn.Identity) else layer(x, edge_index, edge_weight) for layer in self.layers]
         if self.mix == "concat":

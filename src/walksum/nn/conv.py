@@ -15,12 +15,12 @@ from walksum.designs import Design, FixedLaplacian, Setting, make_design
 from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn import compiled
+from walksum.nn.explained import is_explained, masked, partial_correlation, report_attention
 from walksum.nn.inputs import (
     Activation,
     check_edge_attr,
     check_features,
     check_pair,
-    edge_of_entry,
     join_sides,
     make_activation,
     mean_per_edge,
@@ -231,7 +231,7 @@ class GLTConv(MessagePassing):
         h = observed.view(-1, self.heads, self.out_channels).transpose(0, 1)
         if self.heads % 8 or not h.is_cpu:  # eight heads at once are solved as they lie
             h = h.contiguous()
-        asked = return_precision or return_attention_weights is not None or self.explain or self._message_forward_hooks
+        asked = return_precision or return_attention_weights is not None or is_explained(self)
         J = None
         # J must be symmetric positive definite to the last bits: designs and solves never run in half precision
         with without_autocast(observed.device):
@@ -242,7 +242,7 @@ class GLTConv(MessagePassing):
             else:
                 graph = as_graph(edge_index, source.size(0), edge_weight)
                 factor = self._edge_factor(edge_attr, edge_index, graph, h.dtype)
-                J = self._masked(self._precision(graph, source, h, factor), edge_index)
+                J = masked(self, self._precision(graph, source, h, factor), edge_index)
                 mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
         out = mu.transpose(0, 1).to(self._dtype)
         out = out.flatten(1) if self.concat else out.mean(1)
@@ -252,9 +252,8 @@ class GLTConv(MessagePassing):
         if J is None or not asked:
             return out
         if return_attention_weights is not None or self._message_forward_hooks:
-            alpha = _partial_correlation(J, edge_index)
-            for hook in self._message_forward_hooks.values():  # PyG's AttentionExplainer reads alpha there
-                hook(self, ({"alpha": alpha.abs()},), out)
+            alpha = partial_correlation(J, edge_index)
+            report_attention(self, alpha, out)
             if return_attention_weights is not None:
                 return out, (edge_index.edges if isinstance(edge_index, Graph) else edge_index, alpha)
         return (out, J) if return_precision else out
@@ -302,8 +301,10 @@ class GLTConv(MessagePassing):
     ) -> Tensor:
         """Several samples ``[B, N, F]`` on one graph, solved together."""
         check_features(x, self.in_channels, first=self.observe)
-        if asked:
-            raise ValueError(f"x has shape {tuple(x.shape)}; J and attention weights are given for one sample [N, F]")
+        if asked or is_explained(self):
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; J, attention weights and explanations are given for one sample [N, F]"
+            )
         if self.in_channels == -1:
             with torch.no_grad():
                 self(x.reshape(-1, *x.shape[-2:])[0], edge_index, weight, features, edge_attr=edge_attr)
@@ -366,15 +367,6 @@ class GLTConv(MessagePassing):
         # past nn.Module's __setattr__, which looks for parameters and takes longer than a report
         self.__dict__["last_solve" if solution.direction == "forward" else "last_backward_solve"] = kept
 
-    def _masked(self, J: Precision, edge_index: EdgeInput) -> Precision:
-        """Under a PyG explainer, multiply the couplings by its edge mask, made symmetric."""
-        if not self.explain or self._edge_mask is None or isinstance(edge_index, Graph):
-            return J
-        mask = self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
-        weight = as_graph(edge_index, J.num_nodes, mask).edge_weight
-        assert weight is not None
-        return Precision(J.graph, J.diag, J.off * weight.to(J.dtype))
-
     def __repr__(self) -> str:
         width: Any = self.in_channels
         if self.observe_source is not None:
@@ -398,10 +390,3 @@ def _check_given_design(design: Design, heads: int, read: int, channels: int, se
         has = getattr(design, name, None)
         if has is not None and -1 not in (has, expected) and has != expected:
             raise ValueError(f"design has {name}={has} for a layer that gives it {expected}; they must agree")
-
-
-def _partial_correlation(J: Precision, edge_index: EdgeInput) -> Tensor:
-    """-J_ij / sqrt(J_ii J_jj) of each given entry, ``[M, H]``; 0 for loops."""
-    edge = edge_of_entry(edge_index, J.graph)
-    values = torch.cat([-J.normalised().off, J.off.new_zeros(J.heads, 1)], 1)  # edge -1 is the last column
-    return values.index_select(1, edge % values.size(1)).t()

@@ -127,11 +127,16 @@ def _check_range(edge_index: Tensor, sources: int, targets: int) -> None:
             raise ValueError(f"edge_index contains {name} node {largest}, but x has {count} {name} rows")
 
 
+def one_column(edge_weight: Tensor | None) -> Tensor | None:
+    """Weights ``[M, 1]`` as ``[M]``."""
+    column = edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1
+    return edge_weight.squeeze(1) if column and edge_weight is not None else edge_weight
+
+
 def edge_of_entry(edge_index: EdgeInput, graph: Graph) -> Tensor:
     """The edge of ``graph`` that each given entry belongs to, ``[M]``; -1 for a loop."""
-    if isinstance(edge_index, Graph):
-        return torch.arange(graph.num_edges, device=graph.device)
-    pairs, n = read_pairs(edge_index, graph.num_nodes)[0], graph.num_nodes
+    n = graph.num_nodes
+    pairs = edge_index.edges if isinstance(edge_index, Graph) else read_pairs(edge_index, n)[0]
     low, high = pairs.min(0).values, pairs.max(0).values
     found = torch.searchsorted(graph.edges[0] * n + graph.edges[1], low * n + high)
     return torch.where(low == high, -1, found)

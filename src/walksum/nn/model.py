@@ -20,8 +20,9 @@ from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn.block import GLTBlock, make_norm
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
+from walksum.nn.explained import is_explained
 from walksum.nn.input_linear import InputLinear, input_linear
-from walksum.nn.inputs import check_edge_attr, check_features, mean_per_edge
+from walksum.nn.inputs import check_edge_attr, check_features, mean_per_edge, one_column
 from walksum.nn.node_linear import NodeLinear
 from walksum.nn.store import save_model
 from walksum.precision import Precision
@@ -177,12 +178,9 @@ class GLT(nn.Module):
 
         Under an explainer the blocks need the edges themselves to apply its mask, and compiled code makes no Graph.
         """
-        watched = any(layer.explain or layer._message_forward_hooks for layer in self.mixers)
-        if watched or torch.compiler.is_compiling():
+        if any(map(is_explained, self.mixers)) or torch.compiler.is_compiling():
             return edge_index, edge_weight, edge_attr
-        if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
-            edge_weight = edge_weight.squeeze(1)
-        graph = as_graph(edge_index, x.size(-2), edge_weight)
+        graph = as_graph(edge_index, x.size(-2), one_column(edge_weight))
         if edge_attr is not None and not isinstance(edge_index, Graph | list):
             edge_attr = check_edge_attr(edge_attr, self.config.get("edge_dim"), edge_attr.size(0))
             edge_attr = mean_per_edge(edge_index, graph, edge_attr)

@@ -15,7 +15,8 @@ from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
 from walksum.nn import compiled
 from walksum.nn.adjacency import LARGEST_LEARNED, Adjacency, adjacency_precision, logit_of, scale_of
-from walksum.nn.inputs import check_layout, without_autocast, working_precision
+from walksum.nn.explained import is_explained, masked, partial_correlation, report_attention
+from walksum.nn.inputs import check_layout, one_column, without_autocast, working_precision
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import ON_NONCONVERGED, solve
@@ -112,21 +113,25 @@ class Propagate(MessagePassing):
         check_nodes(x)
         if x.dim() > 2:  # several samples on one graph
             return self._each_sample(x, edge_index, edge_weight)
-        if edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1:
-            edge_weight = edge_weight.squeeze(1)
+        edge_index = as_graph(edge_index) if isinstance(edge_index, list) else edge_index
+        edge_weight, J = one_column(edge_weight), None
         with without_autocast(x.device):  # J must be positive definite to the last bits
             h = working_precision(x, self.start if self.design is None and self.logit is None else 0.0)
             h = h.unsqueeze(-1) if x.dim() == 1 else h
-            if torch.compiler.is_compiling():
+            if torch.compiler.is_compiling() and not is_explained(self):
                 mu = self._mix_compiled(h, edge_index, edge_weight)
             else:
                 J = self.precision(as_graph(edge_index, x.size(0), edge_weight), h.dtype, h)
+                J = masked(self, J, edge_index)
                 mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
             if self.design is None:
                 mu = (1 - self.scale) * mu
             elif mu.requires_grad:
                 mu = mu.clone()  # the backward pass reads mu; what is returned may be changed in place
-        return mu.view(x.shape).to(x.dtype)
+        out = mu.view(x.shape).to(x.dtype)
+        if J is not None and self._message_forward_hooks:
+            report_attention(self, partial_correlation(J, edge_index), out)
+        return out
 
     def _each_sample(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         if self.design is not None:

@@ -95,7 +95,11 @@ class VCycle:
 
     def __init__(self, hierarchy: Any):
         self.levels = [(level.A.tocsr(), level.P.tocsr(), _smoother(level.A)) for level in hierarchy.levels[:-1]]
-        self.coarsest = np.linalg.pinv(hierarchy.levels[-1].A.toarray())
+        coarsest = hierarchy.levels[-1].A.toarray()
+        values = np.linalg.eigvalsh(coarsest)
+        if len(values) and values[0] < -len(values) * np.finfo(np.float64).eps * abs(values).max():
+            raise np.linalg.LinAlgError("the coarsest matrix is indefinite")  # its inverse would hide that from CG
+        self.coarsest = np.linalg.pinv(coarsest)
 
     def __call__(self, b: np.ndarray) -> np.ndarray:
         return self._descend(0, b.astype(np.float64))
