@@ -15,7 +15,7 @@ Metric = Callable[[np.ndarray, np.ndarray], float]  # outputs [n, C], truth [n] 
 LEAST = 1e-3  # weights below are none: members that hardly count need not be kept
 RESAMPLES = 500
 ERROR = 0.05**0.5  # of a score, over the root of the number of its rows: 0.01 of 500; see docs/winning.md
-PRIOR_ROWS, PRIOR_TEMPERATURE = 100, 0.03  # of numbers; chosen out of fold on tables of places and of counties
+PRIOR_ROWS = 100  # of numbers; chosen out of fold on tables of places and of counties
 
 
 def accuracy(outputs: np.ndarray, y: np.ndarray) -> float:
@@ -112,7 +112,7 @@ def least_squares_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
         weights = np.zeros(len(outputs))
         weights[keep] = least_squares_weights(outputs[keep], y)
         return weights
-    M, prior = len(outputs), score_weights(scores, PRIOR_TEMPERATURE)
+    M, prior = len(outputs), score_weights(scores, len(y) ** -0.5)  # about the standard error of an R^2
     heavy = 1e3 * np.sqrt(len(y))  # the row that makes the weights sum to one
     ridge = np.sqrt(PRIOR_ROWS) * spread
     A = np.concatenate([outputs.T, heavy * np.ones((1, M)), ridge * np.eye(M)])
