@@ -19,7 +19,7 @@ from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import columns, schedule
 from walksum.portfolio import members as portfolio
-from walksum.portfolio.blend import METRICS, least_squares_weights, score_weights
+from walksum.portfolio.blend import METRICS, accuracy, least_squares_weights, score_weights
 from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
@@ -459,8 +459,6 @@ def test_kin_of_hopeless_members_are_left_out(table):
         return schedule.Task(name, 1.0, True, run, False, always)
 
     todo = [task("a 1", good), task("b 1", bad), task("b 2", bad), task("b 3", bad, always=True), task("a 2", good)]
-    from walksum.portfolio.blend import accuracy
-
     members, complete, _ = schedule.run_tasks(todo, problem, accuracy, 60.0)
     assert ran == ["a 1", "b 1", "b 3", "a 2"]
     assert complete
@@ -471,6 +469,24 @@ def test_kin_of_hopeless_members_are_left_out(table):
     more = [replace(task(name, bad), uses_graph=edges, uses_targets=known) for name, edges, known in reads]
     schedule.run_tasks([task("a 1", good), *more], problem, accuracy, 60.0)
     assert ran == ["a 1", "b x", "b near", "b labels"]
+
+
+def test_a_member_without_memory_is_named_and_the_others_are_kept():
+    problem = Problem(np.zeros((4, 1)), Graph.from_edge_index(torch.tensor([[0], [1]]), 4), np.array([0, 1, 0, 1]), 2,
+                      [(np.arange(2), np.arange(2, 4))])  # fmt: skip
+
+    def fails(deadline):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")
+
+    good = schedule.Task("good", 1.0, True, lambda deadline: schedule.Trained(["good"], np.zeros((1, 1, 4, 2)), None))
+    bad = schedule.Task("large", 1.0, True, fails)
+    with pytest.warns(UserWarning, match=r"large was left out, since memory ran out on device='cpu': CUDA out .* GiB$"):
+        members, complete, interrupted = schedule.run_tasks([bad, good], problem, accuracy, 60.0)
+    assert [member.name for member in members] == ["good"]
+    assert not complete
+    assert not interrupted
+    with pytest.raises(MemoryError, match="large was left out"):
+        schedule.run_tasks([bad], problem, accuracy, 60.0)
 
 
 def test_coordinates_by_solves_span_what_those_of_the_adjacency_span(monkeypatch):

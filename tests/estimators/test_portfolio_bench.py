@@ -17,8 +17,9 @@ from walksum.paper.sweep.spec import paper_spec
 def test_one_record(name, tmp_path):
     path = tmp_path / "records.jsonl"
     assert done(path) == set()
-    line = _work((name, 100, 20.0, "cpu", ("linear", "label"), tmp_path / "dump", path))
+    line, failed = _work((name, 100, 20.0, "cpu", ("linear", "label"), tmp_path / "dump", path))
     assert line.startswith(f"{name} 100: ")
+    assert not failed
     (record,) = map(json.loads, path.read_text().splitlines())
     assert done(path) == {(name, 100)}
     assert 0.3 < record["blends"]["auto"]["test"] <= 1
@@ -36,10 +37,19 @@ def test_the_same_seed_gives_the_same_record():
 
 
 def test_a_failure_is_told_and_leaves_no_record(tmp_path):
-    line = _work(("texas", 100, -1.0, "cpu", ("nobody",), None, tmp_path / "records.jsonl"))
-    assert line.startswith("texas 100: ")
+    line, failed = _work(("texas", 100, -1.0, "cpu", ("nobody",), None, tmp_path / "records.jsonl"))
+    assert line.startswith("texas 100 failed: ")
     assert "Error" in line
+    assert failed
     assert not (tmp_path / "records.jsonl").exists()
+
+
+def test_the_command_tells_a_failure_even_when_quiet(tmp_path):
+    """A quiet run whose fits all failed printed an empty table, and exited as if all was well."""
+    ask = ["bench", "auto", "texas", "--splits", "1", "--budget", "-1", "--out", str(tmp_path / "records.jsonl"), "-q"]
+    found = CliRunner().invoke(app, ask)
+    assert found.exit_code == 1
+    assert "texas 0 failed: " in found.output
 
 
 def test_datasets_by_name_and_first_word():

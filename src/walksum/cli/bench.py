@@ -118,7 +118,7 @@ def auto(
         "results/table1"
     ),
     dump: Annotated[Path | None, typer.Option(help="Folder for what every member says of the judged rows.")] = None,
-) -> None:
+) -> int:
     """Fit the portfolio on published data and compare it with every model that has records on the same splits.
 
     One configuration for all datasets. Beside the portfolio: equally many networks without edges, its members by
@@ -131,11 +131,12 @@ def auto(
     from walksum.paper.sweep.store import read_records
     from walksum.training.devices import available_device
 
-    names = chosen(datasets or [])
+    names, failed = chosen(datasets or []), 0
     try:
         seeds = range(first, first + splits)
-        for line in measure(names, seeds, out, jobs, budget, available_device(device), dump=dump):
-            console.say(line)
+        for line, fault in measure(names, seeds, out, jobs, budget, available_device(device), dump=dump):
+            console.say(line, always=fault)
+            failed += fault
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; finished splits are in {out}, and the same command goes on there") from None
     found = scores_of(read(out), read_records(table1) if table1.exists() else ())
@@ -145,7 +146,8 @@ def auto(
     for place, (row, (rank, count)) in enumerate(ranks.items(), 1):
         console.say(f"{place:3d}. mean rank {rank:5.2f} over {count} datasets: {row}", always=True)
     console.say(f"records: {out}", always=True)
-    console.result({"out": str(out), "rows": [_json(line) for line in lines], "mean_ranks": ranks})
+    console.result({"out": str(out), "failed": failed, "rows": [_json(line) for line in lines], "mean_ranks": ranks})
+    return 1 if failed else 0
 
 
 def _table(lines: list[Line]) -> Table:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from walksum._torch import is_out_of_memory
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric, temperature
@@ -89,6 +91,7 @@ def run_tasks(
 ) -> tuple[list[Member], bool, bool]:
     """Members in order, whether the clock cut nothing short, and whether Ctrl-C did: it keeps what is there."""
     members: list[Member] = []
+    lacking: list[str] = []  # what others trained is kept: a GPU that programs share may be full for one member alone
     start, complete, interrupted = clock.now(), True, False
     end, scores = start + budget, Scores(problem, metric)
     for k, task in enumerate(todo):
@@ -107,31 +110,28 @@ def run_tasks(
         deadline = now + (end - now) * min(1.0, share)
         try:
             found = task.run(deadline)
-            seconds = clock.now() - now
-            each = seconds / max(1, len(found.names))
+            each = (clock.now() - now) / max(1, len(found.names))
             for index, (name, out) in enumerate(zip(found.names, found.outputs, strict=True)):
-                members.append(
-                    Member(
-                        name,
-                        out,
-                        task.uses_graph,
-                        task.uses_targets,
-                        each,
-                        found.model,
-                        index,
-                        found.refit,
-                        found.local,
-                    )
-                )
+                uses = task.uses_graph, task.uses_targets
+                members.append(Member(name, out, *uses, each, found.model, index, found.refit, found.local))
                 scores.add(task, out)
             complete &= found.complete
             if progress is not None:
                 progress(task.name, k + 1, len(todo), clock.now() - start)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            complete, cause = False, str(error).split("\n")[0]
+            lacking.append(f"{task.name} was left out, since memory ran out on device={problem.device!r}: {cause}")
         except KeyboardInterrupt:
             if not members:
                 raise
             complete, interrupted = False, True
             break
+    if lacking and not members:
+        raise MemoryError("; ".join(lacking))
+    for text in lacking:
+        warnings.warn(text, stacklevel=2)
     return members, complete, interrupted
 
 

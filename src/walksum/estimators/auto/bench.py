@@ -228,18 +228,19 @@ def _commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def _work(job: tuple) -> str:
+def _work(job: tuple) -> tuple[str, bool]:
+    """One fit, recorded: a line of text, and whether it failed."""
     name, seed, *rest, path = job
     try:
         record = run(name, seed, *rest)
     except Exception as error:  # one failure must not end the others
-        return f"{name} {seed}: {error!r}"
+        return f"{name} {seed} failed: {error!r}", True
     line = json.dumps(record, default=float) + "\n"
     handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
     os.write(handle, line.encode())  # one call, so that lines of several processes do not mix
     os.close(handle)
     blends = {k: round(100 * v["test"], 2) for k, v in record["blends"].items() if v}
-    return f"{name} {seed}: {blends} {record['total_seconds']} s"
+    return f"{name} {seed}: {blends} {record['total_seconds']} s", False
 
 
 def read(path: Path) -> list[dict]:
@@ -273,8 +274,8 @@ def chosen(words: list[str]) -> list[str]:
 def measure(
     names: list[str], seeds: range, out: Path, jobs: int, budget: float, device: str,
     members: tuple[str, ...] | None = None, dump: Path | None = None,
-) -> Iterator[str]:  # fmt: skip
-    """Fit what the records do not hold yet, several at a time; one line of text per fit."""
+) -> Iterator[tuple[str, bool]]:  # fmt: skip
+    """Fit what the records do not hold yet, several at a time; of each a line of text, and whether it failed."""
     out.parent.mkdir(parents=True, exist_ok=True)
     known = done(out)
     todo = [
