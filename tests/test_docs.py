@@ -25,6 +25,8 @@ pytestmark = pytest.mark.usefixtures("in_small_trainings")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+# a note of predict; which members have weight after a second of training is a matter of the machine
+@pytest.mark.filterwarnings("ignore:members that know the training graph alone:UserWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_examples_run(page):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)

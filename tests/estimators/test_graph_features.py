@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from walksum.estimators import GraphFeatures
 from walksum.graph import Graph
-from walksum.portfolio.features import neighbour_targets, operator_diagonal, other_targets
+from walksum.portfolio.features import diagonal_at, neighbour_targets, operator_diagonal, other_targets
 
 N = 30
 
@@ -51,6 +51,10 @@ def test_diagonal_by_both_ways(graph, scale, monkeypatch):
     monkeypatch.setattr("walksum.portfolio.features.DENSE", 0)
     fresh = Graph(graph.edges, N)
     assert np.allclose(operator_diagonal(fresh, scale), expected)
+    monkeypatch.setattr("walksum.portfolio.features.RATE", 0.0)  # a factor takes for ever: one solve per node
+    monkeypatch.setattr("walksum.portfolio.features.operator_diagonal", None)
+    some = np.arange(0, N, 3)
+    assert np.allclose(diagonal_at(fresh, some, scale), expected[some])
 
 
 def test_targets_of_others_are_the_row_without_its_diagonal(graph):

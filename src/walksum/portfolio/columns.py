@@ -14,6 +14,7 @@ from walksum.graph import Graph
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.features import (
     SCALES,
+    has_whole_diagonal,
     leading_directions,
     neighbour_mean,
     neighbour_targets,
@@ -21,6 +22,7 @@ from walksum.portfolio.features import (
     operator_diagonal,
     other_targets,
     reduce_columns,
+    seconds_of_solves,
 )
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
@@ -34,7 +36,7 @@ MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes u
 LABEL_SCALES = (0.5, 0.9, 0.99)
 NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
 SMOOTHED: Operator = (0.8, True)
-LABELLED = 1000  # labelled nodes whose entries of the diagonal solves give soon enough
+DIAGONAL = 0.03  # of the budget that one diagonal of an inverse may take; members read three
 
 
 def own_columns(problem: Problem) -> np.ndarray:
@@ -166,17 +168,14 @@ def _known_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
 def exact_diagonal(problem: Problem) -> bool:
     """Whether the whole diagonal of the inverse is affordable; centrality needs it."""
     if problem.exact is None:
-        try:
-            operator_diagonal(problem.graph, 0.5)
-            problem.exact = True
-        except ValueError:  # elimination fills in too much
-            problem.exact = False
+        problem.exact = has_whole_diagonal(problem.graph, DIAGONAL * problem.budget)
     return problem.exact
 
 
 def can_leave_one_out(problem: Problem) -> bool:
     """Whether the targets of others are affordable: the diagonal at labelled nodes, or everywhere."""
-    return len(problem.labelled) <= LABELLED or exact_diagonal(problem)
+    seconds = len(problem.folds) * seconds_of_solves(problem.graph, len(problem.labelled))
+    return seconds <= DIAGONAL * problem.budget or exact_diagonal(problem)
 
 
 Columns = Callable[[Problem, np.ndarray], np.ndarray]

@@ -9,13 +9,17 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from walksum.backends.cpu.ldl.symbolic import symbolic
 from walksum.graph import Graph
 from walksum.portfolio.spread import layer
 from walksum.solvers import Direct
+from walksum.solvers.cost import STEPS, of_graph
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
-FEW = 200  # nodes whose entries of the diagonal are had by solves, one column each
+BLOCK = 200  # columns of the identity that are solved for at once
 DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
+MOST_OPERATIONS = 2e10  # multiply-adds of a factor beyond which no diagonal is taken from it
+RATE = 1e9  # multiply-adds of a factor per second of one thread, its selected inverse included
 
 
 def leading_directions(table: Any, components: int, random_state: int | None = 0) -> np.ndarray:
@@ -105,18 +109,26 @@ def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known:
 
 
 def diagonal_at(graph: Graph, nodes: np.ndarray, scale: float) -> np.ndarray:
-    """``(P_s)_ii`` at ``nodes``, exact: by solves where they are few or elimination fills in too much."""
-    if graph.num_nodes <= DENSE or len(nodes) > FEW:
-        try:
-            return operator_diagonal(graph, scale)[nodes]
-        except ValueError:  # elimination fills in too much
-            pass
+    """``(P_s)_ii`` at ``nodes``, exact: from a factor, or by one solve per node where those take less time."""
+    if has_whole_diagonal(graph, seconds_of_solves(graph, len(nodes))):
+        return operator_diagonal(graph, scale)[nodes]
     parts = []
-    for some in np.array_split(nodes, max(1, -(-len(nodes) // FEW))):
+    for some in np.array_split(nodes, max(1, -(-len(nodes) // BLOCK))):
         unit = np.zeros((graph.num_nodes, len(some)))
         unit[some, np.arange(len(some))] = 1.0
         parts.append(propagated(graph, unit, scale)[some, np.arange(len(some))])
     return np.concatenate(parts)
+
+
+def has_whole_diagonal(graph: Graph, seconds: float) -> bool:
+    """Whether :func:`operator_diagonal` takes less than so many seconds."""
+    most = min(MOST_OPERATIONS, RATE * seconds)
+    return graph.num_nodes <= DENSE or symbolic(graph.to("cpu"), most) is not None
+
+
+def seconds_of_solves(graph: Graph, count: int) -> float:
+    """Of one solve per node, for so many nodes."""
+    return of_graph(graph.to("cpu"), 1, max(1, count), False)["cg"].seconds(STEPS)
 
 
 def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:
@@ -129,7 +141,7 @@ def _diagonal(graph: Graph, scale: float) -> np.ndarray:
     if graph.num_nodes <= DENSE:
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(J.to_dense()[0]))
         return (1 - abs(scale)) * inverse.diagonal().numpy()
-    return (1 - abs(scale)) * Direct(max_operations=2e10).prepare(J).marginal_variance[0].numpy()
+    return (1 - abs(scale)) * Direct(max_operations=MOST_OPERATIONS).prepare(J).marginal_variance[0].numpy()
 
 
 def neighbour_mean(graph: Graph) -> sp.csr_matrix:

@@ -225,6 +225,7 @@ def fit_portfolio(
     """
     if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
         raise ValueError(f"budget={budget!r}; expected a positive number of seconds")
+    problem.budget = budget
     start = clock.now()  # finding what can be tried takes a factorisation, so its time counts
     todo = tasks(problem, metric, members)
     if not todo:

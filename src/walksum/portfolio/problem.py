@@ -34,6 +34,7 @@ class Problem:
         basis: leading directions ``[components, F]`` of a wide table; None: those of X.
         position: where each node lies ``[N, d]``, isotropic; None: the nodes have edges alone.
         weight: how much each labelled row counts ``[N]``; None: all the same.
+        budget: seconds that all members have; what is optional and takes a large part of them is left out.
     """
 
     X: Any
@@ -49,6 +50,7 @@ class Problem:
     basis: np.ndarray | None = None
     position: np.ndarray | None = None
     weight: np.ndarray | None = None
+    budget: float = 60.0
     kept: dict[Any, Any] = field(default_factory=dict)  # what several members read: features, reduced tables
 
     def __post_init__(self) -> None:
