@@ -258,6 +258,8 @@ def test_consistent_networks_are_tried_where_few_nodes_have_labels(table):
         problem = Problem(words, graph, y.astype(float), 2, [(rows[::2], rows[1::2])])
         names = [task.name for task in portfolio.tasks(problem, METRICS["roc_auc"])]
         assert any(name.endswith("consistent") for name in names) == found
+        # what takes a moment comes first: networks took the minute on a graph where trees had .98 and they .95
+        assert names.index("linear surroundings") < names.index("smooth raw") < names.index("boosting surroundings")
 
 
 def test_large_wide_tables_begin_with_what_is_quick_and_then_deep():
@@ -268,7 +270,9 @@ def test_large_wide_tables_begin_with_what_is_quick_and_then_deep():
     edges = torch.from_numpy(random.integers(0, n, (2, 2 * n)))
     model = AutoClassifier(members=("linear x",), random_state=0).fit(X, kind, Graph.from_edge_index(edges, n))
     assert len(model.portfolio_.problem.folds) == 1  # turns would cost five trainings
-    names = [task.name for task in portfolio.tasks(model.portfolio_.problem, METRICS["roc_auc"])]
+    todo = portfolio.tasks(model.portfolio_.problem, METRICS["roc_auc"])
+    names = [task.name for task in todo]
+    assert [task.name for task in todo if task.needed] == ["linear x"]  # nothing was, and a busy minute gave no model
     first = {family: next(k for k, name in enumerate(names) if name.startswith(family)) for family in
              ("linear", "deep", "bank", "boosting")}  # fmt: skip
     assert first["linear"] < first["deep"] < first["bank"] < first["boosting"]

@@ -105,8 +105,12 @@ class NodeRegressor(RegressorMixin):
         return float(r2_score(truth[known], self.predict(X)[known], sample_weight=weight))
 
 
-def same_rows(fitted: np.ndarray, X: np.ndarray) -> sp.csr_matrix:
-    """``[len(X), len(fitted)]``: 1 where a row of X equals a row of ``fit``; where X is all of them, by place."""
+def same_rows(fitted: np.ndarray | sp.csr_matrix, X: np.ndarray | sp.csr_matrix) -> sp.csr_matrix:
+    """``[rows of X, of fit]``: 1 where a row of X equals a row of ``fit``; where X is all of them, by place."""
+    if sp.issparse(X):
+        if X.shape == fitted.shape and not (fitted != X).nnz:
+            return sp.identity(X.shape[0], format="csr")
+        X, fitted = X.toarray(), fitted.toarray()
     if X.shape == fitted.shape and np.array_equal(X, fitted, equal_nan=True):
         return sp.identity(len(X), format="csr")
     both = np.nan_to_num(np.concatenate([fitted, X]), nan=np.finfo(np.float64).max)  # what is missing equals itself

@@ -50,8 +50,8 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     elif _middle(problem):  # trees and deep networks of words lead where neighbours differ, the stacks elsewhere
         boosting = sorted(boosting, key=lambda task: (not task.uses_graph, task.uses_targets))
         made = [*label_tasks(problem), *linear, *slow, *deep, boosting[0], rest[0], *agreeing, *boosting[1:], *rest[1:]]
-    elif problem.wide:  # boosting takes its time on hundreds of columns
-        made = [*label_tasks(problem), rest[0], rest[3], *rest[1:3], *agreeing, *others, *rest[4:], *boosting]
+    elif problem.wide:  # linear models take a moment, boosting its time on hundreds of columns
+        made = [*label_tasks(problem), *linear, rest[0], rest[3], *slow, *rest[1:3], *agreeing, *rest[4:], *boosting]
     elif len(problem.folds[0][0]) < MANY:
         made = [*label_tasks(problem), *linear, *boosting, *processes, *networks, *slow, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
@@ -140,8 +140,9 @@ def _tabular(problem: Problem) -> Iterator[Task]:
             continue  # 0.03 in R^2 below boosting on the counties, at four times its cost
         heavy = 6 if model == "boosting" else 0
         always = columns == "x" or (model, columns) == ("boosting", "surroundings")
-        # with the shortest budget, or on a busy machine, the blend has boosting at least
-        whole = always and model == "boosting" and not problem.wide and not _large(problem)
+        # with the shortest budget, or on a busy machine, the blend has boosting at least, or where that is slow a line
+        slow = problem.wide or _large(problem)
+        whole = always and (model == "boosting") != slow and model != "extra trees"
         runner, needed = _tabular_runner(problem, model, columns, whole), whole and columns == "x"
         name, reads = f"{model} {columns}", (columns != "x", needs_targets(columns))
         yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)

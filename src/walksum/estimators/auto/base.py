@@ -22,7 +22,7 @@ from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.members import IGNORE_WEIGHTS
-from walksum.portfolio.problem import Problem, directed
+from walksum.portfolio.problem import SPARSE, WIDE, Problem, directed
 from walksum.training.devices import usable_device
 
 
@@ -68,7 +68,11 @@ class Auto(BaseEstimator):
         """X with the medians of the ``known`` rows of fit in its empty cells."""
         if known is not None:
             self.fill_ = None if sp.issparse(X) else medians(X[known])
-        return X if sp.issparse(X) or self.fill_ is None else np.where(np.isnan(X), self.fill_, X)
+        if sp.issparse(X):
+            return X
+        X = X if self.fill_ is None else np.where(np.isnan(X), self.fill_, X)
+        words = X.shape[1] > WIDE and np.count_nonzero(X) <= SPARSE * X.size
+        return sp.csr_matrix(X) if words else X  # a table of zeros takes many times the memory, and longer
 
     def _problem(
         self, X: Any, y: np.ndarray, known: np.ndarray, classes: int, graph: Any, validation: Any,
@@ -112,14 +116,15 @@ class Auto(BaseEstimator):
     def _rows(self, X: Any, values: np.ndarray) -> np.ndarray:
         """Values of rows of fit; a new row gets the mean of its nearest rows of fit."""
         X = self._filled(self._table(X, reset=False))
-        dense = X.toarray() if sp.issparse(X) else X
-        mine = self.X_.toarray() if sp.issparse(self.X_) else self.X_
-        same = same_rows(mine, dense)
+        mine = self.X_
+        if sp.issparse(X) != sp.issparse(mine):
+            X, mine = (t.toarray() if sp.issparse(t) else t for t in (X, mine))
+        same = same_rows(mine, X)
         out = mean_of_same(same, values, self._own_graph)
         new = np.diff(same.indptr) == 0
         if new.any():
-            near = NearestNeighbors(n_neighbors=min(self.n_neighbors, len(mine))).fit(mine)
-            out[new] = values[near.kneighbors(dense[new], return_distance=False)].mean(1)
+            near = NearestNeighbors(n_neighbors=min(self.n_neighbors, mine.shape[0])).fit(mine)
+            out[new] = values[near.kneighbors(X[new], return_distance=False)].mean(1)
         return out
 
 
