@@ -106,8 +106,3 @@ def incoming(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
 def symmetric_edges(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Edges:
     """D^-1/2 A D^-1/2 of an undirected A, nothing added; a node without edges gets nothing."""
     return gcn_norm(edge_index, None, num_nodes, add_self_loops=False, dtype=dtype)
-
-
-def check_heads(width: int, heads: tuple[int, ...]) -> None:
-    if any(width % count for count in heads):
-        raise ValueError(f"hidden_channels={width} is not a multiple of every one of heads={heads}")
