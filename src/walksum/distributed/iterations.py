@@ -27,10 +27,8 @@ SPREAD = 4.0  # the largest entry of a residual is about so many times its root 
 
 def prepare_across(J: Precision, solver: Solver | str) -> Prepared:
     """The solver for a J on a :class:`GraphPart`; "auto" is CG."""
-    if solver in ("auto", "cg"):
-        solver = CG()
-    elif solver == "gabp":
-        solver = GaBP()
+    if isinstance(solver, str):
+        solver = {"auto": CG(), "cg": CG(), "gabp": GaBP()}.get(solver, solver)
     if isinstance(solver, CG):
         return PreparedAcrossCG(J, solver)
     if isinstance(solver, GaBP):

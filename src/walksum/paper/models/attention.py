@@ -29,19 +29,15 @@ def check_heads(width: int, heads: tuple[int, ...]) -> None:
         raise ValueError(f"hidden_channels={width} is not a multiple of every one of heads={heads}")
 
 
-def _batch_norm(width: int) -> nn.BatchNorm1d:
-    # Each forward sees all nodes, so batch statistics are exact in training and evaluation alike, and running
-    # averages, which torch.func.vmap could not update, are not needed.
-    return nn.BatchNorm1d(width, track_running_stats=False)
-
-
 class Subtree(nn.Module):
     """phi(H) = W BN([Z_0 | ... | Z_k]) + b, with Z_0 = H and Z_{l+1} = ReLU(GCN(Z_l))."""
 
     def __init__(self, width: int, hops: int):
         super().__init__()
         self.convs = nn.ModuleList(GCNConv(width, width, normalize=False) for _ in range(hops))
-        self.norm = _batch_norm((hops + 1) * width)
+        # Each forward sees all nodes, so batch statistics are exact in training and evaluation alike, and running
+        # averages, which torch.func.vmap could not update, are not needed.
+        self.norm = nn.BatchNorm1d((hops + 1) * width, track_running_stats=False)
         self.out = nn.Linear((hops + 1) * width, width)
 
     def forward(self, h: Tensor, edges: Edges) -> Tensor:
