@@ -21,12 +21,13 @@ from walksum.backends.cpu.products import prepare_dots
 from walksum.backends.cpu.simd import WIDTHS, lanes_for
 from walksum.backends.cpu.threads import WORTH_A_THREAD
 from walksum.precision import Precision
-from walksum.solvers.factor import Elimination, check_dtype, over_threads, worst_of
+from walksum.solvers.base import NotCopied, Status, node_sum
+from walksum.solvers.factor import FAILURE, check_dtype, over_threads, worst_of
 
 WIDEST = 64  # columns per block: the indices of a sweep are read once for all of them
 
 
-class ColumnFactor(Elimination):
+class ColumnFactor(NotCopied):
     """``J = L D L^T`` up to the core, made in float64 and rounded to the dtype of J.
 
     Attributes:
@@ -49,12 +50,12 @@ class ColumnFactor(Elimination):
         self.numbers = numbers  # the kernels hold its address only
         addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
+        # Not made yet: the first solve does it in the same call if it is small. Threads that come together may all do
+        # it: every number is written once, when it is final, and to the same bits.
+        self.outcome: int | None = None
 
     def _made(self) -> Tensor:
-        """The numbers, made if they are not; the first solve makes them in the same call if it is small.
-
-        Threads that come together may all do it: every number is written once, when it is final, and to the same bits.
-        """
+        """The numbers, made if they are not."""
         if self.outcome is None:
             self.outcome = max(self._factorise(), default=numeric.OK)
         return self.numbers
@@ -81,6 +82,12 @@ class ColumnFactor(Elimination):
         """L of a partial elimination, ``[H, nnz]``, followed by the core's couplings."""
         start = 2 * self.heads * (self.symbolic.num_nodes + 1)
         return self._made()[start : start + self.heads * len(self.plan[2])].view(self.heads, -1)
+
+    @property
+    def failure(self) -> Status | None:
+        """None, or the status of every solve with this J."""
+        self._made()
+        return FAILURE.get(self.outcome)  # type: ignore[arg-type]
 
     def reads(self, h: Tensor) -> bool:
         """Whether :meth:`solve` takes h as it lies: head after head, or node after node."""
@@ -135,6 +142,12 @@ class ColumnFactor(Elimination):
         solving = self.heads, lanes, self.plan, self.where, columns, h.data_ptr(), g.data_ptr()
         dotting = shape, upper, h.stride()[:2], mu.data_ptr(), diag.data_ptr(), off.data_ptr()
         return g, triangular.solve_and_dot(*solving, *dotting), diag, off
+
+    def logdet(self) -> Tensor:
+        """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""
+        if self.failure is not None:
+            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+        return node_sum(self.pivots.log()).squeeze(1)
 
     def eliminate(self, h: Tensor) -> Tensor:
         """``L^-1 h`` in elimination order: in the last rows, the right-hand side of the core's own system."""

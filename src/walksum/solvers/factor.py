@@ -25,29 +25,7 @@ WIDEST = {torch.float32: 64, torch.float64: 32}  # columns per block: four of it
 FAILURE = {numeric.INDEFINITE: Status.not_positive_definite, numeric.NONFINITE: Status.nonfinite}
 
 
-class Elimination(NotCopied):
-    """What the forms of an elimination share. The first use makes the numbers."""
-
-    heads: int
-    outcome: int | None = None  # of the kernel, once the numbers are made
-
-    def _made(self) -> Any:
-        """Make the numbers if they are not."""
-
-    @property
-    def failure(self) -> Status | None:
-        """None, or the status of every solve with this J."""
-        self._made()
-        return FAILURE.get(self.outcome)  # type: ignore[arg-type]
-
-    def logdet(self) -> Tensor:
-        """``log det J`` of each head where no core is left, float64 ``[H]``; NaN after a failure."""
-        if self.failure is not None:
-            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
-        return node_sum(self.pivots.log()).squeeze(1)  # type: ignore[attr-defined]
-
-
-class Factor(Elimination):
+class Factor(NotCopied):
     """``P J P^T = L L^T`` with supernodes, made in float64 and rounded to the dtype of J. The first use makes it."""
 
     def __init__(self, J: Precision, symbolic: Symbolic):
@@ -56,11 +34,18 @@ class Factor(Elimination):
         # aliases, which keep this memory even if the tensors are given other memory through .data
         self.diag, self.off = contiguous_on_cpu(J.diag.detach()), contiguous_on_cpu(J.off.detach())
         self.entries = 2 * symbolic.fill + 2 * J.graph.num_edges + symbolic.num_nodes  # multiply-adds per column
+        self.outcome: int | None = None
 
     @classmethod
     def of(cls, J: Precision, max_operations: float = math.inf) -> Factor:
         """Eliminate J completely; a ValueError where that takes more than ``max_operations`` multiply-adds per head."""
         return cls(J, pattern_of(J.graph, max_operations))
+
+    @property
+    def failure(self) -> Status | None:
+        """None, or the status of every solve with this J."""
+        self._made()
+        return FAILURE.get(self.outcome)  # type: ignore[arg-type]
 
     def _made(self) -> None:
         if self.outcome is not None:
@@ -115,6 +100,12 @@ class Factor(Elimination):
         out = blank(z)
         self._sweep(supernodal_sweeps.half_solve, z, out)
         return out
+
+    def logdet(self) -> Tensor:
+        """``log det J`` of each head, float64 ``[H]``; NaN after a failure."""
+        if self.failure is not None:
+            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+        return node_sum(self.pivots.log()).squeeze(1)
 
     def selected_inverse(self) -> tuple[Tensor, Tensor]:
         """``J^-1`` on the pattern of J, float64: diag ``[H, N]`` and off ``[H, E]``; NaN after a failure.

@@ -143,10 +143,7 @@ def document(sections: list[Section], source: str, pictures: Iterable[Picture] =
 
 def _overview(sections: list[Section]) -> str:
     held = [cell for section in sections for cell in section.cells.values()]
-    lost: dict[str, int] = {}
-    for cell in held:
-        for outcome, count in cell.lost.items():
-            lost[outcome] = lost.get(outcome, 0) + count
+    lost = sum((Counter(cell.lost) for cell in held), Counter())
     tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
     runs = sum(len(cell.records) for cell in held)
     return f"{_many(runs, 'run')} in {_many(len(held), 'cell')}{tail}."

@@ -47,24 +47,22 @@ class RunLocks:
     """
 
     def __init__(self, path: Path):
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._fcntl, self._file = _fcntl(), os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def take(self, keys: Iterable[str]) -> set[str]:
         """Lock what no other process works on; returns the keys that are now ours."""
         return {key for key in keys if self._try(key)}
 
     def free(self, keys: Iterable[str]) -> None:
-        fcntl = _fcntl()
         for key in keys:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
+            self._fcntl.lockf(self._file, self._fcntl.LOCK_UN, 1, _byte(key))
 
     def close(self) -> None:
         os.close(self._file)
 
     def _try(self, key: str) -> bool:
-        fcntl = _fcntl()
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+            self._fcntl.lockf(self._file, self._fcntl.LOCK_EX | self._fcntl.LOCK_NB, 1, _byte(key))
         except (BlockingIOError, PermissionError):  # POSIX allows either errno for "held by another"
             return False
         return True
@@ -236,11 +234,9 @@ def _parse(line: bytes, path: Path, number: int) -> RunRecord:
 
 
 def _is_record(line: bytes) -> bool:
-    try:
-        RunRecord.from_line(line.decode())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
-    return True
+    with suppress(StoreError):
+        return bool(_parse(line, Path(), 0))
+    return False
 
 
 def _split_tail(file: int) -> tuple[int, bytes]:
