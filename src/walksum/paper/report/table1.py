@@ -146,11 +146,7 @@ def _overview(sections: list[Section]) -> str:
     lost = sum((Counter(cell.lost) for cell in held), Counter())
     tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
     runs = sum(len(cell.records) for cell in held)
-    return f"{_many(runs, 'run')} in {_many(len(held), 'cell')}{tail}."
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" + "s" * (count != 1)
+    return f"{notes.numbered(runs, 'run')} in {notes.numbered(len(held), 'cell')}{tail}."
 
 
 def _provenance(sections: list[Section]) -> list[Block]:
@@ -160,7 +156,7 @@ def _provenance(sections: list[Section]) -> list[Block]:
     made_by = {f"{name} {number}" for record in held for name, number in record.versions.items()}
     said = []
     if devices:
-        runs = (f"{device} ({_many(count, 'run')})" for device, count in devices.most_common())
+        runs = (f"{device} ({notes.numbered(count, 'run')})" for device, count in devices.most_common())
         said.append(f"Measured on {', '.join(runs)}.")
     if made_by:
         said.append(f"Versions: {', '.join(sorted(made_by))}.")

@@ -110,7 +110,7 @@ class Store:
 
     def make(self) -> None:
         """Make the folder if there is none; say now rather than after an hour that it cannot be written."""
-        with _words(f"store {self.folder} cannot be written"):
+        with _as_store_error(f"store {self.folder} cannot be written"):
             self._check_folder()
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._appending():
@@ -119,7 +119,7 @@ class Store:
     def append(self, record: RunRecord, since: int = 0) -> None:
         """Write one record for good, or AlreadyRecorded: a run is never there twice."""
         line = (record.to_line() + "\n").encode()
-        with _words(f"{self.path} cannot be appended to; what it holds is whole"), self._appending() as file:
+        with _as_store_error(f"{self.path} cannot be appended to; what it holds is whole"), self._appending() as file:
             if self.is_done(record.key, since):
                 raise AlreadyRecorded(f"{self.path} already holds run {record.key}")
             _write(file, line)
@@ -127,7 +127,7 @@ class Store:
 
     def refresh(self) -> None:
         """Read what was appended since the last time, by whomever."""
-        with _words(f"{self.path} cannot be read"):
+        with _as_store_error(f"{self.path} cannot be read"):
             self._check_folder()
             try:
                 self._read_on()
@@ -211,7 +211,7 @@ class Store:
 def read_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
     """Every run of a store in the order of writing, whole; of a run that was done again, the newest record."""
     path = Path(folder) / RECORDS
-    with _words(f"{path} cannot be read"):
+    with _as_store_error(f"{path} cannot be read"):
         lines = _whole_lines(path.read_bytes())
     records = (_parse(line, path, number) for number, line in enumerate(lines, 1))
     return list({record.key: record for record in records}.values())
@@ -265,7 +265,7 @@ def _write(file: int, line: bytes) -> None:
 
 
 @contextmanager
-def _words(trouble: str) -> Iterator[None]:
+def _as_store_error(trouble: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
