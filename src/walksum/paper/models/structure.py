@@ -14,7 +14,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import add_remaining_self_loops, remove_self_loops, scatter, to_undirected
 
-from walksum._torch import outside_transforms
+from walksum._torch import no_compile, outside_transforms
 
 T = TypeVar("T")
 Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight per edge
@@ -33,6 +33,7 @@ class PerGraph(Generic[T]):
         self._key: tuple[Any, ...] = ()
         self._value: T | None = None
 
+    @no_compile
     def __call__(self, edge_index: Tensor, x: Tensor) -> T:
         # Inference tensors carry no version: they cannot be changed in place outside inference mode.
         version = None if edge_index.is_inference() else edge_index._version
