@@ -93,8 +93,7 @@ class PreparedAcrossCG(Across, PreparedCG):
     def __init__(self, J: Precision, solver: CG):
         Prepared.__init__(self, J, solver)
         self._share(J)
-        self.dic = None
-        self.tol = self.aim = default_tol(solver.tol, J.dtype)
+        self.tol = default_tol(solver.tol, J.dtype)
         plain = solver.preconditioner == "none"
         self.inverse = (torch.ones_like(self.rows.diag) if plain else 1 / self.rows.diag).unsqueeze(-1)
         self.count = self.rows.part.layout.num_nodes
