@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from sklearn.model_selection import KFold, cross_val_predict
 
-from walksum.estimators.auto.bench import COUNTIES, counties
 from walksum.estimators.auto.regressor import AutoRegressor
+from walksum.paper.portfolio_bench import COUNTIES, counties
 from walksum.portfolio import process
 from walksum.portfolio.blend import r_squared
 from walksum.portfolio.columns import neighbours

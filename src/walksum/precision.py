@@ -53,7 +53,7 @@ class Precision:
         self.off = off.unsqueeze(0) if off.dim() == 1 else off
         _check(graph, self.diag, self.off)
         # What solvers prepared for these values, so that forward and backward (and, for a fixed J, every
-        # epoch) share one factorisation. Written by solve.py only.
+        # epoch) share one factorisation. Written by solving.py only.
         self.prepared: dict[Any, Any] = {}
 
     @classmethod
@@ -269,8 +269,7 @@ def _collatz_wielandt(R: sp.csr_matrix, shift: float) -> float:
     if R.shape[0] <= DENSE_LIMIT:
         v = np.linalg.lstsq(M.toarray(), ones, rcond=None)[0]
     else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an indefinite M only costs tightness
+        with warnings.catch_warnings(action="ignore"):  # an indefinite M only costs tightness
             v, _ = spla.cg(M, ones, rtol=1e-8, maxiter=2000)
     if not (np.isfinite(v).all() and (v > 0).all()):
         return np.inf

@@ -24,9 +24,7 @@ def backend(tensor: Tensor) -> ModuleType:
     if tensor.is_cpu and tensor.dtype in (torch.float32, torch.float64):
         return _numba()
     if uses_triton(tensor):
-        from walksum.backends.cuda.triton import (
-            products as gpu,  # imports triton, which machines without a GPU need not have
-        )
+        from walksum.backends.cuda.triton import products as gpu  # triton, which a machine without a GPU may lack
 
         return gpu
     return reference

@@ -126,7 +126,7 @@ def auto(
 
     Example: walksum bench auto texas cora --splits 30 --jobs 4
     """
-    from walksum.estimators.auto.bench import chosen, measure, read
+    from walksum.paper.portfolio_bench import chosen, measure, read
     from walksum.paper.report.portfolio import lines_of, mean_ranks, scores_of
     from walksum.paper.sweep.store import read_records
     from walksum.training.devices import available_device

@@ -46,7 +46,7 @@ class Checkpoints:
             shutil.rmtree(scratch, ignore_errors=True)
             self.folder.mkdir(parents=True, exist_ok=True)
         dist.barrier(self.group)
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):  # of its own deprecated parts
             dcp.save(self._state(batch), checkpoint_id=scratch, process_group=self.group)
         if self.rank == 0:
             history = [asdict(epoch) for epoch in run.epochs]
@@ -92,7 +92,7 @@ class Checkpoints:
     def _load(self, path: Path, batch: Batch, best: bool) -> None:
         state = self._state(batch)
         before = state.pop(f"random-{self.rank}")
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):  # of its own deprecated parts
             stored = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
             if f"random-{self.rank}" in stored:  # else there are more processes than before: other masks of dropout
                 state[f"random-{self.rank}"] = before
@@ -108,14 +108,3 @@ class Checkpoints:
 
     def _found(self) -> list[Path]:
         return sorted(self.folder.glob("epoch-*")) if self.folder.is_dir() else []
-
-
-class _quiet(warnings.catch_warnings):
-    """Silences torch.distributed.checkpoint's warnings about its own deprecated parts."""
-
-    def __enter__(self) -> Any:
-        entered = super().__enter__()
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter("ignore", UserWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return entered

@@ -27,10 +27,8 @@ SPREAD = 4.0  # the largest entry of a residual is about so many times its root 
 
 def prepare_across(J: Precision, solver: Solver | str) -> Prepared:
     """The solver for a J on a :class:`GraphPart`; "auto" is CG."""
-    if solver in ("auto", "cg"):
-        solver = CG()
-    elif solver == "gabp":
-        solver = GaBP()
+    if isinstance(solver, str):
+        solver = {"auto": CG(), "cg": CG(), "gabp": GaBP()}.get(solver, solver)
     if isinstance(solver, CG):
         return PreparedAcrossCG(J, solver)
     if isinstance(solver, GaBP):
@@ -95,8 +93,7 @@ class PreparedAcrossCG(Across, PreparedCG):
     def __init__(self, J: Precision, solver: CG):
         Prepared.__init__(self, J, solver)
         self._share(J)
-        self.dic = None
-        self.tol = self.aim = default_tol(solver.tol, J.dtype)
+        self.tol = default_tol(solver.tol, J.dtype)
         plain = solver.preconditioner == "none"
         self.inverse = (torch.ones_like(self.rows.diag) if plain else 1 / self.rows.diag).unsqueeze(-1)
         self.count = self.rows.part.layout.num_nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -139,11 +140,8 @@ def _elements(
 
 def path_edges(answer: Answer | None) -> set[str]:
     """The edges of the strongest paths, named by the numbers of their ends."""
-    found = set()
-    for path in answer.paths if answer is not None else []:
-        for a, b in zip(path.nodes[:-1], path.nodes[1:], strict=True):
-            found.add(f"{min(a, b)}|{max(a, b)}")
-    return found
+    paths = answer.paths if answer is not None else []
+    return {f"{min(a, b)}|{max(a, b)}" for path in paths for a, b in pairwise(path.nodes)}
 
 
 def recolour(trained: TrainedRun, answer: Answer | None, colour: str = INFLUENCE) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -65,35 +64,19 @@ def precision_of(trained: TrainedRun, view: View) -> Precision:
     if view.design == AS_TRAINED:
         J = trained.precisions[view.layer - 1]
         return Precision(J.graph, J.diag[view.head - 1].contiguous(), J.off[view.head - 1].contiguous())
-    full = trained.graph.derived(_full, _features(trained, view.design), view.design, view.coupling)
+    x = trained.x if DESIGNS[view.design].variant(learned=False).reads_input else None
+    full = trained.graph.derived(_full, x, view.design, view.coupling)
     return Precision(full.graph, full.diag, view.scale * full.off)
 
 
-class _Features:
-    """Features by identity: a key of the graph's derived structures."""
-
-    def __init__(self, x: torch.Tensor):
-        self.x = x
-
-    def __hash__(self) -> int:
-        return id(self.x)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Features) and other.x is self.x
-
-
-def _features(trained: TrainedRun, design: str) -> _Features | None:
-    return _Features(trained.x) if DESIGNS[design].variant(learned=False).reads_input else None
-
-
-def _full(graph: Graph, features: _Features | None, design: str, coupling: str) -> Precision:
+def _full(graph: Graph, x: torch.Tensor | None, design: str, coupling: str) -> Precision:
     """The design with its couplings at their limit; any scale of it is a multiple of them."""
     arguments: Any = {} if coupling == USUAL else {"coupling": coupling}
     scale = DESIGNS[design].scale_setting  # without one, the couplings are full
     if scale is not None:
         arguments[scale] = HALF
-    x = None if features is None else features.x.double()
-    J = DESIGNS[design].variant(learned=False)(**arguments)(graph, x, torch.empty(0, dtype=torch.float64))
+    features = None if x is None else x.double()
+    J = DESIGNS[design].variant(learned=False)(**arguments)(graph, features, torch.empty(0, dtype=torch.float64))
     return Precision(graph, J.diag, J.off if scale is None else J.off / HALF)
 
 
@@ -101,23 +84,17 @@ class LRUCache:
     """The most recent values of a function, each made once even when two requests ask together."""
 
     def __init__(self, most: int):
-        self.most = most
-        self._values: OrderedDict[Hashable, object] = OrderedDict()
-        self._locks: dict[Hashable, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._lock, self._slot = threading.Lock(), lru_cache(most)(lambda key: _Slot())
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         with self._lock:
-            own = self._locks.setdefault(key, threading.Lock())
-        with own:
-            with self._lock:
-                if key in self._values:
-                    self._values.move_to_end(key)
-                    return self._values[key]  # type: ignore[return-value]
-            value = make()
-            with self._lock:
-                self._values[key] = value
-                while len(self._values) > self.most:
-                    gone, _ = self._values.popitem(last=False)
-                    self._locks.pop(gone, None)
-            return value
+            slot = self._slot(key)
+        with slot.lock:
+            if not slot.made:
+                slot.made.append(make())
+            return slot.made[0]
+
+
+class _Slot:
+    def __init__(self) -> None:
+        self.lock, self.made = threading.Lock(), list[Any]()

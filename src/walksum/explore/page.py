@@ -39,7 +39,7 @@ def page(trained: TrainedRun) -> html.Div:
             html.Main(
                 [
                     controls(trained),
-                    _drawing(trained),
+                    _drawing(),
                     html.Section(id="answer", tabIndex=-1, **{"aria-label": "Answer"}),
                 ],
                 className="columns",
@@ -70,7 +70,7 @@ def _model(trained: TrainedRun) -> str:
     return "the model" if trained.job is None else trained.job.title
 
 
-def _drawing(trained: TrainedRun) -> html.Section:
+def _drawing() -> html.Section:
     graph = cyto.Cytoscape(
         id="graph",
         elements=[],

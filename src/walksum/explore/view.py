@@ -142,14 +142,6 @@ def _node(trained: TrainedRun, view: View, value: Any) -> str | None:
     return trained.name(trained.node(str(value)))
 
 
-def _layer(trained: TrainedRun, view: View, value: Any) -> int:
-    return _whole("layer", value, max(1, len(trained.operators)))
-
-
-def _head(trained: TrainedRun, view: View, value: Any) -> int:
-    return _whole("head", value, max((J.heads for J in trained.precisions), default=1))
-
-
 def _whole(name: str, value: Any, most: int) -> int:
     if not str(value).isdecimal() or not 1 <= int(value) <= most:
         raise ValueError(f"There is no {name} {value}; choose 1 to {most}.")
@@ -185,8 +177,8 @@ def _solver(trained: TrainedRun, view: View, value: Any) -> str:
 
 _CHECKS: dict[str, Callable[[TrainedRun, View, Any], Any]] = {
     "node": _node,
-    "layer": _layer,
-    "head": _head,
+    "layer": lambda trained, _, value: _whole("layer", value, max(1, len(trained.operators))),
+    "head": lambda trained, _, value: _whole("head", value, max((J.heads for J in trained.precisions), default=1)),
     "design": _choice("design", known_designs),
     "coupling": _choice("coupling", lambda _: COUPLINGS),
     "scale": _scale,

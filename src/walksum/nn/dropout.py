@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from walksum._torch import Function
 from walksum.backends import has_numba
+from walksum.ops import fold_heads, unfold_heads
 
 LANES = 65536
 
@@ -56,9 +57,5 @@ class _Dropout(Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, x: Tensor, seed: Tensor, p: float) -> tuple:
-        batched = [
-            t.unsqueeze(0).expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
-            for t, dim in zip((x, seed), in_dims, strict=False)
-        ]
-        out = _Dropout.apply(batched[0].flatten(0, 1), batched[1].flatten(), p)
-        return out.unflatten(0, (info.batch_size, -1)), 0
+        x, seed = (fold_heads(info, t, dim) for t, dim in zip((x, seed), in_dims, strict=False))
+        return unfold_heads(info, _Dropout.apply(x, seed, p)), 0

@@ -21,6 +21,7 @@ from walksum.backends.cpu.dropout import _bits, _hash
 from walksum.backends.cpu.simd import WIDTHS, at, fma, load, splat, store, width
 from walksum.nn import GLT
 from walksum.nn.dropout import LANES
+from walksum.ops import fold_heads, unfold_heads
 from walksum.solvers.factor import over_threads
 
 DENSEST = 0.25  # share of entries up to which the sparse way pays
@@ -78,12 +79,8 @@ class _Product(Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, weight: Tensor, seed: Tensor, features: Sparse, p: float) -> tuple:
-        both = [
-            t.unsqueeze(0).expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
-            for t, dim in zip((weight, seed), in_dims, strict=False)
-        ]
-        out = _Product.apply(both[0].flatten(0, 1), both[1].flatten(), features, p)
-        return out.unflatten(0, (info.batch_size, -1)), 0
+        weight, seed = (fold_heads(info, t, dim) for t, dim in zip((weight, seed), in_dims, strict=False))
+        return unfold_heads(info, _Product.apply(weight, seed, features, p)), 0
 
 
 def _multiply(given: Tensor, rows: int, seed: Tensor, p: float, X: tuple[np.ndarray, ...]) -> Tensor:

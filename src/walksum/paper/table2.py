@@ -117,7 +117,7 @@ def probe(
         systems.clear()
         if epoch.number in epochs:
             about = {"model": row.name, "dataset": dataset, "seed": seed, "epoch": epoch.number, "train_nodes": nodes}
-            on_probe(epoch.number, [_measured(about, *one) for one in _all(caught)])
+            on_probe(epoch.number, [_measured(about, *one) for one in _under_every_rule(caught)])
 
     with record_systems(model) as systems:  # a captured step would run no hooks
         recipe = Recipe(lr=row.lr, max_epochs=max(epochs))
@@ -132,7 +132,7 @@ def _model(row: Row, data: Data) -> GLT:
     return GLT(data.x.size(1), 64, LAYERS, classes, **kind)  # type: ignore[arg-type]
 
 
-def _all(systems: list[RecordedSystem]) -> Iterator[tuple[RecordedSystem, str, Tensor, Solution, bool]]:
+def _under_every_rule(systems: list[RecordedSystem]) -> Iterator[tuple[RecordedSystem, str, Tensor, Solution, bool]]:
     """Every system under every rule; a gradient also multiplied to the size of h."""
     size = {s.layer: float(s.h.abs().max()) for s in systems if s.direction == "forward"}
     for system in systems:

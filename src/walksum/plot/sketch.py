@@ -111,17 +111,14 @@ def _graph(axes: Any, J: Precision, spots: np.ndarray, look: Theme) -> None:
     lines, off = edge_lines(J.graph, spots), J.off[0].numpy()
     colours = [look.negative if value > 0 else look.positive for value in off]
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=1.6))
+    patch = {"boxstyle": "round,pad=0.1", "facecolor": look.background, "edgecolor": "none"}
     for middle, value in zip(lines.mean(1), off, strict=True):
-        axes.text(*middle, f"{value:.2g}", fontsize=7, ha="center", va="center", bbox=_patch(look))
+        axes.text(*middle, f"{value:.2g}", fontsize=7, ha="center", va="center", bbox=patch)
     axes.scatter(*spots.T, s=300, color=look.background, edgecolors=look.ink, linewidths=1.0, zorder=2)
     for node, spot in enumerate(spots):
         axes.text(*spot, str(node), ha="center", va="center", fontsize=8, zorder=3)
     axes.set(title="the graph, and $J_{ij}$ on its edges", aspect="equal", xlim=(-1.25, 1.25), ylim=(-1.25, 1.25))
     axes.set_axis_off()
-
-
-def _patch(look: Theme) -> dict[str, Any]:
-    return {"boxstyle": "round,pad=0.1", "facecolor": look.background, "edgecolor": "none"}
 
 
 def _matrix(axes: Any, matrix: Tensor, title: str, look: Theme) -> None:

@@ -86,6 +86,12 @@ def test_structure_is_derived_once_a_graph(name, toy, monkeypatch):
     assert len(calls) == 2 * len(memories)
 
 
+def test_a_compiled_model_does_not_trace_what_it_derives(toy):
+    model = make("h2gcn", toy).eval()  # which scipy derives; dynamo would warn of it
+    compiled = torch.compile(model, backend="eager")
+    assert torch.allclose(compiled(toy.x, toy.edge_index.clone()), model(toy.x, toy.edge_index))
+
+
 @every
 def test_a_forward_in_inference_mode_does_not_spoil_training(name, toy):
     model = make(name, toy)

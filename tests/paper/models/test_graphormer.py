@@ -4,7 +4,7 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 from toy_graph import randomise
 
-from walksum.paper.models.graphormer import (
+from walksum.paper.models.attention import (
     NUM_BUCKETS,
     DistanceBias,
     Graphormer,

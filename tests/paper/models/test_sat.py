@@ -2,7 +2,7 @@ import pytest
 import torch
 from toy_graph import randomise
 
-from walksum.paper.models.sat import SAT, Subtree, attend_by_heads
+from walksum.paper.models.attention import SAT, Subtree, attend_by_heads
 from walksum.paper.models.structure import gcn_edges
 
 

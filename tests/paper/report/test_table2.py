@@ -98,12 +98,12 @@ def test_pairs_that_were_cut_off_do_not_count():
 
 
 def test_ranges_apart_from_the_papers_are_named():
-    said = table2._apart(Table2(tuple(probe(30, 500, 500))))
+    said = table2._other_ranges(Table2(tuple(probe(30, 500, 500))))
     assert "(F) Diagonally Dominant, forward: 30 (paper 70 - 200)" in said
     assert "(F) Diagonally Dominant, backward: 500 (paper 20 - 25)" in said
-    assert table2._apart(ARTEFACT) == "Every range under the paper's rule overlaps the paper's."
+    assert table2._other_ranges(ARTEFACT) == "Every range under the paper's rule overlaps the paper's."
     lap = "glt-laplacian-fixed"
-    said = table2._apart(
+    said = table2._other_ranges(
         Table2((solve("forward", "messages", 1000, met=False, model=lap), solve("backward", "messages", 90, model=lap)))
     )
     assert "forward" not in said

@@ -111,7 +111,8 @@ def _hash(file: Path) -> str:
 @cache
 def _imported(file: Path) -> tuple[Path, ...]:
     """The files of this package that a file names in its imports."""
-    return tuple(path for name in _names(file) if (path := _file_of(name)).exists())
+    parts = (name.removeprefix(PACKAGE).split(".") for name in _names(file))
+    return tuple(path for names in parts if (path := HERE.joinpath(*names).with_suffix(".py")).exists())
 
 
 def _names(file: Path) -> Iterator[str]:
@@ -120,10 +121,6 @@ def _names(file: Path) -> Iterator[str]:
             yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))  # type: ignore[misc]
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith(PACKAGE))
-
-
-def _file_of(module: str) -> Path:
-    return HERE.joinpath(*module.removeprefix(PACKAGE).split(".")).with_suffix(".py")
 
 
 def _one_process_compiles(kernel: Any, folder: Path) -> Any:

@@ -12,6 +12,7 @@ from walksum._checks import check_choice
 from walksum.data.splits import Split
 from walksum.training import Data
 
+COPIES = 2  # chains to learn from, as many to choose by and to count
 RING_CLASSES = 5
 TREES = (120, 40, 40)  # to learn from, to choose by, to count
 
@@ -40,26 +41,26 @@ class LongRange:
         return int(self.data.split(0).test[0])
 
 
-def chain(length: int, seed: int = 0, copies: int = 2) -> LongRange:
+def chain(length: int, seed: int) -> LongRange:
     """Paths whose first node carries one of two classes, all other features zero; the last node answers.
 
     After Gu et al. (2020). All nodes of the training paths are learned from, so that a model may begin with the near
     ones. Graphs of one class are alike, so the score says whether the class arrives at all.
     """
-    graphs = 3 * copies
+    graphs = 3 * COPIES
     first = torch.arange(graphs) * length
     y = torch.arange(graphs) % 2
     x = torch.zeros(graphs * length, 2)
     x[first, y] = 1
     one = torch.stack([torch.arange(length - 1), torch.arange(1, length)])
     _, val, last = (first + length - 1).chunk(3)
-    split = Split(torch.arange(copies * length), val, last)
+    split = Split(torch.arange(COPIES * length), val, last)
     data = Data(x, _side_by_side(one, length, graphs), y.repeat_interleave(length), split)
-    test = torch.arange(2 * copies * length, graphs * length)
-    return LongRange(data, length - 1, 0.5, 2 * copies * length, test)
+    test = torch.arange(2 * COPIES * length, graphs * length)
+    return LongRange(data, length - 1, 0.5, 2 * COPIES * length, test)
 
 
-def ring(size: int, seed: int = 0) -> LongRange:
+def ring(size: int, seed: int) -> LongRange:
     """Rings in which one node carries one of five classes and the opposite node, whose features are zero, answers.
 
     All other nodes carry ones. After Bodnar et al. (2021) and Di Giovanni et al. (2023).
@@ -76,7 +77,7 @@ def ring(size: int, seed: int = 0) -> LongRange:
     return LongRange(data, size // 2, 1 / RING_CLASSES, 2 * RING_CLASSES * size, data.split(0).test)
 
 
-def tree(depth: int, seed: int = 0) -> LongRange:
+def tree(depth: int, seed: int) -> LongRange:
     """Binary trees: each leaf has a key and a value, the root has a key and answers with that leaf's value.
 
     Tree-neighbours-match of Alon and Yahav (2021); keys and values one-hot, inner nodes zero, trees drawn at random.

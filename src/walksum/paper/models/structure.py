@@ -5,7 +5,6 @@ unless the model's own definition is undirected (H2GCN, Graphormer and CGNN say 
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -14,6 +13,8 @@ from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import add_remaining_self_loops, remove_self_loops, scatter, to_undirected
+
+from walksum._torch import no_compile, outside_transforms
 
 T = TypeVar("T")
 Edges = tuple[Tensor, Tensor]  # edge_index [2, E] and one weight per edge
@@ -32,12 +33,14 @@ class PerGraph(Generic[T]):
         self._key: tuple[Any, ...] = ()
         self._value: T | None = None
 
+    @no_compile
     def __call__(self, edge_index: Tensor, x: Tensor) -> T:
         # Inference tensors carry no version: they cannot be changed in place outside inference mode.
         version = None if edge_index.is_inference() else edge_index._version
         key = (version, x.size(0), x.dtype)
         if self._value is None or self._seen is not edge_index or self._key != key:
-            self._value = _apart(lambda: self.derive(edge_index, x.size(0), x.dtype), edge_index)
+            with torch.autocast(edge_index.device.type, enabled=False):
+                self._value = outside_transforms(self.derive, edge_index, x.size(0), x.dtype)
             self._seen, self._key = edge_index, key
         return self._value
 
@@ -74,26 +77,6 @@ class ComparedModel(nn.Module):
         return F.dropout(x, self.dropout, self.training)
 
 
-def _apart(make: Callable[[], T], edge_index: Tensor) -> T:
-    """make(), in a thread of its own.
-
-    Inference mode, autocast and torch.func transforms mark the tensors made under them; all three are
-    local to a thread. A tensor that outlives the call must not carry such a mark into the next one.
-    """
-
-    def settled() -> T:
-        # The new thread starts on the default stream: wait for the edges before, and for the result after.
-        if edge_index.is_cuda:
-            torch.cuda.synchronize(edge_index.device)
-        value = make()
-        if edge_index.is_cuda:
-            torch.cuda.synchronize(edge_index.device)
-        return value
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(settled).result()
-
-
 def with_loops(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
     """The edges, and a self-loop on every node that has none."""
     return add_remaining_self_loops(edge_index, num_nodes=num_nodes)[0]
@@ -124,8 +107,3 @@ def incoming(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
 def symmetric_edges(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Edges:
     """D^-1/2 A D^-1/2 of an undirected A, nothing added; a node without edges gets nothing."""
     return gcn_norm(edge_index, None, num_nodes, add_self_loops=False, dtype=dtype)
-
-
-def check_heads(width: int, heads: tuple[int, ...]) -> None:
-    if any(width % count for count in heads):
-        raise ValueError(f"hidden_channels={width} is not a multiple of every one of heads={heads}")

@@ -96,8 +96,7 @@ def signed_rank(gaps: list[float]) -> float | None:
     levels = _levels(gaps)
     if not levels.any():
         return 1.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # small samples: the number of pairs is shown beside
+    with warnings.catch_warnings(action="ignore"):  # of small samples: the number of pairs is shown beside
         return float(wilcoxon(levels).pvalue)
 
 

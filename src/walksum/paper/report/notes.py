@@ -44,8 +44,13 @@ def caption(section: Section) -> str:
 
 def counted(section: Section) -> str:
     counts = {cell.runs for cell in section.cells.values() if cell.runs}
-    runs = f"{section.usual_runs} run{'s' * (section.usual_runs != 1)}"
-    return f"{runs} per cell" + (", or the number in brackets." if len(counts) > 1 else ".")
+    return f"{numbered(section.usual_runs, 'run')} per cell" + (
+        ", or the number in brackets." if len(counts) > 1 else "."
+    )
+
+
+def numbered(count: int, word: str) -> str:
+    return f"{count} {word}" + "s" * (count != 1)
 
 
 def of(sections: list[Section]) -> list[str]:
@@ -198,8 +203,8 @@ def _other_splits(sections: list[Section]) -> list[str]:
             odd = sum(seen.total() - max(seen.values()) for seen in splits.values())
             if odd:
                 found.append(
-                    f"{dataset}, {section.protocol}: {odd} run{'s' * (odd != 1)} had another split than most runs of "
-                    "the same seed; the paired tests pair only equal splits."
+                    f"{dataset}, {section.protocol}: {numbered(odd, 'run')} had another split than most runs of the "
+                    "same seed; the paired tests pair only equal splits."
                 )
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from walksum.estimators.auto.bench import REFIT
+from walksum.paper.portfolio_bench import REFIT
 from walksum.paper.report.compare import Paired, holm, signed_rank
 from walksum.paper.report.sections import sections_of
 from walksum.paper.rows import ROWS

@@ -143,17 +143,10 @@ def document(sections: list[Section], source: str, pictures: Iterable[Picture] =
 
 def _overview(sections: list[Section]) -> str:
     held = [cell for section in sections for cell in section.cells.values()]
-    lost: dict[str, int] = {}
-    for cell in held:
-        for outcome, count in cell.lost.items():
-            lost[outcome] = lost.get(outcome, 0) + count
+    lost = sum((Counter(cell.lost) for cell in held), Counter())
     tail = "".join(f", {count} {outcome}" for outcome, count in sorted(lost.items())) or ", none lost"
     runs = sum(len(cell.records) for cell in held)
-    return f"{_many(runs, 'run')} in {_many(len(held), 'cell')}{tail}."
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" + "s" * (count != 1)
+    return f"{notes.numbered(runs, 'run')} in {notes.numbered(len(held), 'cell')}{tail}."
 
 
 def _provenance(sections: list[Section]) -> list[Block]:
@@ -163,7 +156,7 @@ def _provenance(sections: list[Section]) -> list[Block]:
     made_by = {f"{name} {number}" for record in held for name, number in record.versions.items()}
     said = []
     if devices:
-        runs = (f"{device} ({_many(count, 'run')})" for device, count in devices.most_common())
+        runs = (f"{device} ({notes.numbered(count, 'run')})" for device, count in devices.most_common())
         said.append(f"Measured on {', '.join(runs)}.")
     if made_by:
         said.append(f"Versions: {', '.join(sorted(made_by))}.")

@@ -123,10 +123,10 @@ def finding(table: Table2, models: Iterable[str] | None = None) -> Finding:
     h = {_layer(record): record.size for record in ahead.records}
     sizes = [record.size / h[at] for record in back.records if h.get(at := _layer(record))]
     size = statistics.median(sizes) if sizes else math.nan
-    return Finding(speedup, _gone(speedup, "rescaled"), _gone(speedup, "residual"), size, back, ahead)
+    return Finding(speedup, _explained(speedup, "rescaled"), _explained(speedup, "residual"), size, back, ahead)
 
 
-def _gone(speedup: dict[str, float], rule: str) -> float | None:
+def _explained(speedup: dict[str, float], rule: str) -> float | None:
     """The share of the paper's rule's speedup, on a logarithmic scale, that another rule does not show."""
     if not {"messages", rule} <= set(speedup) or speedup["messages"] < NO_SPEEDUP:
         return None
@@ -149,7 +149,7 @@ def document(table: Table2, source: str) -> Document:
     epochs = ", ".join(map(str, table.epochs))
     held = f"{len(table.records)} solves: {where}; epochs {epochs} (not every epoch on every dataset); seed {seeds}."
     blocks: list[Block] = [Words(source), Words(METHOD), Words(held), Title("Iterations"), _iterations(table)]
-    blocks += [Title("What the paper's rule leaves behind"), _left(table)]
+    blocks += [Title("What the paper's rule leaves behind"), _leftovers(table)]
     blocks += [Title("Conclusion"), *_conclusion(table)]
     blocks += [Title("By dataset"), *(_by_dataset(table, direction) for direction in DIRECTIONS)]
     return Document("Table 2: GaBP iterations", tuple(blocks))
@@ -180,7 +180,7 @@ def _paper_range(span: tuple[int, int | None]) -> str:
     return f">{span[0]}" if span[1] is None else f"{span[0]} - {span[1]}"
 
 
-def _left(table: Table2) -> Grid:
+def _leftovers(table: Table2) -> Grid:
     rows = []
     for model in table.models:
         row = [TableCell(ROWS[model].title)]
@@ -225,7 +225,7 @@ def _by_dataset(table: Table2, direction: str) -> Grid:
 
 
 def _conclusion(table: Table2) -> list[Block]:
-    said = (_cut_off(table), _apart(table), _floor(table))
+    said = (_cut_off(table), _other_ranges(table), _floor(table))
     return [Words(conclusion(finding(table))), _ratios(table), *(Words(text) for text in said if text)]
 
 
@@ -311,7 +311,7 @@ def _cut_off(table: Table2) -> str:
     return " ".join(said)
 
 
-def _apart(table: Table2) -> str:
+def _other_ranges(table: Table2) -> str:
     """Ranges under the paper's rule that share no number with the paper's."""
     said = []
     for model in table.models:

@@ -47,24 +47,22 @@ class RunLocks:
     """
 
     def __init__(self, path: Path):
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._fcntl, self._file = _fcntl(), os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def take(self, keys: Iterable[str]) -> set[str]:
         """Lock what no other process works on; returns the keys that are now ours."""
         return {key for key in keys if self._try(key)}
 
     def free(self, keys: Iterable[str]) -> None:
-        fcntl = _fcntl()
         for key in keys:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
+            self._fcntl.lockf(self._file, self._fcntl.LOCK_UN, 1, _byte(key))
 
     def close(self) -> None:
         os.close(self._file)
 
     def _try(self, key: str) -> bool:
-        fcntl = _fcntl()
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+            self._fcntl.lockf(self._file, self._fcntl.LOCK_EX | self._fcntl.LOCK_NB, 1, _byte(key))
         except (BlockingIOError, PermissionError):  # POSIX allows either errno for "held by another"
             return False
         return True
@@ -112,7 +110,7 @@ class Store:
 
     def make(self) -> None:
         """Make the folder if there is none; say now rather than after an hour that it cannot be written."""
-        with _words(f"store {self.folder} cannot be written"):
+        with _as_store_error(f"store {self.folder} cannot be written"):
             self._check_folder()
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._appending():
@@ -121,7 +119,7 @@ class Store:
     def append(self, record: RunRecord, since: int = 0) -> None:
         """Write one record for good, or AlreadyRecorded: a run is never there twice."""
         line = (record.to_line() + "\n").encode()
-        with _words(f"{self.path} cannot be appended to; what it holds is whole"), self._appending() as file:
+        with _as_store_error(f"{self.path} cannot be appended to; what it holds is whole"), self._appending() as file:
             if self.is_done(record.key, since):
                 raise AlreadyRecorded(f"{self.path} already holds run {record.key}")
             _write(file, line)
@@ -129,7 +127,7 @@ class Store:
 
     def refresh(self) -> None:
         """Read what was appended since the last time, by whomever."""
-        with _words(f"{self.path} cannot be read"):
+        with _as_store_error(f"{self.path} cannot be read"):
             self._check_folder()
             try:
                 self._read_on()
@@ -213,7 +211,7 @@ class Store:
 def read_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
     """Every run of a store in the order of writing, whole; of a run that was done again, the newest record."""
     path = Path(folder) / RECORDS
-    with _words(f"{path} cannot be read"):
+    with _as_store_error(f"{path} cannot be read"):
         lines = _whole_lines(path.read_bytes())
     records = (_parse(line, path, number) for number, line in enumerate(lines, 1))
     return list({record.key: record for record in records}.values())
@@ -236,11 +234,9 @@ def _parse(line: bytes, path: Path, number: int) -> RunRecord:
 
 
 def _is_record(line: bytes) -> bool:
-    try:
-        RunRecord.from_line(line.decode())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
-    return True
+    with suppress(StoreError):
+        return bool(_parse(line, Path(), 0))
+    return False
 
 
 def _split_tail(file: int) -> tuple[int, bytes]:
@@ -269,7 +265,7 @@ def _write(file: int, line: bytes) -> None:
 
 
 @contextmanager
-def _words(trouble: str) -> Iterator[None]:
+def _as_store_error(trouble: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -131,7 +131,7 @@ class Sweep:
     def run(self) -> None:
         """Until nothing is missing or time is up. An exception (Ctrl-C among them) ends the workers."""
         try:
-            while self._begin() or self.engine.running() or not (self._finished() or self.out_of_time):
+            while self._begin() or self.engine.running() or ((self._ready or self._later) and not self.out_of_time):
                 for ended in self.engine.poll(TICK):
                     self._settle(ended)
                 self.store.refresh()
@@ -139,9 +139,6 @@ class Sweep:
         finally:
             self.engine.stop()
             self.locks.close()
-
-    def _finished(self) -> bool:
-        return not self._ready and not self._later
 
     def _begin(self) -> bool:
         """Give work to idle workers; whether there was any."""

@@ -111,7 +111,7 @@ class PreparedCG(Measured):
             length = ratio(rho, curvature)
             mu.addcmul_(length, p)
             r.addcmul_(length, q, value=-1)
-            if step % RECHECK == 0 or self._near(r, mu, h):
+            if step % RECHECK == 0 or bool((self._relative(r, mu, h) <= self.tol).all()):
                 r = h - self._apply(mu)
                 error = worst(self._relative(r, mu, h))
                 if error <= self.tol:
@@ -134,9 +134,6 @@ class PreparedCG(Measured):
     def _relative(self, r: Tensor, mu: Tensor, h: Tensor) -> Tensor:
         """The backward error of every column for a residual r, ``[H, F]``."""
         return relative_error(r.abs().amax(1), mu.abs().amax(1), h.abs().amax(1), self.J_norm)
-
-    def _near(self, r: Tensor, mu: Tensor, h: Tensor) -> bool:
-        return bool((self._relative(r, mu, h) <= self.tol).all())
 
 
 def ratio(a: Tensor, b: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from walksum.backends.cpu.gabp import InformationMessages, PrecisionMessages
-from walksum.backends.cpu.gabp_sequential import CONVERGED, DIVERGED, MAX_STEPS, NONFINITE, STALLED, solve
+from walksum.backends.cpu.gabp_sequential import solve
 from walksum.backends.cpu.pointers import blank
 from walksum.backends.cpu.products import backward_error
 from walksum.backends.cpu.simd import lanes_for
@@ -130,13 +130,8 @@ def _steps_to(target: float, now: float, before: float, count: int) -> int:
     return max(1, min(LONGEST, int(0.9 * math.log(now / target) / rate)))
 
 
-OUTCOMES = {
-    CONVERGED: Status.converged,
-    STALLED: Status.stalled,
-    MAX_STEPS: Status.max_steps_reached,
-    DIVERGED: Status.diverged,
-    NONFINITE: Status.nonfinite,
-}
+# outcomes of the kernel
+OUTCOMES = (Status.converged, Status.stalled, Status.max_steps_reached, Status.diverged, Status.nonfinite)
 
 
 class PreparedSequentialGaBP(PreparedFusedGaBP):

@@ -86,7 +86,7 @@ def structure(indptr, indices, edge, order, position, first, count):
     rows = ascending(n, rowptr, rows)
     childptr, child = _children(S, of, rowptr, rows)
     local, entryptr, slots, edges = _places(
-        indptr, indices, edge, order, position, first, rowptr, rows, of, childptr, child
+        indptr, indices, edge, order, position, first, rowptr, rows, childptr, child
     )
     return rowptr, rows, local, childptr, child, panel, entryptr, slots, edges
 
@@ -163,7 +163,7 @@ def _children(S, of, rowptr, rows):
 
 
 @jit
-def _places(indptr, indices, edge, order, position, first, rowptr, rows, of, childptr, child):
+def _places(indptr, indices, edge, order, position, first, rowptr, rows, childptr, child):
     """Rows of children, and edges, as places in a front."""
     n, S = len(order), len(first) - 1
     local, place = np.empty_like(rows), np.empty(n, np.int32)

@@ -13,8 +13,6 @@ from walksum.graph import Graph
 # None: what suits the graph. Set only by tests, to compare settings on a GPU.
 CLUSTER: int | None = None  # blocks per column
 THREADS: int | None = None  # threads per block
-KEEP: int | None = None  # which slots are copied into shared memory (see columns.cu): as many as fit
-LEVELS: int | None = None  # chunks of a row before its tail: as few as leave each warp one tail at most
 SPLIT = 8192  # nodes from which two blocks per column are faster, even where all processors are busy
 SMALL, LARGE = 1024, 512  # threads of a block; many rows per thread need its registers
 REGISTERS = 65536  # of a block
@@ -75,12 +73,13 @@ def setting_for(graph: Graph, cluster: int) -> Setting:
     small = 3 * -(-share // SMALL) + OWN <= REGISTERS // SMALL
     threads = THREADS or min(SMALL if small else LARGE, max(2, -(-share // (2 * WARP))) * WARP)
     rows = -(-share // threads)
-    levels = LEVELS or _levels(graph, cluster * threads // WARP)
+    levels = _levels(graph, cluster * threads // WARP)
     return Setting(cluster, threads, rows, levels, 3 * rows + OWN > REGISTERS // threads)
 
 
 def _levels(graph: Graph, warps: int) -> int:
-    """A thread takes one chunk of a row after the other, so that long rows keep all others waiting."""
+    """Chunks of a row before its tail, as few as leave each warp one tail at most: a thread takes one chunk after the
+    other, so that long rows keep all others waiting."""
     few = (count for count in (4, 8) if int((graph.degree > CHUNK * count).sum()) <= warps)
     return next(few, row_layout.LEVELS)
 
@@ -110,5 +109,5 @@ def _able(graph: Graph, device: Device, cluster: int) -> Setting | None:
     if places > PLACES or 4 * places > device.shared:
         return None
     setting = setting_for(graph, cluster)
-    kept = [replace(setting, keep=keep) for keep in ((2, 1, 0) if KEEP is None else (KEEP,))]
+    kept = (replace(setting, keep=keep) for keep in (2, 1, 0))  # as many slots as fit
     return next((able for able in kept if able.shared_bytes(able.layout(graph)) <= device.shared), None)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,15 +49,17 @@ def run(name: str, seed: int, budget: float, device: str, members: tuple[str, ..
     """One record: fit on one split, count once on its test rows."""
     import torch
 
+    from walksum.paper.sweep.record import commit
+
     torch.set_num_threads(1)
     if device == "cuda":
         torch.cuda.empty_cache()  # other processes share the GPU
     start, used = time.time(), time.process_time()
     make = _numbers if name.startswith("counties-") else _classes
     record = make(name, seed, budget, device, members, dump)
-    return {"dataset": name, "seed": seed, "budget": budget, "device": device, "commit": _commit(), **record,
-            "total_seconds": round(time.time() - start, 1),
-            "cpu_seconds": round(time.process_time() - used, 1)}  # fmt: skip
+    about = {"dataset": name, "seed": seed, "budget": budget, "device": device, "commit": commit() or "unknown"}
+    took = {"total_seconds": round(time.time() - start, 1), "cpu_seconds": round(time.process_time() - used, 1)}
+    return about | record | took
 
 
 def _classes(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
@@ -217,15 +218,6 @@ def counties(target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     X = nodes[columns].to_numpy(dtype=np.float64)
     X = np.where(np.isnan(X), np.nanmean(X, 0), X)
     return X, nodes[target].to_numpy(dtype=np.float64), pairs
-
-
-def _commit() -> str:
-    """Of the sources; $WALKSUM_COMMIT for a copy whose git knows an earlier one."""
-    here, given = Path(__file__).parent, os.environ.get("WALKSUM_COMMIT")
-    if given:
-        return given
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
 
 
 def _work(job: tuple) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from walksum.cli import app
-from walksum.estimators.auto.bench import REFIT, _work, chosen, done, measure, read, run
+from walksum.paper.portfolio_bench import REFIT, _work, chosen, done, measure, read, run
 from walksum.paper.report.portfolio import lines_of, mean_ranks, scores_of
 from walksum.paper.sweep.record import RunRecord
 from walksum.paper.sweep.spec import paper_spec
