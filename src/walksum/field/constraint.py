@@ -55,7 +55,7 @@ class ConstrainedField(Distribution):
         CU = self._solved(U)
         CU = CU - self.B @ (self.A @ CU)
         at, root = self.prior.free[nodes], root.unsqueeze(2)
-        L, failed = torch.linalg.cholesky_ex(torch.eye(len(rows)).to(root) - root * CU[:, at])
+        L, failed = torch.linalg.cholesky_ex(torch.eye(len(rows), dtype=root.dtype, device=root.device) - root * CU[:, at])
         pivots = L.diagonal(dim1=1, dim2=2)
         singular = unwrapped(failed.any() | (pivots.square() < SINGULAR).any())
         if singular is not None and bool(singular.any()):

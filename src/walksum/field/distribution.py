@@ -248,7 +248,7 @@ class GaussianField(Distribution):
             )
         nodes, place = torch.unique(pairs, return_inverse=True)
         columns = self.covariance(nodes)
-        deviation = columns[..., nodes, torch.arange(nodes.numel())].sqrt()
+        deviation = columns[..., nodes, torch.arange(nodes.numel(), device=nodes.device)].sqrt()
         i, j = place
         return columns[..., nodes[i], j] / (deviation[..., i] * deviation[..., j])
 
