@@ -51,6 +51,11 @@ def test_a_field_given_linear_constraints_is_the_dense_gaussian_on_their_subspac
     check(field, sp.csr_matrix(np.ones((1, 12))), torch.zeros(1, dtype=double))
 
 
+def test_rows_of_a_sparse_tensor():
+    field, A = GaussianField(problem(grid(2, 3), "fixed laplacian", 1)[0]), torch.eye(6)[[1, 3]]
+    assert torch.equal(field.constrain(A.to_sparse()).mean, field.constrain(A).mean)
+
+
 def test_an_intrinsic_field_takes_the_constraint_that_spans_its_null_space():
     graph = grid(4, 3)
     weight = torch.rand(graph.num_edges, dtype=double) + 0.1

@@ -194,7 +194,9 @@ class Graph:
 
         csr = self.csr
         values = self.edge_weight if values is None else values
-        values = torch.ones(self.num_edges, dtype=torch.float64, device="cpu") if values is None else values.detach().cpu()
+        values = (
+            torch.ones(self.num_edges, dtype=torch.float64, device="cpu") if values is None else values.detach().cpu()
+        )
         indices, indptr = csr.indices.cpu().numpy(), csr.indptr.cpu().numpy()
         return sp.csr_matrix((values[csr.edge.cpu().long()].numpy(), indices, indptr), shape=(self.num_nodes,) * 2)
 
