@@ -135,6 +135,7 @@ def test_samples_on_one_graph(design, learned):
     for where in (EDGES, GRAPH):
         apart = torch.stack([conv(x, where) for x in samples])
         torch.testing.assert_close(conv(samples, where), apart, rtol=1e-4, atol=1e-5)
+        assert conv(samples[:0], where).shape == (0, *apart.shape[1:])
     assert ws.GLTConv(-1, 4)(samples, EDGES).shape == (3, 12, 4)
     assert ws.PropagateBank()(samples, EDGES).shape == samples.shape
     mix = ws.Propagate()

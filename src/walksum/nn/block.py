@@ -137,8 +137,8 @@ class GLTBlock(nn.Module):
         edge_attr: Tensor | None = None,
     ) -> Tensor:
         mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
-        mu = mu.reshape(-1, self.mix.heads, self.mix.out_channels)
         rows = x.reshape(-1, x.size(-1))  # of all samples
+        mu = mu.reshape(rows.size(0), self.mix.heads, self.mix.out_channels)
         y = linear_after(self.merge, (self.mix_norm, self.act, self.dropout), mu, rows)
         y = self.ffn(y, residual=y) if takes_more(self.ffn, FeedForward) else y + self.ffn(y)
         return y.view(x.shape)

@@ -307,17 +307,19 @@ class GLTConv(MessagePassing):
             )
         if self.in_channels == -1:
             with torch.no_grad():
-                self(x.reshape(-1, *x.shape[-2:])[0], edge_index, weight, features, edge_attr=edge_attr)
+                self(x.flatten(0, -3)[0], edge_index, weight, features, edge_attr=edge_attr)
         graph = as_graph(edge_index, x.size(-2), weight)
         if edge_attr is not None and not isinstance(edge_index, Graph):
             edge_attr = mean_per_edge(edge_index, graph, check_edge_attr(edge_attr, self.edge_dim, len(edge_attr)))
-        samples = x.reshape(-1, *x.shape[-2:])
+        samples = x.flatten(0, -3)
+        if not x.numel():  # vmap takes no batch without samples
+            return self.observe(x)[..., : self.out_channels * (self.heads if self.concat else 1)]
         if features is None or features.dim() == 2:
             out = torch.vmap(lambda one: self(one, graph, None, features, edge_attr=edge_attr))(samples)
         else:
-            each = features.reshape(-1, *features.shape[-2:])
+            each = features.flatten(0, -3)
             out = torch.vmap(lambda one, read: self(one, graph, None, read, edge_attr=edge_attr))(samples, each)
-        return out.view(*x.shape[:-1], -1)
+        return out.view(*x.shape[:-1], out.size(-1))
 
     @property
     def _dtype(self) -> torch.dtype:
