@@ -11,7 +11,7 @@ from walksum.designs import Design, Setting, check_design
 from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
-from walksum.nn.inputs import Activation, make_activation
+from walksum.nn.inputs import Activation, check_features, make_activation
 from walksum.nn.layer_norm import LayerNorm
 from walksum.nn.node_linear import NodeLinear, linear_after, takes_more
 from walksum.solvers import Solution, Solver
@@ -136,6 +136,7 @@ class GLTBlock(nn.Module):
         features: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
+        check_features(x, self.merge.out_features, first=self.norm)
         mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
         rows = x.reshape(-1, x.size(-1))  # of all samples
         mu = mu.reshape(rows.size(0), self.mix.heads, self.mix.out_channels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Literal, overload
 
 import torch
@@ -133,8 +134,10 @@ class GLTConv(MessagePassing):
                 settings["scale"] = LAYER_SCALE
             self.design = make_design(design, learned, read, out_channels, heads, coupling, **settings)
         self.edge_dim = edge_dim if edge_dim is None else check_count("edge_dim", edge_dim)
-        if edge_dim is not None and not list(self.design.parameters()):
-            raise ValueError(f"edge_dim={edge_dim!r}; edge features enter learned designs, {self.design} is fixed")
+        if edge_dim is not None and "edge" not in signature(self.design.forward).parameters:
+            raise ValueError(
+                f"edge_dim={edge_dim!r}; edge features enter learned couplings, of which {self.design} has none"
+            )
         self.edge = None if edge_dim is None else nn.Linear(edge_dim, heads, bias=False)
         self.last_solve: Solution | None = None
         self.last_backward_solve: Solution | None = None
@@ -208,7 +211,7 @@ class GLTConv(MessagePassing):
             return_attention_weights: also return ``(edge_index, alpha)`` as PyG's attention layers do; alpha ``[M, H]``
                 is the partial correlation :math:`-J_{ij} / \\sqrt{J_{ii} J_{jj}}` of each entry, 0 for loops.
         """
-        if edge_weight is not None and edge_weight.dim() == 2:
+        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
             edge_weight, edge_attr = self._weight_or_features(edge_weight, edge_attr)
         if isinstance(edge_index, list):
             edge_index = as_graph(edge_index)
