@@ -13,7 +13,7 @@ from torch.distributions import Distribution, constraints
 from walksum._torch import outside_transforms, unwrapped
 from walksum.field.conditioning import in_double
 from walksum.field.factors import refuse
-from walksum.field.observations import LOG_2PI, as_tensor, is_finite
+from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, is_finite
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
@@ -78,6 +78,18 @@ class ConstrainedField(Distribution):
     @property
     def mean(self) -> Tensor:
         return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    def covariance(self, nodes: Any) -> Tensor:
+        """Columns of the covariance matrix, ``[H, N, n]``: of every node with each of ``nodes``; differentiable."""
+        nodes = check_nodes(nodes, self.event_shape[0], self._like.device)
+        units = torch.nn.functional.one_hot(nodes, self.event_shape[0]).to(self._mean)
+        columns = self._solved(self.prior._take(units).unsqueeze(1))
+        columns = columns - self.B @ (self.A @ columns) + self.F @ self.F[:, nodes].mT
+        return columns.to(self._like)
 
     @property
     def variance(self) -> Tensor:
