@@ -46,7 +46,8 @@ class GLTBlock(nn.Module):
 
     Args:
         channels: width of the node embeddings.
-        heads: number of heads, of ``channels / heads`` features each, rounded up.
+        heads: number of heads, of ``channels / heads`` features each, rounded up. With ``norm="layer"`` a head needs
+            several: the layer norm of one number is constant, and the block then sees no graph.
         design, learned, coupling, solver, on_nonconverged, settings: as in :class:`walksum.GLTConv`.
         dropout: after the mixing and inside the feed-forward network.
         ffn_channels: inner width of the feed-forward network, ``channels`` by default.
