@@ -142,6 +142,18 @@ def test_from_scipy_takes_every_format(kind, dtype):
     np.testing.assert_array_equal(J.to_scipy(0).toarray(), matrix.toarray())
 
 
+def test_entries_of_one_place_are_added_as_numbers_and_not_as_bytes():
+    twice = sp.coo_matrix((np.array([200, 200, 1], np.uint8), ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
+    assert ws.Precision.from_scipy(twice).diag.tolist() == [[400, 1]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_becomes_float32_in_scipy(dtype):
+    J = problem(path(5), "fixed laplacian", 1)[0].to(dtype)
+    assert np.array_equal(J.to_scipy(0).toarray(), J.to_dense()[0].float())
+    assert J.is_walk_summable
+
+
 def test_from_scipy_takes_the_rounding_of_a_product():
     factor = sp.random(60, 60, 0.05, random_state=0) + sp.identity(60)
     product = (factor.T @ factor).tocsc()

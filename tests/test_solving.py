@@ -186,6 +186,7 @@ def test_inference_mode(system):
     ("make", "message"),
     [
         (lambda J, h: ws.solve(J, h.numpy()), r"h is a ndarray; expected a tensor"),
+        (lambda J, h: ws.solve(J, h[0].to_sparse()), r"h has layout torch.sparse_coo.*use h.to_dense"),
         (lambda J, h: ws.solve(J.to_dense(), h), r"J is a Tensor; expected a walksum.Precision"),
         (lambda J, h: ws.explain_solver(J, [1.0]), r"h is a list"),
         (lambda J, h: ws.Precision(J.graph.edges, J.diag, J.off), r"are Tensor, Tensor, Tensor; expected a Graph"),

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 import walksum as ws
+from gallery import random_graph
 from walksum._torch import is_functorch_wrapped, needs_grad, outside_transforms, unwrapped
 
 SOURCE = Path(ws.__file__).parent
@@ -114,3 +116,50 @@ def test_a_wrapped_tensor_is_found_again():
     x, seen = torch.arange(6.0).view(3, 2), []
     torch.func.vmap(lambda row: seen.append(unwrapped(row)) or row)(x)
     assert torch.equal(seen[0], x)
+
+
+SOLVED = ("direct", "hybrid", "cg", "gabp", "chebyshev", "dense", "inverse")
+FIELDS = {
+    "variance": lambda field, y: field.variance,
+    "sample": lambda field, y: field.rsample(),
+    "evidence": lambda field, y: field.log_evidence([0, 1], y, 0.1),
+    "leaving out": lambda field, y: field.leave_one_out([0, 1], y, 0.1)[1],
+    "constraint": lambda field, y: field.constrain(torch.ones_like(field.mean[0])).variance,
+    "correlation": lambda field, y: field.correlation(torch.stack([field.free[:2], field.free[1:3]])),
+}
+LAYERS = {
+    "laplacian": lambda: ws.GLTConv(3, 4, heads=2),
+    "dominant": lambda: ws.GLTConv(3, 4, heads=2, design="diagonally-dominant"),
+    "pairwise": lambda: ws.GLTConv(3, 4, heads=2, design="pairwise-normal"),
+    "matern": lambda: ws.GLTConv(3, 4, design="matern", nu=2),
+    "model": lambda: ws.GLT(3, 8, 2, 2),
+    "bank": lambda: ws.PropagateBank(),
+}
+
+
+@pytest.mark.parametrize("name", [*SOLVED, *FIELDS, *LAYERS])
+def test_the_default_device_does_not_matter_where_the_data_are_on_another(name):
+    """Kernels were given addresses of memory on the default device, which ended the process."""
+    torch.manual_seed(0)
+    graph, x = random_graph(12, 24), torch.randn(12, 3, dtype=torch.double)
+    edges = graph.edges.clone()
+
+    def run():
+        given = x.clone().requires_grad_()
+        if name in LAYERS:
+            out = layer(given, edges.clone())
+        else:
+            off = -0.1 * given[graph.edges[0], 0] * given[graph.edges[1], 1]
+            J = ws.Precision(ws.Graph(edges.clone(), 12), 3 + given[:, 0].square() + off.detach().abs().sum(), off)
+            field = ws.GaussianField(J) if name in FIELDS else None
+            torch.manual_seed(1)
+            out = ws.solve(J, x, name) if field is None else FIELDS[name](field, x[0, :2])
+        out.square().sum().backward()
+        return out, given.grad
+
+    if name in LAYERS:
+        layer = LAYERS[name]().double().eval()
+    expected = run()
+    with torch.device("meta"):
+        found = run()
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))

@@ -136,7 +136,8 @@ class Precision:
         if head is None:
             return sp.block_diag([self.to_scipy(k) for k in range(self.heads)], format="csr")
         i, j = self.graph.edges.cpu().numpy()
-        diag, off = (t[head].detach().cpu().numpy() for t in (self.diag, self.off))
+        working = torch.promote_types(self.dtype, torch.float32)  # scipy knows no half precision
+        diag, off = (t[head].detach().to("cpu", working).numpy() for t in (self.diag, self.off))
         upper = sp.coo_matrix((off, (i, j)), shape=(self.num_nodes, self.num_nodes))
         return (sp.diags(diag, dtype=diag.dtype) + upper + upper.T).tocsr()
 
@@ -163,7 +164,8 @@ def _read_matrix(matrix: Any) -> sp.csr_matrix:
         raise ValueError(f"matrix is a {type(matrix).__name__}; expected a scipy sparse matrix or a numpy array")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "biuf":
         raise ValueError(f"matrix has shape {matrix.shape}, dtype {matrix.dtype}; expected real numbers [N, N]")
-    matrix = sp.csr_matrix(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
+    # first, since the sum of two entries of one place may not fit into a small whole number
+    matrix = sp.csr_matrix(matrix.astype(np.float32 if matrix.dtype == np.float32 else np.float64))
     if not np.isfinite(matrix.data).all():
         raise ValueError("matrix contains NaN or infinity")
     scale = np.sqrt(np.abs(matrix.diagonal()).astype(np.float64))

@@ -156,6 +156,8 @@ def _check_kinds(J: Precision, h: Tensor) -> None:
         )
     if not isinstance(h, Tensor):
         raise ValueError(f"h is a {type(h).__name__}; expected a tensor, use torch.as_tensor(h, dtype=J.dtype)")
+    if h.layout is not torch.strided:
+        raise ValueError(f"h has layout {h.layout}; J^-1 h has no zeros to spare, use h.to_dense()")
 
 
 def _plain(diag: Tensor, h: Tensor) -> bool:

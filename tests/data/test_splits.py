@@ -146,3 +146,11 @@ def test_a_split_whose_parts_overlap_cannot_be_made():
     a = torch.tensor([0, 1])
     with pytest.raises(ValueError, match="share nodes"):
         Split(a, a, a)
+
+
+def test_masks_are_numbers_of_nodes():
+    split = Split(*masks(24, None).values())
+    assert split.counts == (2, 2, 20)
+    assert split.train.tolist() == [0, 12]
+    with pytest.raises(ValueError, match=r"train has shape \(24, 2\); expected numbers of nodes \[n\] or one mask"):
+        Split(*masks(24, 2).values())

@@ -51,6 +51,30 @@ def test_a_field_given_linear_constraints_is_the_dense_gaussian_on_their_subspac
     check(field, sp.csr_matrix(np.ones((1, 12))), torch.zeros(1, dtype=double))
 
 
+def test_columns_of_the_covariance_are_those_of_the_dense_field():
+    graph, ones = grid(3, 3), torch.ones(9, dtype=torch.double)
+    laplacian = torch.diag(graph.degree.double()) - torch.from_numpy(graph.to_scipy().toarray())
+    walk = GaussianField(ws.Precision.from_scipy(laplacian.numpy()), validate_args=False)
+    zero = walk.constrain(ones)
+    torch.testing.assert_close(zero.covariance([4, 0])[0], torch.linalg.pinv(laplacian)[:, [4, 0]])
+    torch.testing.assert_close(zero.covariance(range(9)).diagonal(dim1=1, dim2=2), zero.variance)
+    assert torch.equal(zero.mode, zero.mean)
+
+    proper, A = (
+        GaussianField(problem(graph, "fixed laplacian", 2)[0]).condition([2], [1.0]),
+        torch.stack([ones, ones.cumsum(0)]),
+    )
+    covariance = proper.covariance(range(9))
+    cross = covariance @ A.T
+    expected = covariance - cross @ torch.linalg.solve(A @ cross, cross.mT)
+    torch.testing.assert_close(proper.constrain(A).covariance(range(9)), expected)
+
+
+def test_rows_of_a_sparse_tensor():
+    field, A = GaussianField(problem(grid(2, 3), "fixed laplacian", 1)[0]), torch.eye(6)[[1, 3]]
+    assert torch.equal(field.constrain(A.to_sparse()).mean, field.constrain(A).mean)
+
+
 def test_an_intrinsic_field_takes_the_constraint_that_spans_its_null_space():
     graph = grid(4, 3)
     weight = torch.rand(graph.num_edges, dtype=double) + 0.1

@@ -148,3 +148,10 @@ def test_estimates_of_nodes_on_very_different_scales(walk_summable):
     if walk_summable:
         spread = sample(J, (2000,), "estimated", seed=0).var(0)
         torch.testing.assert_close(spread / exact, torch.ones_like(exact), atol=0.2, rtol=0)
+
+
+def test_of_no_nodes_nothing_is_estimated():
+    J = ws.Precision(ws.Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 0), torch.ones(0), torch.ones(0))
+    assert ws.logdet(J, "estimated").tolist() == [0]
+    assert ws.marginals(J, "estimated").shape == (1, 0)
+    assert ws.sample(J, (2,), "estimated").shape == (2, 1, 0)

@@ -1,6 +1,7 @@
 """Conditioning and evidence: dense twins, scikit-learn's Gaussian process, gradients, bad input."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -47,6 +48,25 @@ def test_condition_and_evidence_equal_the_dense_formulas(name, method):
         )
         dense = MultivariateNormal(field.loc[:, nodes], K)
         torch.testing.assert_close(field.log_evidence(nodes, y, noise), dense.log_prob(y), rtol=1e-9, atol=1e-9)
+
+
+def test_columns_of_a_table_are_read_in_the_order_of_their_rows():
+    J, _ = problem(path(6), "fixed laplacian", 1)
+    field, label = GaussianField(J), [9, 7, 8]
+    columns = [pd.Series(column, label) for column in ([1, 3, 4], [0.1, 0.2, 0.3], [1.0, 2.0, 3.0])]
+    fixed = [column.to_numpy() for column in columns]
+    for array in fixed:
+        array.flags.writeable = False  # as pandas 3 gives them
+    expected = field.condition(*(column.tolist() for column in columns))
+    for given in (columns, fixed):
+        found = field.condition(*given)
+        assert torch.equal(found.mean, expected.mean)
+        assert torch.equal(found.variance, expected.variance)
+    nodes = pd.Series(range(6), range(10, 16))
+    fits = [
+        ws.fit_residual_field(J.graph, *each)[1] for each in ((nodes, nodes * 0.7), (range(6), nodes.to_numpy() * 0.7))
+    ]
+    assert torch.equal(fits[0].noise, fits[1].noise)
 
 
 def test_observing_in_two_steps_is_observing_at_once():

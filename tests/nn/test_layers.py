@@ -369,6 +369,15 @@ def test_derivatives_by_edge_weights_in_both_modes(design, learned):
         torch.testing.assert_close(fwAD.unpack_dual(dual).tangent.sum(), weight.grad @ along)
 
 
+@pytest.mark.parametrize("change", [lambda x: x.data[:3].fill_(1), lambda x: x.numpy()[:3].fill(1)])
+def test_features_overwritten_behind_the_version_of_their_tensor_are_seen(change):
+    torch.manual_seed(0)
+    layer, x = ws.GLTConv(6, 4, design="pairwise-normal", learned=False), torch.randn(12, 6)
+    layer(x, EDGES)
+    change(x)
+    assert torch.equal(layer(x, EDGES), layer(x.clone(), EDGES))
+
+
 def test_features_overwritten_in_inference_mode_are_seen():
     conv = ws.GLTConv(6, 4, design="pairwise-normal", learned=False)
     with torch.inference_mode():

@@ -93,7 +93,15 @@ def test_edge_features_of_a_model(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ws.GLTConv(6, 4, learned=False, edge_dim=3), r"edge_dim=3; edge features enter learned designs"),
+        (lambda: ws.GLTConv(6, 4, learned=False, edge_dim=3), r"edge_dim=3; edge features enter learned couplings"),
+        (lambda: ws.GLTConv(6, 4, design="car", edge_dim=3), r"of which CAR\(heads=1\) has none"),
+        (
+            lambda: ws.GLTConv(6, 4)(X, EDGES, [1.0] * 30),
+            r"edge_weight has type list; expected a floating-point tensor",
+        ),
+        (lambda: ws.Propagate()(X, EDGES, [1.0] * 30), r"edge_weight has type list; expected a floating-point tensor"),
+        (lambda: ws.GLTBlock(6)(X.numpy(), EDGES), r"x has type ndarray; expected a floating-point tensor \[N, 6\]"),
+        (lambda: ws.GLTBlock(6)(X.double(), EDGES), r"x is torch.float64 but the layer is torch.float32"),
         (lambda: ws.GLTConv(6, 4)(X, EDGES, edge_attr=ATTR), r"make it with edge_dim"),
         (lambda: ws.GLTConv(6, 4, edge_dim=3)(X, EDGES), r"pass edge_attr=... of shape \[30, 3\]"),
         (lambda: ws.GLTConv(6, 4, edge_dim=2)(X, EDGES, edge_attr=ATTR), r"\(30, 3\); expected \[30, 2\]"),
@@ -135,6 +143,7 @@ def test_samples_on_one_graph(design, learned):
     for where in (EDGES, GRAPH):
         apart = torch.stack([conv(x, where) for x in samples])
         torch.testing.assert_close(conv(samples, where), apart, rtol=1e-4, atol=1e-5)
+        assert conv(samples[:0], where).shape == (0, *apart.shape[1:])
     assert ws.GLTConv(-1, 4)(samples, EDGES).shape == (3, 12, 4)
     assert ws.PropagateBank()(samples, EDGES).shape == samples.shape
     mix = ws.Propagate()

@@ -36,6 +36,19 @@ def problem(task="classification", seeds=(0, 1, 2), validated=True):
     return Data(x, graph, x[:, 0] + y if task == "regression" else y, splits, task)
 
 
+@pytest.mark.parametrize(
+    ("task", "change", "message"),
+    [
+        ("regression", lambda y: y.unsqueeze(1), r"y has shape \(48, 1\); expected one target per node, \[N\]"),
+        ("classification", lambda y: y.double(), r"y has type torch.float64.*use y.long\(\), or task='regression'"),
+    ],
+)
+def test_targets_of_another_kind_are_named(task, change, message):
+    data = problem(task)
+    with pytest.raises(ValueError, match=message):
+        Data(data.x, data.edges, change(data.y), data.splits, task)
+
+
 def factory(task="classification", dropout=0.0, **options):
     outputs = 1 if task == "regression" else 3
     return lambda seed: ws.GLT(5, 8, 1, outputs, learned=False, dropout=dropout, **options).double()

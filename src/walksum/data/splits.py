@@ -38,7 +38,7 @@ COUNTS: dict[str, Counts] = {
 
 @dataclass(frozen=True)
 class Split:
-    """Node numbers of the three parts, each ascending; no node is in two parts.
+    """Node numbers of the three parts, each ascending; no node is in two parts. Masks of the nodes become numbers.
 
     Attributes:
         groups: one number per node; nodes of a group stay together, also where training nodes take turns.
@@ -52,6 +52,12 @@ class Split:
     ordered: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("train", "val", "test"):
+            part = getattr(self, name)
+            if part.dim() != 1:
+                raise ValueError(f"{name} has shape {tuple(part.shape)}; expected numbers of nodes [n] or one mask [N]")
+            if part.dtype == torch.bool:
+                object.__setattr__(self, name, part.nonzero().squeeze(1))
         parts = torch.cat([self.train, self.val, self.test])
         if parts.unique().numel() != parts.numel():
             raise ValueError("train, val and test share nodes; every node may be in one part only")

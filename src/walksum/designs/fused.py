@@ -57,8 +57,8 @@ def _arguments(graph: Graph, heads: int, channels: int, row: int, dtype: torch.d
     from walksum.backends.cpu.simd import WIDTHS
 
     shape = (heads, graph.num_nodes, graph.num_edges, channels) + ((row,) if row else ())
-    of_edges = torch.empty(heads, graph.num_edges, dtype=dtype)
-    of_nodes = torch.empty(heads, graph.num_nodes, dtype=dtype)
+    of_edges = torch.empty(heads, graph.num_edges, dtype=dtype, device="cpu")
+    of_nodes = torch.empty(heads, graph.num_nodes, dtype=dtype, device="cpu")
     lists = graph.derived(_build_second_ends), graph.derived(_build_ends)
     return WIDTHS[math.gcd(channels, 64)], ZERO[dtype], shape, *lists, of_edges, of_nodes
 

@@ -27,6 +27,7 @@ from walksum.designs.base import (
 from walksum.designs.edge_formulas import symmetric_scaling
 from walksum.designs.similarity import SIMILARITIES, Function, Similarity, make_similarity
 from walksum.graph import Graph
+from walksum.graph.cache import Snapshot
 from walksum.precision import Precision
 
 
@@ -68,13 +69,12 @@ class FixedPairwiseNormal(Design):
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x = need(self, "x", x, graph)
-        # an inference tensor has no version to tell that it was overwritten
-        if needs_grad(x) or needs_grad(graph.edge_weight) or x.is_inference():
+        if needs_grad(x) or needs_grad(graph.edge_weight):
             return self._build(graph, x)
         # the features are the same tensor every epoch: J lives as long as they do
         known = graph.derived(_by_features, self.epsilon, self.coupling, self.similarity, few=True)
-        if x not in known or known[x][0] != x._version:
-            known[x] = (x._version, outside_transforms(self._build, graph, x))
+        if x not in known or not outside_transforms(known[x][0].fits, x):
+            known[x] = outside_transforms(lambda: (Snapshot(x), self._build(graph, x)))
         return known[x][1]
 
     def _build(self, graph: Graph, x: Tensor) -> Precision:

@@ -13,7 +13,7 @@ from torch.distributions import Distribution, constraints
 from walksum._torch import outside_transforms, unwrapped
 from walksum.field.conditioning import in_double
 from walksum.field.factors import refuse
-from walksum.field.observations import LOG_2PI, is_finite
+from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, is_finite
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
@@ -55,7 +55,8 @@ class ConstrainedField(Distribution):
         CU = self._solved(U)
         CU = CU - self.B @ (self.A @ CU)
         at, root = self.prior.free[nodes], root.unsqueeze(2)
-        L, failed = torch.linalg.cholesky_ex(torch.eye(len(rows)).to(root) - root * CU[:, at])
+        units = torch.eye(len(rows), dtype=root.dtype, device=root.device)
+        L, failed = torch.linalg.cholesky_ex(units - root * CU[:, at])
         pivots = L.diagonal(dim1=1, dim2=2)
         singular = unwrapped(failed.any() | (pivots.square() < SINGULAR).any())
         if singular is not None and bool(singular.any()):
@@ -77,6 +78,18 @@ class ConstrainedField(Distribution):
     @property
     def mean(self) -> Tensor:
         return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    def covariance(self, nodes: Any) -> Tensor:
+        """Columns of the covariance matrix, ``[H, N, n]``: of every node with each of ``nodes``; differentiable."""
+        nodes = check_nodes(nodes, self.event_shape[0], self._like.device)
+        units = torch.nn.functional.one_hot(nodes, self.event_shape[0]).to(self._mean)
+        columns = self._solved(self.prior._take(units).unsqueeze(1))
+        columns = columns - self.B @ (self.A @ columns) + self.F @ self.F[:, nodes].mT
+        return columns.to(self._like)
 
     @property
     def variance(self) -> Tensor:
@@ -110,7 +123,7 @@ def _pivots(rows: Tensor) -> Tensor:
 
 def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Tensor]:
     nodes, like = field.event_shape[0], field._like
-    A = torch.as_tensor(A.toarray() if hasattr(A, "toarray") else A, dtype=like.dtype, device=like.device)
+    A = as_tensor(A.toarray() if hasattr(A, "toarray") else A, dtype=like.dtype, device=like.device)
     A = A.unsqueeze(0) if A.dim() == 1 else A
     if A.dim() != 2 or A.size(1) != nodes or not is_finite(A):
         raise ValueError(f"A has shape {tuple(A.shape)}; expected finite numbers [k, {nodes}], one row per constraint")
@@ -122,7 +135,7 @@ def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Te
             f"A has {len(A)} rows, linearly dependent among the {len(field.free)} nodes without an exact observation; "
             "leave out those that follow from the others"
         )
-    e = torch.as_tensor(e, dtype=like.dtype, device=like.device)
+    e = as_tensor(e, dtype=like.dtype, device=like.device)
     e = e.expand(len(A)) if e.dim() == 0 else e
     try:
         torch.broadcast_shapes(e.shape[:-1], field.batch_shape)

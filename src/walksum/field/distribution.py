@@ -26,7 +26,7 @@ from walksum.field.factors import (
     working_copy,
 )
 from walksum.field.log_determinant import logdet
-from walksum.field.observations import LOG_2PI, check_nodes, is_finite
+from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, is_finite
 from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
 from walksum.field.system import system_of
@@ -118,7 +118,7 @@ class GaussianField(Distribution):
 
     def _vector(self, name: str, *given: Tensor | None) -> Tensor:
         value = next(t for t in given if t is not None)
-        value = torch.as_tensor(value, dtype=self._like.dtype, device=self._like.device)
+        value = as_tensor(value, dtype=self._like.dtype, device=self._like.device)
         heads, nodes = self._like.shape
         fits = value.dim() > 0 and value.size(-1) == nodes
         if not fits or (value.dim() > 1 and heads > 1 and value.size(-2) not in (1, heads)):
@@ -241,14 +241,14 @@ class GaussianField(Distribution):
 
     def correlation(self, pairs: Any) -> Tensor:
         """Correlations ``[H, P]`` of the pairs of nodes ``[2, P]``; NaN with a node that was observed exactly."""
-        pairs = torch.as_tensor(pairs, device=self._like.device)
+        pairs = as_tensor(pairs, device=self._like.device)
         if pairs.dim() != 2 or pairs.size(0) != 2 or pairs.is_floating_point():
             raise ValueError(
                 f"pairs has shape {tuple(pairs.shape)}, dtype {pairs.dtype}; expected whole numbers [2, P]"
             )
         nodes, place = torch.unique(pairs, return_inverse=True)
         columns = self.covariance(nodes)
-        deviation = columns[..., nodes, torch.arange(nodes.numel())].sqrt()
+        deviation = columns[..., nodes, torch.arange(nodes.numel(), device=nodes.device)].sqrt()
         i, j = place
         return columns[..., nodes[i], j] / (deviation[..., i] * deviation[..., j])
 

@@ -80,7 +80,8 @@ def choose_method(J: Precision, method: str = "auto") -> str:
         if method in ("elimination", "dense"):
             raise ValueError(f"method={method!r} works in one process; across processes use method='estimated'")
         return "estimated"
-    return J.graph.derived(_choose) if method == "auto" else method
+    # of no nodes nothing is estimated
+    return J.graph.derived(_choose) if method == "auto" or not J.num_nodes else method
 
 
 def _choose(graph: Graph) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from walksum._checks import check_count
 from walksum.field.distribution import GaussianField
-from walksum.field.observations import check_nodes
+from walksum.field.observations import as_tensor, check_nodes
 from walksum.graph import Graph
 from walksum.precision import Precision
 
@@ -59,7 +59,7 @@ def maximise(evidence: Callable[[Tensor], Tensor], start: Any, bounds: Any = Non
     from scipy.optimize import minimize
 
     def negative(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        p = torch.tensor(parameters, dtype=torch.float64, requires_grad=True)
+        p = torch.from_numpy(parameters.copy()).requires_grad_()
         with torch.enable_grad():
             value = -evidence(p)
             (gradient,) = torch.autograd.grad(value, p)
@@ -124,7 +124,7 @@ def fit_residual_field(
     """
     start = time.perf_counter()
     nodes = check_nodes(nodes, graph.num_nodes, graph.device)
-    r = torch.as_tensor(residuals, dtype=torch.float64, device=graph.device)
+    r = as_tensor(residuals, dtype=torch.float64, device=graph.device)
     r = r.unsqueeze(1) if r.dim() == 1 else r
     if r.dim() != 2 or r.size(0) != nodes.numel() or not bool(torch.isfinite(r).all()):
         raise ValueError(
@@ -143,7 +143,7 @@ def fit_residual_field(
         b,
         noise,
         torch.stack([_calibrated(family, nodes, group, *p) for p, group in zip(parameters, groups, strict=True)]),
-        torch.tensor([value for _, value, _, _ in columns], dtype=torch.float64),
+        parameters.new_tensor([value for _, value, _, _ in columns]),
         sum(count for _, _, count, _ in columns),
         all(done for _, _, _, done in columns),
         time.perf_counter() - start,
@@ -166,15 +166,15 @@ class _Family:
 
 def residual_precision(graph: Graph, a: float, b: float) -> Precision:
     """J = b (I - a D^-1/2 A D^-1/2), as :func:`fit_residual_field` fits it without loops."""
-    a_, b_ = (torch.tensor(value, dtype=torch.float64) for value in (a, b))
-    return _Family(graph, False, "auto").field(a_, b_).J
+    family = _Family(graph, False, "auto")
+    return family.field(*family.edge.new_tensor([a, b])).J
 
 
 def _fit_columns(family: _Family, nodes: Tensor, r: Tensor, signs: bool) -> tuple[Tensor, float, int, bool]:
     """One set of parameters for columns ``[T, n]``."""
     spread = float(r.square().mean().sqrt())
     if spread == 0:
-        return torch.tensor([0.0, 1e12, 1e-12], dtype=torch.float64), float("inf"), 0, True
+        return torch.from_numpy(np.array([0.0, 1e12, 1e-12])), float("inf"), 0, True
     unit, n = (r / spread).unsqueeze(1), r.numel()  # [T, 1, n]: draws of a field of one head
 
     def parameters(p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -188,9 +188,9 @@ def _fit_columns(family: _Family, nodes: Tensor, r: Tensor, signs: bool) -> tupl
     bounds = [(-LARGEST_A if signs else 0.0, LARGEST_A), (-20.0, 20.0), NOISE_RANGE]
     starts = [(1.5, 0.5, -1.0)] + ([(-1.5, 0.5, -1.0)] if signs else [])
     with torch.no_grad():  # one look at each start costs less than half a step
-        start = max(starts, key=lambda each: float(evidence(torch.tensor(each, dtype=torch.float64))))
+        start = max(starts, key=lambda each: float(evidence(torch.from_numpy(np.array(each)))))
     best = maximise(evidence, start, bounds)
-    a, b, noise = parameters(torch.as_tensor(best.x))
+    a, b, noise = parameters(torch.from_numpy(best.x))
     result = torch.stack([a, b / spread**2, noise * spread**2])
     value = n * (float(best.fun) - float(np.log(spread)))
     return result, value, best.nfev, bool(best.success)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +24,15 @@ class Observations:
     noise: Tensor | None
 
 
+def as_tensor(given: Any, **kind: Any) -> Tensor:
+    """``torch.as_tensor``; of a column of a table in the order of its rows, whatever their labels."""
+    if isinstance(given, Tensor):
+        given = given if given.layout is torch.strided else given.to_dense()
+    elif hasattr(given, "__array__"):
+        given = np.array(given)  # a copy: torch warns of arrays that cannot be written to, as pandas gives
+    return torch.as_tensor(given, **kind)
+
+
 def is_finite(values: Tensor) -> bool:
     """Whether all values are; also inside a transform of torch.func, which hides them from ordinary conditions."""
     plain = unwrapped(values.detach())
@@ -31,7 +41,7 @@ def is_finite(values: Tensor) -> bool:
 
 def check_nodes(nodes: Any, num_nodes: int, device: torch.device) -> Tensor:
     """Distinct numbers of nodes ``[n]``; a mask of N booleans will do."""
-    nodes = torch.as_tensor(nodes, device=device)
+    nodes = as_tensor(nodes, device=device)
     if nodes.dtype == torch.bool:
         if nodes.shape != (num_nodes,):
             raise ValueError(f"nodes is a mask of shape {tuple(nodes.shape)}; expected [{num_nodes}]")
@@ -58,7 +68,7 @@ def check_observations(
 ) -> Observations:
     """Observations of a field of this batch shape, in the dtype and on the device of ``like``."""
     nodes = check_nodes(nodes, num_nodes, like.device)
-    values = torch.as_tensor(values, dtype=like.dtype, device=like.device)
+    values = as_tensor(values, dtype=like.dtype, device=like.device)
     count = nodes.numel()
     if values.dim() == 0 or values.size(-1) != count:
         raise ValueError(f"values has shape {tuple(values.shape)} for {count} nodes; expected [..., {count}]")
@@ -75,7 +85,7 @@ def check_observations(
 
 
 def _check_noise(noise: Any, count: int, batch: torch.Size, like: Tensor) -> Tensor:
-    noise = torch.as_tensor(noise, dtype=like.dtype, device=like.device)
+    noise = as_tensor(noise, dtype=like.dtype, device=like.device)
     if noise.dim() and noise.size(-1) not in (1, count):
         raise ValueError(f"noise has shape {tuple(noise.shape)}; expected a number or one variance per node, [{count}]")
     if noise.dim() > 2 or (noise.dim() == 2 and noise.size(0) not in (1, batch[-1])):

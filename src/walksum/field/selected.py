@@ -70,7 +70,7 @@ def _minus_SGS(diag: Tensor, off: Tensor, g_diag: Tensor, g_off: Tensor, graph: 
     d_diag, d_off = torch.zeros_like(diag), torch.zeros_like(off)
     for start in range(0, N, BLOCK):
         units = diag.new_zeros(N, min(BLOCK, N - start))
-        units[start + torch.arange(units.size(1)), torch.arange(units.size(1))] = 1
+        units[start:].fill_diagonal_(1)
         S = solve(J, units.expand(heads, -1, -1).contiguous(), SOLVERS[way], on_nonconverged="raise")
         GS = spmm(graph, g_diag, g_off / 2, S)
         M = solve(J, GS, SOLVERS[way], on_nonconverged="raise")

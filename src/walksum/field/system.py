@@ -67,7 +67,7 @@ class System:
         """Random signs ``[H, n, P]``, drawn on the CPU and so the same on every device."""
         generator = torch.Generator().manual_seed(seed)
         shape = (self.J.heads, self.num_nodes, probes)
-        bits = torch.randint(2, shape, generator=generator, dtype=torch.int8)
+        bits = torch.randint(2, shape, generator=generator, dtype=torch.int8, device="cpu")
         return (2 * bits - 1).to(device=self.J.device, dtype=self.J.dtype)
 
     def normals(self, columns: int, seed: int | None, device: torch.device | str) -> Tensor:

@@ -112,4 +112,4 @@ def _by_gabp(J: Precision, report: Reporter) -> Tensor:
     prepared = GaBP(damping=1.0, max_steps=100_000).prepare(J.detach())
     precision: Tensor = prepared.marginal_precision  # type: ignore[attr-defined]
     report("gabp", note=GABP_NOTE)
-    return torch.as_tensor(1 / precision).to(J.diag)
+    return torch.reciprocal(precision).to(J.diag)

@@ -57,7 +57,7 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
         raise ValueError(
             f"edge_index is a {type(edge_index).__name__}; expected an integer tensor [2, M], a PyG EdgeIndex, "
             "a torch sparse matrix, a SparseTensor, a walksum.Graph, a networkx or libpysal graph, or the path of "
-            "a .gal or .gwt file"
+            "a .gal or .gwt file; of an array or a list make torch.as_tensor(edge_index)"
         )
     return _check_pairs(edge_index), _edge_index_size(edge_index), None
 

@@ -60,8 +60,10 @@ def _write(path: Path, values: Tensor) -> None:
 
 def _map(path: Path, dtype: str, count: int) -> Tensor:
     kind = DTYPES[dtype]
-    expected = count * torch.empty(0, dtype=kind).element_size()
+    expected = count * kind.itemsize
     found = path.stat().st_size if path.exists() else -1
     if found != expected:
         raise ValueError(f"{path} has {found} bytes, graph.json tells of {expected}; write the graph anew")
-    return torch.from_file(str(path), shared=False, size=count, dtype=kind) if count else torch.empty(0, dtype=kind)
+    if not count:
+        return torch.empty(0, dtype=kind, device="cpu")
+    return torch.from_file(str(path), shared=False, size=count, dtype=kind, device="cpu")

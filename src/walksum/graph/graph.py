@@ -194,7 +194,9 @@ class Graph:
 
         csr = self.csr
         values = self.edge_weight if values is None else values
-        values = torch.ones(self.num_edges, dtype=torch.float64) if values is None else values.detach().cpu()
+        values = (
+            torch.ones(self.num_edges, dtype=torch.float64, device="cpu") if values is None else values.detach().cpu()
+        )
         indices, indptr = csr.indices.cpu().numpy(), csr.indptr.cpu().numpy()
         return sp.csr_matrix((values[csr.edge.cpu().long()].numpy(), indices, indptr), shape=(self.num_nodes,) * 2)
 
@@ -209,9 +211,9 @@ class Graph:
         """
         from scipy.sparse.csgraph import dijkstra
 
-        chosen = torch.as_tensor(nodes, dtype=torch.int64).cpu().view(-1)
+        chosen = torch.as_tensor(nodes, dtype=torch.int64, device="cpu").view(-1)
         if chosen.numel() == 0:
-            return torch.empty(0, self.num_nodes, dtype=torch.int64)
+            return chosen.new_empty(0, self.num_nodes)
         if not bool(((chosen >= 0) & (chosen < self.num_nodes)).all()):
             raise ValueError(f"nodes={chosen.tolist()}; expected nodes of {self}, 0 to {self.num_nodes - 1}")
         pattern = self.structure.derived(_pattern)

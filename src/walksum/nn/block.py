@@ -11,7 +11,7 @@ from walksum.designs import Design, Setting, check_design
 from walksum.graph import EdgeInput
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
-from walksum.nn.inputs import Activation, make_activation
+from walksum.nn.inputs import Activation, check_features, make_activation
 from walksum.nn.layer_norm import LayerNorm
 from walksum.nn.node_linear import NodeLinear, linear_after, takes_more
 from walksum.solvers import Solution, Solver
@@ -46,7 +46,8 @@ class GLTBlock(nn.Module):
 
     Args:
         channels: width of the node embeddings.
-        heads: number of heads, of ``channels / heads`` features each, rounded up.
+        heads: number of heads, of ``channels / heads`` features each, rounded up. With ``norm="layer"`` a head needs
+            several: the layer norm of one number is constant, and the block then sees no graph.
         design, learned, coupling, solver, on_nonconverged, settings: as in :class:`walksum.GLTConv`.
         dropout: after the mixing and inside the feed-forward network.
         ffn_channels: inner width of the feed-forward network, ``channels`` by default.
@@ -136,9 +137,10 @@ class GLTBlock(nn.Module):
         features: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
+        check_features(x, self.merge.out_features, first=self.norm)
         mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
-        mu = mu.reshape(-1, self.mix.heads, self.mix.out_channels)
         rows = x.reshape(-1, x.size(-1))  # of all samples
+        mu = mu.reshape(rows.size(0), self.mix.heads, self.mix.out_channels)
         y = linear_after(self.merge, (self.mix_norm, self.act, self.dropout), mu, rows)
         y = self.ffn(y, residual=y) if takes_more(self.ffn, FeedForward) else y + self.ffn(y)
         return y.view(x.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Literal, overload
 
 import torch
@@ -133,8 +134,10 @@ class GLTConv(MessagePassing):
                 settings["scale"] = LAYER_SCALE
             self.design = make_design(design, learned, read, out_channels, heads, coupling, **settings)
         self.edge_dim = edge_dim if edge_dim is None else check_count("edge_dim", edge_dim)
-        if edge_dim is not None and not list(self.design.parameters()):
-            raise ValueError(f"edge_dim={edge_dim!r}; edge features enter learned designs, {self.design} is fixed")
+        if edge_dim is not None and "edge" not in signature(self.design.forward).parameters:
+            raise ValueError(
+                f"edge_dim={edge_dim!r}; edge features enter learned couplings, of which {self.design} has none"
+            )
         self.edge = None if edge_dim is None else nn.Linear(edge_dim, heads, bias=False)
         self.last_solve: Solution | None = None
         self.last_backward_solve: Solution | None = None
@@ -208,7 +211,7 @@ class GLTConv(MessagePassing):
             return_attention_weights: also return ``(edge_index, alpha)`` as PyG's attention layers do; alpha ``[M, H]``
                 is the partial correlation :math:`-J_{ij} / \\sqrt{J_{ii} J_{jj}}` of each entry, 0 for loops.
         """
-        if edge_weight is not None and edge_weight.dim() == 2:
+        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
             edge_weight, edge_attr = self._weight_or_features(edge_weight, edge_attr)
         if isinstance(edge_index, list):
             edge_index = as_graph(edge_index)
@@ -307,17 +310,19 @@ class GLTConv(MessagePassing):
             )
         if self.in_channels == -1:
             with torch.no_grad():
-                self(x.reshape(-1, *x.shape[-2:])[0], edge_index, weight, features, edge_attr=edge_attr)
+                self(x.flatten(0, -3)[0], edge_index, weight, features, edge_attr=edge_attr)
         graph = as_graph(edge_index, x.size(-2), weight)
         if edge_attr is not None and not isinstance(edge_index, Graph):
             edge_attr = mean_per_edge(edge_index, graph, check_edge_attr(edge_attr, self.edge_dim, len(edge_attr)))
-        samples = x.reshape(-1, *x.shape[-2:])
+        samples = x.flatten(0, -3)
+        if not x.numel():  # vmap takes no batch without samples
+            return self.observe(x)[..., : self.out_channels * (self.heads if self.concat else 1)]
         if features is None or features.dim() == 2:
             out = torch.vmap(lambda one: self(one, graph, None, features, edge_attr=edge_attr))(samples)
         else:
-            each = features.reshape(-1, *features.shape[-2:])
+            each = features.flatten(0, -3)
             out = torch.vmap(lambda one, read: self(one, graph, None, read, edge_attr=edge_attr))(samples, each)
-        return out.view(*x.shape[:-1], -1)
+        return out.view(*x.shape[:-1], out.size(-1))
 
     @property
     def _dtype(self) -> torch.dtype:

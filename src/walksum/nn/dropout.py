@@ -24,7 +24,7 @@ class Dropout(nn.Dropout):
         plain = not self.training or self.p in (0, 1) or self.inplace or torch.compiler.is_compiling()
         if plain or not input.is_cpu or input.dtype not in (torch.float32, torch.float64) or not has_numba():
             return super().forward(input)
-        seed = torch.randint(2**62, (1,))
+        seed = torch.randint(2**62, (1,), device="cpu")
         return _Dropout.apply(input.unsqueeze(0), seed, self.p).squeeze(0)
 
 

@@ -34,7 +34,7 @@ class InputLinear(nn.Linear):
         seed, p = 0, 0.0
         if type(dropout) is Dropout and not dropout._forward_hooks and not dropout._forward_pre_hooks:
             if dropout.training and 0 < dropout.p < 1:
-                seed, p = int(torch.randint(2**62, (1,))), dropout.p
+                seed, p = int(torch.randint(2**62, (1,), device="cpu")), dropout.p
             elif dropout.training and dropout.p == 1:
                 x = dropout(x)
         elif dropout is not None:
@@ -103,7 +103,11 @@ class _Product(Function):
         (x,), grad, d_weight = ctx.saved_tensors, grads[0], None
         if ctx.needs_input_grad[1]:
             if torch.is_grad_enabled() or transforms_active():  # someone will differentiate this again
-                dropped = _Dropout.apply(x.unsqueeze(0), torch.tensor([ctx.seed]), ctx.p).squeeze(0) if ctx.p else x
+                dropped = (
+                    _Dropout.apply(x.unsqueeze(0), torch.tensor([ctx.seed], device="cpu"), ctx.p).squeeze(0)
+                    if ctx.p
+                    else x
+                )
                 d_weight = grad.t() @ dropped
             else:
                 d_weight = _weight_gradient(x, grad, ctx.kept)

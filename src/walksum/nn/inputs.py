@@ -129,7 +129,7 @@ def _check_range(edge_index: Tensor, sources: int, targets: int) -> None:
 
 def one_column(edge_weight: Tensor | None) -> Tensor | None:
     """Weights ``[M, 1]`` as ``[M]``."""
-    column = edge_weight is not None and edge_weight.dim() == 2 and edge_weight.size(1) == 1
+    column = isinstance(edge_weight, Tensor) and edge_weight.dim() == 2 and edge_weight.size(1) == 1
     return edge_weight.squeeze(1) if column and edge_weight is not None else edge_weight
 
 

@@ -40,7 +40,8 @@ class GLT(nn.Module):
         num_layers: number of blocks.
         out_channels: number of classes or targets.
         heads: heads of each layer of a learned design: one number for all layers, one for each, or a pair
-            (all layers but the last, the last). A fixed design has one J and runs as one head.
+            (all layers but the last, the last). A fixed design has one J and runs as one head. A head
+            needs several features, see :class:`walksum.GLTBlock`.
         design, learned, coupling, solver, on_nonconverged, settings: as in :class:`walksum.GLTConv`. A Design object
             is copied for each block.
         dropout: on the input, after each mixing and inside each feed-forward network.

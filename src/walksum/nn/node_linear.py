@@ -104,6 +104,6 @@ def _rows_with_gradient(g: Tensor) -> Tensor | None:
     """The rows that are not zero; None where there are many, which the first of them tell."""
     from walksum.backends.cpu.sparse_rows import nonzero_rows
 
-    rows = torch.empty(g.size(0) // FEWEST, dtype=torch.int64)
+    rows = g.new_empty(g.size(0) // FEWEST, dtype=torch.int64)
     count = nonzero_rows(g.detach().contiguous().numpy(), rows.numpy())
     return None if count < 0 else rows[:count]

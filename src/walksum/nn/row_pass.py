@@ -92,7 +92,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | No
     """``residual + linear(steps(x))``, ``[N, O]``."""
     norm = steps.norm
     gamma, beta, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    seed = int(torch.randint(2**62, (1,))) if steps.p else 0
+    seed = int(torch.randint(2**62, (1,), device="cpu")) if steps.p else 0
     numbers = 0 if norm is None else x.size(-1), epsilon, steps.slope, seed, steps.p
     if residual is not None:
         residual = residual.contiguous()
@@ -106,7 +106,7 @@ def _composed(numbers: tuple, x: Tensor, weight: Tensor, bias: Any, gamma: Any, 
         x = nnf.layer_norm(x.unflatten(1, (-1, size)), (size,), gamma, beta, epsilon).flatten(1)
     if slope != 1:
         x = nnf.leaky_relu(x, slope) if slope else nnf.relu(x)
-    x = _Dropout.apply(x.unsqueeze(0), torch.tensor([seed]), p).squeeze(0) if p else x
+    x = _Dropout.apply(x.unsqueeze(0), torch.tensor([seed], device="cpu"), p).squeeze(0) if p else x
     return nnf.linear(x, weight, bias)
 
 

@@ -46,7 +46,7 @@ class ColumnFactor(NotCopied):
         each = 2 * (nodes + 1) + entries + symbolic.eliminated
         if self.interleaved:
             each += nodes + J.graph.num_edges  # the values of J, too
-        numbers = torch.empty(self.heads * each, dtype=J.dtype)
+        numbers = self.diag.new_empty(self.heads * each)
         self.numbers = numbers  # the kernels hold its address only
         addresses = self.diag.data_ptr(), self.off.data_ptr(), numbers.data_ptr()
         self.where = (ZERO[J.dtype], self.heads, symbolic.eliminated, *addresses)
@@ -146,7 +146,7 @@ class ColumnFactor(NotCopied):
     def logdet(self) -> Tensor:
         """``log det J`` of each head, float64 ``[H]``, where no core is left; NaN after a failure."""
         if self.failure is not None:
-            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+            return self.diag.new_full((self.heads,), torch.nan, dtype=torch.float64)
         return node_sum(self.pivots.log()).squeeze(1)
 
     def eliminate(self, h: Tensor) -> Tensor:

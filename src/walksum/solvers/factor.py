@@ -53,8 +53,8 @@ class Factor(NotCopied):
         # Threads that come together may all do it, each with memory of its own.
         symbolic, dtype = self.symbolic, self.diag.dtype
         L = self._memory(self.heads * symbolic.size, dtype)
-        pivots = torch.empty(self.heads, symbolic.num_nodes, dtype=torch.float64)
-        norms = torch.empty(self.heads, dtype=torch.float64)
+        pivots = self.diag.new_empty(self.heads, symbolic.num_nodes, dtype=torch.float64)
+        norms = self.diag.new_empty(self.heads, dtype=torch.float64)
         addresses = [t.data_ptr() for t in (self.diag, self.off, L, norms)]
         where = ZERO[dtype], self.heads, *addresses
         work = self.heads * symbolic.operations
@@ -104,7 +104,7 @@ class Factor(NotCopied):
     def logdet(self) -> Tensor:
         """``log det J`` of each head, float64 ``[H]``; NaN after a failure."""
         if self.failure is not None:
-            return torch.full((self.heads,), torch.nan, dtype=torch.float64)
+            return self.diag.new_full((self.heads,), torch.nan, dtype=torch.float64)
         return node_sum(self.pivots.log()).squeeze(1)
 
     def selected_inverse(self) -> tuple[Tensor, Tensor]:
@@ -112,8 +112,8 @@ class Factor(NotCopied):
 
         The digits of a J in float32 suffer from the rounding of its factor: factorise ``J.to(torch.float64)``.
         """
-        diag = torch.full((self.heads, self.graph.num_nodes), torch.nan, dtype=torch.float64)
-        off = torch.full((self.heads, self.graph.num_edges), torch.nan, dtype=torch.float64)
+        diag = torch.full_like(self.diag, torch.nan, dtype=torch.float64)
+        off = torch.full_like(self.off, torch.nan, dtype=torch.float64)
         if self.failure is None:
             L = self.L.view(self.heads, -1).double().numpy()
             args = self.plan, self.symbolic.room, blas.addresses(), L, diag.numpy(), off.numpy()

@@ -97,6 +97,11 @@ class Data:
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, tuple(TASKS))
+        y = self.y
+        if self.task in ("classification", "regression") and y.dim() != 1:
+            raise ValueError(f"y has shape {tuple(y.shape)}; expected one target per node, [N]: use y.squeeze(1)")
+        if self.task == "classification" and y.is_floating_point():
+            raise ValueError(f"y has type {y.dtype}; classes are whole numbers: use y.long(), or task='regression'")
 
     @property
     def device(self) -> torch.device:

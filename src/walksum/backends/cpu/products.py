@@ -26,7 +26,7 @@ ROWS = 1 << 13  # nodes per task of edge_dot
 
 def spmm(graph: Graph, diag: Tensor, off: Tensor, x: Tensor) -> Tensor:
     """``J x``: diag ``[H, N]``, off ``[H, E]``, x ``[H, N, F]`` -> ``[H, N, F]``."""
-    out = torch.empty(x.shape, dtype=x.dtype)
+    out = x.new_empty(x.shape)
     G, J_diag, J_off, X, Y = rows(graph), view(diag), view(off), view(x), out.numpy()
 
     def block(head: int, start: int, stop: int) -> None:
@@ -74,7 +74,7 @@ def prepare_dots(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> 
     """Tensors with the shapes of the results, the arguments of the kernel, and the work."""
     nodes, edges, step = graph.num_nodes, graph.num_edges, math.gcd(columns, 64)
     upper, shape = graph.derived(_build_second_ends), (heads, nodes, columns // step)
-    like = torch.empty(heads, nodes, dtype=dtype), torch.empty(heads, edges, dtype=dtype)
+    like = [torch.empty(heads, count, dtype=dtype, device="cpu") for count in (nodes, edges)]
     return *like, (WIDTHS[step], ZERO[dtype], shape, upper), heads * columns * (nodes + 2.0 * edges)
 
 
@@ -88,14 +88,14 @@ def _build_second_ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 def edge_sum(graph: Graph, values: Tensor) -> Tensor:
     """The sum over the edges of each node: ``[H, E] -> [H, N]``."""
-    values, out = contiguous_on_cpu(values), torch.empty(values.size(0), graph.num_nodes, dtype=values.dtype)
+    values, out = contiguous_on_cpu(values), values.new_empty(values.size(0), graph.num_nodes)
     _edge_sum(*_sizes(graph, values), values.data_ptr(), out.data_ptr())
     return out
 
 
 def end_sum(graph: Graph, values: Tensor) -> Tensor:
     """The sum of both ends of each edge: ``[H, N] -> [H, E]``."""
-    values, out = contiguous_on_cpu(values), torch.empty(values.size(0), graph.num_edges, dtype=values.dtype)
+    values, out = contiguous_on_cpu(values), values.new_empty(values.size(0), graph.num_edges)
     _end_sum(*_sizes(graph, values), values.data_ptr(), out.data_ptr())
     return out
 
@@ -126,7 +126,7 @@ def norm_inf(graph: Graph, diag: Tensor, off: Tensor) -> Tensor:
 
 def backward_error(graph: Graph, diag: Tensor, off: Tensor, mu: Tensor, h: Tensor, J_norm: Tensor) -> Tensor:
     """``|h - J mu|_inf / (|J|_inf |mu|_inf + |h|_inf)`` of every column, ``[H, F]``, sums in float64."""
-    out = torch.empty(mu.size(0), mu.size(2), dtype=torch.float64)
+    out = mu.new_empty(mu.size(0), mu.size(2), dtype=torch.float64)
     G, J_diag, J_off, X, B, norm, Y = rows(graph), view(diag), view(off), view(mu), view(h), view(J_norm), out.numpy()
 
     def block(head: int, start: int, stop: int) -> None:

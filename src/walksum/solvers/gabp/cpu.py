@@ -44,7 +44,7 @@ class PreparedFusedGaBP(PreparedGaBP):
         heads, valid = self._fixed_point
         if not valid:
             return torch.full_like(h, torch.nan), Status.diverged, 0
-        mu, H = torch.empty(h.shape, dtype=h.dtype), view(h)
+        mu, H = h.new_empty(h.shape), view(h)
 
         def block(head: int, start: int, stop: int) -> tuple[Status, int]:
             messages = InformationMessages(heads[head], H[head, :, start:stop])
@@ -113,10 +113,10 @@ class JointMessages:
             return self.by_start[head, start].step(damping)[0]
 
         d_eta = for_blocks(block, self.h.size(0), self.h.size(2), self.h.size(1) + 2 * self.heads[0].J.size)
-        return torch.tensor(d_pi, dtype=torch.float64), torch.tensor(d_eta, dtype=torch.float64)
+        return torch.from_numpy(np.array(d_pi, float)), torch.from_numpy(np.array(d_eta, float))
 
     def mean(self) -> Tensor:
-        mu = torch.empty(self.h.shape, dtype=self.h.dtype)
+        mu = self.h.new_empty(self.h.shape)
         for head, start, stop, messages in self.blocks:
             mu.numpy()[head, :, start:stop] = messages.mean(self.heads[head].marginal())
         return mu
