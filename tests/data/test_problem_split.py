@@ -114,3 +114,10 @@ def test_words_that_say_nothing_are_refused():
         problem(part=["train", "later"] * 30, split="part")
     with pytest.raises(ValueError, match="a run folder, spatial"):
         split_problem(problem(), "a,b,c", 0)
+
+
+@pytest.mark.parametrize("how", [None, "0.5,0.25,0.25"])
+def test_parts_are_independent_of_numbers_drawn_by_the_same_seed(how):
+    drawn = np.random.default_rng(0).random(COUNT)  # who makes a table often takes the seed 0 as well
+    train, _, test = parts(split_problem(problem(y=drawn), how, 0))
+    assert max(drawn[list(train)]) > min(drawn[list(test)])

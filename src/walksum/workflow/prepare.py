@@ -8,7 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walksum.data.encoding import LOG, NONE, TRANSFORMS, Encoding, fit_knots, in_target_units, transformed
+from walksum.data.encoding import (
+    LOG,
+    NONE,
+    TRANSFORMS,
+    Encoding,
+    find_ends,
+    fit_knots,
+    in_target_units,
+    transformed,
+    within,
+)
 from walksum.data.encoding import fit as fit_columns
 from walksum.data.places import DELAUNAY, NEIGHBOURS
 from walksum.data.problem import Problem
@@ -88,17 +98,28 @@ def balanced_weights(problem: Problem, nodes: Tensor) -> list[float]:
 def _fit_target(
     asked: str, problem: Problem, split: Split, encoding: Encoding, x: Tensor, metric: Metric
 ) -> tuple[Encoding, list[str]]:
-    """Fit the target's transform (as asked, or chosen on validation nodes), then its mean and scale."""
+    """Fit the target's transform (as asked, or chosen on validation nodes), then its mean, scale and ends."""
     known, notes = problem.y[split.train].double().numpy(), []
     kind = asked
     if asked == AUTO:
+        encoding = replace(encoding, target_ends=find_ends(known))
         kind, note = choose_transform(problem, split, x, metric)
-        notes += [note] if note else []
+        notes += [*([note] if note else []), *_on_ends(problem.target, known, encoding.target_ends)]
     knots = fit_knots(kind, known)
     learned = transformed(kind, knots, known)
     mean, scale = float(learned.mean()), float(learned.std()) or 1.0
     fitted = replace(encoding, target_mean=mean, target_scale=scale, target_transform=kind, target_knots=knots)
     return fitted, notes
+
+
+def _on_ends(target: str, known: np.ndarray, ends: list[float | None]) -> list[str]:
+    found = [f"{end:g} for {(known == end).mean():.0%}" for end in ends if end is not None]
+    if not found:
+        return []
+    return [
+        f"{target!r} ends at {' and at '.join(found)} of the training nodes: no prediction or interval goes beyond; "
+        "transform='none' lets them"
+    ]
 
 
 def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) -> tuple[str, str | None]:
@@ -117,7 +138,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
     X = x.double().numpy()
     X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
     X = np.concatenate([X, neighbour_mean(problem.graph) @ X], 1)
-    found = {}
+    found, ends = {}, find_ends(y[train])
     for kind in TRANSFORMS:
         if kind == LOG and y[train].min() < 0:
             continue
@@ -126,7 +147,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
         models = (HistGradientBoostingRegressor(random_state=0), RidgeCV(np.logspace(-2, 4, 13)))
         with few_threads(len(X)):
             guesses = [model.fit(X[train], learned).predict(X[val]) for model in models]
-        scores = [metric.of(in_target_units(kind, knots, guess), y[val]) for guess in guesses]
+        scores = [metric.of(within(ends, in_target_units(kind, knots, guess)), y[val]) for guess in guesses]
         found[kind] = metric.sign * max(metric.sign * score for score in scores)
     best = max(found, key=lambda kind: metric.sign * found[kind])
     text = ", ".join(f"{kind} {value:.4g}" for kind, value in found.items())
