@@ -191,7 +191,8 @@ def test_what_programs_write_into_empty_cells_is_empty(read, word):
 
 
 def test_numbers_of_arrow_and_durations_are_read():
-    nodes = pd.DataFrame({"size": [0.5, None, 2.0], "age": pd.to_timedelta([12, 24, 36], unit="h"), "y": ["u", "v", "u"]})
+    ages = pd.to_timedelta([12, 24, 36], unit="h")
+    nodes = pd.DataFrame({"size": [0.5, None, 2.0], "age": ages, "y": ["u", "v", "u"]})
     found = read_tables(nodes.astype({"size": "double[pyarrow]"}), pd.DataFrame([[0, 1], [1, 2]]), Columns("y"))
     assert found.features["age"].tolist() == [0.5, 1, 1.5]
     assert found.features["size"].fillna(-1).tolist() == [0.5, -1, 2]

@@ -86,9 +86,9 @@ NAMELIKE = 20  # distinct values from which a column where most differ is a name
 class Encoding:
     """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
 
-    Of the target: a number's transform, then its mean and scale, and the ends no prediction goes beyond; of classes the scale of a propagation of a network's
-    probabilities (0: none), the temperature that calibrates them and the weights with which they are compared; empty:
-    all alike.
+    Of the target: a number's transform, then its mean and scale, and the ends no prediction goes beyond; of classes the
+    scale of a propagation of a network's probabilities (0: none), the temperature that calibrates them and the weights
+    with which they are compared; empty: all alike.
     """
 
     numeric: list[str] = field(default_factory=list)
