@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from walksum.data.problem_split import graph_parts, split_problem
+from walksum.data.problem_split import graph_parts, split_notes, split_problem
 from walksum.data.user_files import Columns, read_tables
 from walksum.graph import Graph
 
@@ -121,3 +121,10 @@ def test_parts_are_independent_of_numbers_drawn_by_the_same_seed(how):
     drawn = np.random.default_rng(0).random(COUNT)  # who makes a table often takes the seed 0 as well
     train, _, test = parts(split_problem(problem(y=drawn), how, 0))
     assert max(drawn[list(train)]) > min(drawn[list(test)])
+
+
+def test_classes_of_hardly_any_test_node_are_said():
+    found = problem(y=["rare" if k % 20 == 0 else "ab"[k % 2] for k in range(COUNT)])
+    assert split_notes(found, None, split_problem(found, None, 0)) == [
+        "hardly any test nodes are 'rare' (1): recall of such a class, and every mean over classes, hangs on chance"
+    ]

@@ -62,7 +62,7 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
     metric = metric_for(job.metric, problem.task)
     split = split_problem(problem, job.split, job.seed)
     encoding, notes = fit_encoding(problem, split)
-    notes += encoding.notes(problem.features) + split_notes(problem, job.split)
+    notes += encoding.notes(problem.features) + split_notes(problem, job.split, split)
     x = encoding.encode(problem.features)
     if problem.regression:
         if job.class_weight != NONE:
