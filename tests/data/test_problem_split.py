@@ -10,6 +10,7 @@ import torch
 from walksum.data.problem_split import graph_parts, split_notes, split_problem
 from walksum.data.user_files import Columns, read_tables
 from walksum.graph import Graph
+from walksum.portfolio.folds import cross_validation
 
 COUNT = 60
 PATH = pd.DataFrame({"source": range(COUNT - 1), "target": range(1, COUNT)})
@@ -67,8 +68,6 @@ def test_nodes_of_one_time_are_not_parted():
 
 
 def test_groups_stay_together_and_take_turns_together():
-    from walksum.portfolio.folds import cross_validation
-
     groups = np.arange(COUNT) // 5
     found = problem(state=[f"s{k}" for k in groups], group="state")
     assert "state" not in found.features
@@ -128,3 +127,10 @@ def test_classes_of_hardly_any_test_node_are_said():
     assert split_notes(found, None, split_problem(found, None, 0)) == [
         "hardly any test nodes are 'rare' (1): recall of such a class, and every mean over classes, hangs on chance"
     ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_class_of_two_is_known_to_every_fold(seed):
+    y = np.where(np.arange(COUNT) < 2, 1.0, 0.0)
+    for learn, _ in cross_validation(y, np.arange(COUNT), 2, 5, seed):
+        assert y[learn].any()

@@ -134,10 +134,10 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
 
     table: list[dict[str, Any]] = []
     for name, found in permuted.items():
-        error = float(bootstrap(partial(fall, found), len(y), most=50).std())
-        value = fall(found, np.arange(len(y)))
-        if not np.isfinite([value, error]).all():  # the metric is not defined on so few nodes
+        value, drawn = fall(found, np.arange(len(y))), bootstrap(partial(fall, found), len(y), most=50)
+        if not np.isfinite(value) or not len(drawn):  # the metric is not defined on so few nodes
             return None
+        error = float(drawn.std())
         table.append({"column": name, "importance": value, "standard_error": error, "permutations": len(found)})
     table.sort(key=lambda row: -row["importance"])
     left = [name for name in names if name not in permuted]
