@@ -242,3 +242,13 @@ def test_no_prediction_or_interval_of_a_share_leaves_its_ends(tables, tmp_path):
 def test_a_table_of_another_kind_is_refused_by_predict(tables, run):
     with pytest.raises(ValueError, match="nodes is a list; expected a pandas DataFrame"):
         run.predict(tables[0].to_dict("records"), tables[1])
+
+
+@pytest.mark.parametrize("target", ["colour", "spent"])
+def test_a_column_that_says_the_target_again_is_named(tables, target):
+    nodes, edges = tables
+    again = {"hue": nodes["colour"].str.upper(), "double": 2 * nodes["spent"] + 1}
+    run = fit_tables(nodes.assign(**again), edges, target, features=["income", "hue", "double"], **QUICK)
+    told = [note for note in run.notes if "the target follows from" in note]
+    assert len(told) == 1
+    assert ("'hue' almost exactly" if target == "colour" else "'double' almost exactly") in told[0]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from walksum.data.encoding import (
     LOG,
@@ -20,6 +20,7 @@ from walksum.data.encoding import (
     within,
 )
 from walksum.data.encoding import fit as fit_columns
+from walksum.data.frames import name_list
 from walksum.data.places import DELAUNAY, NEIGHBOURS
 from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_notes, split_problem
@@ -32,6 +33,7 @@ from walksum.training.scoring import Metric, metric_for
 from walksum.workflow.job import AUTO, Job, check_model
 from walksum.workflow.scorer import Scorer
 
+SAME, FEWEST = 0.999, 20  # correlation with the target, and training nodes, from which a column says the same
 SKEWED = 1.0  # skewness from which transforms are tried
 COMPONENTS = 64  # of wide tables, for trees
 CHOICES = (4, 8, 16)  # of near nodes to join each one to
@@ -76,7 +78,30 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
         if job.class_weight != NONE:
             encoding = replace(encoding, class_weight=balanced_weights(problem, split.train))
         y = problem.y
+    notes += _on_leaks(problem, split, encoding, relevance(problem, split, x, y))
     return PreparedData(problem, split, encoding, x, y, notes, Scorer.of(job.metric, problem, encoding))
+
+
+def relevance(problem: Problem, split: Split, x: Tensor, y: Tensor) -> Tensor:
+    """The correlation of each feature with the target, or with the class it tells best; of training nodes ``[F]``."""
+    known = y[split.train]
+    Y = known.double().unsqueeze(1) if problem.regression else nn.functional.one_hot(known).double()
+    X = x[split.train].double()
+    X, Y = (each - each.mean(0) for each in (X, Y))
+    return ((X.T @ Y).abs() / (X.norm(dim=0).unsqueeze(1) * Y.norm(dim=0)).clamp_min(1e-12)).amax(1)
+
+
+def _on_leaks(problem: Problem, split: Split, encoding: Encoding, related: Tensor) -> list[str]:
+    """A note on columns that say the target again."""
+    if isinstance(problem.features, Tensor) or split.train.numel() < FEWEST:
+        return []
+    same = [name for name in encoding.columns if float(related[encoding.span(name)].max()) > SAME]
+    if not same:
+        return []
+    return [
+        f"the target follows from {name_list(same)} almost exactly: leave out, by features=, what is "
+        "known only together with it"
+    ]
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
