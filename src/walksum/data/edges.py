@@ -16,8 +16,8 @@ from walksum.data.numerals import Numerals, read_numerals
 
 MOST = float(np.finfo(np.float32).max)  # weights are kept in float32
 EXPECTED = f"a finite number such as 1.5, of size up to {MOST:.1g}"
-END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
-END_NAMES += tuple((f"{one}_id", f"{other}_id") for one, other in END_NAMES)
+END_NAMES = [("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination")]
+END_NAMES += [(f"{one}_id", f"{other}_id") for one, other in END_NAMES]
 NO_ENDS = ("weight", "edge", "edge_id", "index")
 
 

@@ -74,7 +74,8 @@ def find_ends(y: np.ndarray) -> list[float | None]:
 
 def within(ends: list[float | None], value: np.ndarray) -> np.ndarray:
     """Numbers cut at the ends that there are."""
-    return np.clip(value, *(each if end is None else end for end, each in zip(ends, (-np.inf, np.inf), strict=True)))
+    low, high = ends
+    return np.clip(value, -np.inf if low is None else low, np.inf if high is None else high)
 
 
 FARTHEST = 10.0  # standard deviations
