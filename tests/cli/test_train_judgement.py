@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from customers import QUICK
 
+from walksum.cli.console import Console
+from walksum.cli.progress import say_end
 from walksum.training.scoring import names_for
 from walksum.workflow import open_run
 
@@ -170,3 +172,11 @@ def test_what_does_not_fit_is_said(options, message, walksum, town):
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
     assert not (town / "never").exists()
+
+
+@pytest.mark.parametrize(("fall", "said"), [(0.3, "low 0.3 ± 0.1"), (0.1, "none clearly")])
+def test_columns_that_matter_are_those_beyond_chance(damp, capsys, fall, said):
+    rows = [{"column": "low", "importance": fall, "standard_error": 0.1}]
+    how = {"not_measured": ["noise"]}
+    say_end(Console(), damp[1].metrics | {"importance": rows, "importance_by": how})
+    assert f"when permuted: {said}; not measured in the time: 'noise'" in capsys.readouterr().out.replace("\n", " ")

@@ -33,6 +33,7 @@ MANY = "".join(f"n{k},{k},{k / 2}\n" for k in range(20))
         ("id,x,y\na,1,1\nb,2,1.0\nc,3,2\n", EDGES, "the target holds '1' and '1.0'; write one class in one way"),
         ("id,x,y\na,1,u\nb,2,u \nc,3,v\n", EDGES, "the target holds 'u' and 'u '"),
         (f"id,x,y\n{MANY}a,1,?\nb,2,3\nc,3,4\n", EDGES, "line 22: the target is '\\?', where most are numbers"),
+        (f"id,x,y\n{MANY}a,1,-\nb,2,-\nc,3,-\n", EDGES, "line 22: the target is '-', where most are numbers"),
     ],
 )
 def test_what_would_change_the_answer_unseen_is_refused(read, nodes, edges, message):
@@ -59,8 +60,7 @@ def test_row_numbers_that_pandas_writes_are_neither_learned_from_nor_ends(read):
     assert found.edge_index.tolist() == [[1, 2], [2, 0]]
     assert found.notes == [
         "nodes.csv: 1 column(s) without a name, often row numbers, are not learned from; name them",
-        "'i' and 'j', the first columns of edges.csv, are taken as the ends of edges; pass source= and destination= to "
-        "choose others",
+        "'i' and 'j' of edges.csv are taken as the ends of edges; pass source= and destination= to choose others",
     ]
 
 
@@ -174,3 +174,47 @@ def test_notes_show_the_beginning_of_a_long_cell():
     _, notes = fit(pd.DataFrame({"own": [f"{page}{k}" for k in rows], "same": [page] * 30}), rows)
     assert len(notes) == 2
     assert all(len(note) < 200 and "word word ...'" in note for note in notes)
+
+
+@pytest.mark.parametrize("cells", ["-,-,-,-", ".,.,.,."])
+def test_one_word_in_many_cells_of_a_column_of_numbers_is_said(read, cells):
+    rows = "".join(f"n{k},{k},u\n" for k in range(9)) + "".join(f"m{k},{x},v\n" for k, x in enumerate(cells.split(",")))
+    notes = read(f"id,x,y\n{rows}a,1,u\nb,2,v\nc,3,u\n").notes
+    assert "'x' is read as text: nodes.csv, line 11 holds" in notes[0]
+
+
+@pytest.mark.parametrize("word", ["#N/A", "<NA>", "NaT", "n/a"])
+def test_what_programs_write_into_empty_cells_is_empty(read, word):
+    found = read(f"id,x,y\na,{word},u\nb,2,v\nc,3,u\nd,4,{word}\n")
+    assert found.classes == ["u", "v"]
+    assert found.features["x"].isna().tolist() == [True, False, False, False]
+
+
+def test_numbers_of_arrow_and_durations_are_read():
+    ages = pd.to_timedelta([12, 24, 36], unit="h")
+    nodes = pd.DataFrame({"size": [0.5, None, 2.0], "age": ages, "y": ["u", "v", "u"]})
+    found = read_tables(nodes.astype({"size": "double[pyarrow]"}), pd.DataFrame([[0, 1], [1, 2]]), Columns("y"))
+    assert found.features["age"].tolist() == [0.5, 1, 1.5]
+    assert found.features["size"].fillna(-1).tolist() == [0.5, -1, 2]
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        "edge_id,one,other\n0,0,2\n1,2,3\n",
+        "weight,from_id,to_id\n1,0,2\n1,2,3\n",
+        "kind,Source,Target\n1,0,2\n1,2,3\n",
+        "id,neighbour,length\n0,2,1\n2,3,1\n",
+    ],
+)
+def test_numbers_and_weights_of_edges_are_not_their_ends(read, edges):
+    found = read("id,x,y\n0,1,u\n1,2,v\n2,3,u\n3,4,v\n", edges)
+    assert found.edge_index.tolist() == [[0, 2], [2, 3]]
+
+
+def test_different_weights_of_one_edge_are_said():
+    nodes = pd.DataFrame({"id": ["a", "b", "c"], "x": [1, 2, 3], "y": ["u", "v", "u"]})
+    edges = pd.DataFrame({"source": list("abbbc"), "target": list("baccc"), "w": [2, 4, 1, 1, 7]})
+    found = read_tables(nodes, edges, Columns("y", edges=EdgeColumns(weight="w")))
+    assert found.graph.edge_weight.tolist() == [3, 1]
+    assert "1 rows of edges repeat an edge, or its other direction, with another w: the mean is taken" in found.notes[0]

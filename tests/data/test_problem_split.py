@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from walksum.data.problem_split import graph_parts, split_problem
+from walksum.data.problem_split import graph_parts, split_notes, split_problem
 from walksum.data.user_files import Columns, read_tables
 from walksum.graph import Graph
+from walksum.portfolio.folds import cross_validation
 
 COUNT = 60
 PATH = pd.DataFrame({"source": range(COUNT - 1), "target": range(1, COUNT)})
@@ -67,8 +68,6 @@ def test_nodes_of_one_time_are_not_parted():
 
 
 def test_groups_stay_together_and_take_turns_together():
-    from walksum.portfolio.folds import cross_validation
-
     groups = np.arange(COUNT) // 5
     found = problem(state=[f"s{k}" for k in groups], group="state")
     assert "state" not in found.features
@@ -114,3 +113,24 @@ def test_words_that_say_nothing_are_refused():
         problem(part=["train", "later"] * 30, split="part")
     with pytest.raises(ValueError, match="a run folder, spatial"):
         split_problem(problem(), "a,b,c", 0)
+
+
+@pytest.mark.parametrize("how", [None, "0.5,0.25,0.25"])
+def test_parts_are_independent_of_numbers_drawn_by_the_same_seed(how):
+    drawn = np.random.default_rng(0).random(COUNT)  # who makes a table often takes the seed 0 as well
+    train, _, test = parts(split_problem(problem(y=drawn), how, 0))
+    assert max(drawn[list(train)]) > min(drawn[list(test)])
+
+
+def test_classes_of_hardly_any_test_node_are_said():
+    found = problem(y=["rare" if k % 20 == 0 else "ab"[k % 2] for k in range(COUNT)])
+    assert split_notes(found, None, split_problem(found, None, 0)) == [
+        "hardly any test nodes are 'rare' (1): recall of such a class, and every mean over classes, hangs on chance"
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_class_of_two_is_known_to_every_fold(seed):
+    y = np.where(np.arange(COUNT) < 2, 1.0, 0.0)
+    for learn, _ in cross_validation(y, np.arange(COUNT), 2, 5, seed):
+        assert y[learn].any()

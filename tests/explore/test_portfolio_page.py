@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from towns import opened
+from towns import opened, towns
 
 from walksum.explore.answer import Session
 from walksum.explore.answer_panel import _rank, added
@@ -19,6 +19,8 @@ from walksum.portfolio.fit import ELSEWHERE
 from walksum.portfolio.residual import residual_field
 from walksum.workflow.auto import ask
 from walksum.workflow.figures import Listener, of_run
+from walksum.workflow.problem import Source, problem_of_run
+from walksum.workflow.trained_run import open_trained_run
 
 pytest.importorskip("dash_cytoscape")
 
@@ -183,3 +185,19 @@ def test_the_page_of_a_regression_by_a_portfolio(driver, numbers):
     finally:
         if served is not None:
             served.close()
+
+
+@pytest.mark.parametrize("kind", ["numbers", "class_run"])
+@pytest.mark.parametrize("change", ["other towns", "an edge less"])
+def test_another_graph_of_the_same_ids_is_not_shown_what_was_kept_of_the_first(request, kind, change):
+    run, trained = request.getfixturevalue(kind)
+    nodes, edges = towns()
+    if change == "other towns":
+        own = ["size", "kind", "rent", "dear"]
+        nodes[own] = nodes[own].to_numpy(object)[::-1]
+    problem = problem_of_run(run, Source(nodes=nodes, edges=edges[int(change == "an edge less") :]), labels=True)
+    other = open_trained_run(run, problem, "others")
+    assert trained.stored is not None
+    assert other.stored is None
+    assert bool(other.hidden) == (change == "an edge less")
+    assert other.output.tolist() == other.answer(other.x, problem).tolist()

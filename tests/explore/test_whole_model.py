@@ -59,6 +59,9 @@ def test_a_number_moves_in_its_own_units(numbers):
     slope = (encoding.in_units(value + 1e-3) - encoding.in_units(value - 1e-3)) / 2e-3
     assert found.size[7] == pytest.approx(3 * float(slope), rel=1e-4)
     assert np.flatnonzero(found.size).tolist() == [7]
+    cut = replace(encoding, target_ends=[None, float(encoding.in_units(value))])
+    at_an_end = WholeModel(replace(trained, model=Sum(), encoding=cut)).influence(7)
+    assert at_an_end.size[7] == pytest.approx(found.size[7])
 
 
 def networks(width, operators, where, classes, count, draw):

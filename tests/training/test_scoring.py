@@ -90,3 +90,11 @@ def test_numbers_of_any_size_in_float32_are_scored(size):
     guess = np.full(6, y.mean(), np.float32)
     assert METRICS["r2"].of(guess, y) == pytest.approx(0, abs=1e-6)
     assert METRICS["rmse"].of(guess, y) == pytest.approx(size * np.std(np.arange(6.0)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("positive", "told"), [(4, False), (5, True)])
+def test_ranks_of_hardly_any_node_of_a_class_are_not_compared(positive, told):
+    y = (np.arange(200) < positive).astype(int)
+    mine, theirs = (np.stack([1 - p, p], 1) for p in np.random.default_rng(0).random((2, 200)))
+    found = paired_difference(METRICS["average_precision"], mine, theirs, y)
+    assert np.isfinite([found.low, found.high]).tolist() == [told, told]

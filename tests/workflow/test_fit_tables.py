@@ -223,3 +223,32 @@ def test_runs_of_several_targets_are_saved_again_and_know_their_folders(tables, 
     assert open_runs(tmp_path / "copy").predictions.equals(open_runs(tmp_path / "both").predictions)
     with pytest.raises(ValueError, match=r"path=.*both already exists"):
         runs.save(tmp_path / "both")
+
+
+def test_no_prediction_or_interval_of_a_share_leaves_its_ends(tables, tmp_path):
+    nodes, edges = tables
+    nodes = nodes.assign(share=(50 + 60 * (nodes["income"] - nodes["income"].mean())).clip(0, 100))
+    run = fit_tables(nodes, edges, "share", features=["income"], **QUICK).save(tmp_path / "run")
+    free = fit_tables(nodes, edges, "share", features=["income"], transform="none", **QUICK)
+    assert any("'share' ends at 0 for" in note and "and at 100 for" in note for note in run.notes)
+    for frame in (run.predictions, open_run(tmp_path / "run").predict(nodes, edges)):
+        numbers = frame[["prediction", "low", "high"]]
+        assert numbers.min().min() == 0
+        assert numbers.max().max() == 100
+    assert free.predictions["low"].min() < 0
+    assert free.predictions["high"].max() > 100
+
+
+def test_a_table_of_another_kind_is_refused_by_predict(tables, run):
+    with pytest.raises(ValueError, match="nodes is a list; expected a pandas DataFrame"):
+        run.predict(tables[0].to_dict("records"), tables[1])
+
+
+@pytest.mark.parametrize("target", ["colour", "spent"])
+def test_a_column_that_says_the_target_again_is_named(tables, target):
+    nodes, edges = tables
+    again = {"hue": nodes["colour"].str.upper(), "double": 2 * nodes["spent"] + 1}
+    run = fit_tables(nodes.assign(**again), edges, target, features=["income", "hue", "double"], **QUICK)
+    told = [note for note in run.notes if "the target follows from" in note]
+    assert len(told) == 1
+    assert ("'hue' almost exactly" if target == "colour" else "'double' almost exactly") in told[0]

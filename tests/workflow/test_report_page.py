@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from walksum.workflow import fit_tables
-from walksum.workflow.page_findings import heading, target_name, verdict
+from walksum.workflow.page_findings import calibration_bins, heading, target_name, verdict
 
 NASTY = '<b>odd & "id"</b>'
 
@@ -138,21 +138,25 @@ def test_confusions_and_calibration_of_classes(classes):
     assert "true ↓ predicted →" in "".join(reader.words)
     assert 'class="confusion numbered"' in classes.report()  # names too long for the columns of a phone
     assert '<span class="number">2 </span>yes &amp; more</th>' in classes.report()
-    assert "The mean distance from it is" in classes.report()
+    drawn = calibration_bins(classes.result)
+    off = sum(abs(said - right) * count for said, right, count in drawn) / len(frame)
+    assert f"The mean distance from it is {100 * off:.1f} points" in classes.report()
 
 
 def test_importance_is_drawn_where_it_was_measured(numbers):
-    before = numbers.metrics["importance"]
+    before, how = numbers.metrics["importance"], numbers.metrics["importance_by"]
     numbers.metrics["importance"] = None
     assert "Which columns it uses" not in numbers.report()
     numbers.metrics["importance"] = [
         {"column": "size <m>", "importance": 0.31, "standard_error": 0.02},
         {"column": "age", "importance": 0.0, "standard_error": 0.01},
     ]
+    numbers.metrics["importance_by"] = {"on": "held-out nodes", "not_measured": ["town <t>"]}
     try:
         page = numbers.report()
     finally:
-        numbers.metrics["importance"] = before
+        numbers.metrics["importance"], numbers.metrics["importance_by"] = before, how
+    assert "Not measured in the time: town &lt;t&gt;." in page
     assert "Which columns it uses" in page
     assert "falls on the test nodes" not in page  # they are looked at once, and not for this
     assert "0.310" in page

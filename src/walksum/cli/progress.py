@@ -108,6 +108,7 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
 
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
     """Print the members of a portfolio, whether the graph helped, coverage of intervals, and the solver's report."""
+    from walksum.data.frames import name_list
     from walksum.workflow.metrics import graph_text
 
     if metrics.get("portfolio"):
@@ -118,9 +119,13 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
         console.say(graph_text(metrics), always=True)
     _say_classes(console, metrics)
     if metrics.get("importance"):
-        rows = metrics["importance"][:MOST_COLUMNS]
+        rows = [row for row in metrics["importance"] if row["importance"] > 2 * row["standard_error"]][:MOST_COLUMNS]
         text = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
-        console.say(f"columns that matter most, by the fall of {metrics['score']} when permuted: {text}")
+        left = (metrics.get("importance_by") or {}).get("not_measured")
+        console.say(
+            f"columns that matter most, by the fall of {metrics['score']} when permuted: {text or 'none clearly'}"
+            + (f"; not measured in the time: {name_list(left)}" if left else "")
+        )
     intervals = metrics.get("intervals")
     if intervals:
         console.say(

@@ -10,12 +10,15 @@ import pandas as pd
 from walksum.data.frames import Table, is_missing
 
 ISO = "ISO8601"
-WRITTEN = (
-    (re.compile(r"\d{4}-\d{2}(-\d{2})?([T ].*)?"), (ISO,)),
-    (re.compile(r"\d{4}/\d{1,2}/\d{1,2}"), ("%Y/%m/%d",)),
-    (re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), ("%d.%m.%Y",)),
-    (re.compile(r"\d{1,2}/\d{1,2}/\d{4}"), ("%d/%m/%Y", "%m/%d/%Y")),
+DAYS = (
+    (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
+    (r"\d{1,2}\.\d{1,2}\.\d{4}", ("%d.%m.%Y",)),
+    (r"\d{1,2}/\d{1,2}/\d{4}", ("%d/%m/%Y", "%m/%d/%Y")),
+    (r"\d{1,2}[ -][A-Za-z]{3}[ -]\d{4}", ("%d %b %Y", "%d-%b-%Y")),
 )
+TIMES = (("", ""), (r" \d{1,2}:\d{2}", " %H:%M"), (r" \d{1,2}:\d{2}:\d{2}", " %H:%M:%S"))
+WRITTEN = [(re.compile(r"\d{4}-\d{2}(-\d{2})?([T ].*)?"), [ISO])]
+WRITTEN += [(re.compile(day + time), [each + how for each in formats]) for day, formats in DAYS for time, how in TIMES]
 SAMPLE = 5_000
 YEAR = 365.2425  # days
 PARTS = ("year", "month", "season sine", "season cosine", "weekday", "days")

@@ -16,7 +16,9 @@ from walksum.data.numerals import Numerals, read_numerals
 
 MOST = float(np.finfo(np.float32).max)  # weights are kept in float32
 EXPECTED = f"a finite number such as 1.5, of size up to {MOST:.1g}"
-END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination"))
+END_NAMES = [("source", "target"), ("src", "dst"), ("from", "to"), ("source", "destination")]
+END_NAMES += [(f"{one}_id", f"{other}_id") for one, other in END_NAMES]
+NO_ENDS = ("weight", "edge", "edge_id", "index")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
     present, named = table.columns(), columns.source is not None or columns.destination is not None
     columns = _with_ends(table.name, present, columns)
     ends = [str(columns.source), str(columns.destination)]
-    by_place = not named and (ends[0], ends[1]) not in END_NAMES
+    by_place = not named and (ends[0].lower(), ends[1].lower()) not in END_NAMES
     if by_place and not isinstance(table, FrameTable) and all(end in ids for end in ends):
         raise ValueError(
             f"{table.name} seems to have no header line: its first names the nodes {ends[0]!r} and {ends[1]!r}; "
@@ -62,8 +64,8 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
     notes = _on_unknown(table.name, collected, drop_unknown) + numerals.notes()
     if by_place and len(present) > 2:
         notes.append(
-            f"{ends[0]!r} and {ends[1]!r}, the first columns of {table.name}, are taken as the ends of edges; pass "
-            "source= and destination= to choose others"
+            f"{ends[0]!r} and {ends[1]!r} of {table.name} are taken as the ends of edges; pass source= and "
+            "destination= to choose others"
         )
     if not any(bool((i != j).any()) for i, j in collected.pairs):
         notes.append(f"{table.name} joins no nodes: each is predicted by its own columns alone")
@@ -72,6 +74,7 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
     weight = collected.edge_weight()
     if weight is not None:
         notes += weight_notes(table.name, str(columns.weight), weight)
+        notes += _on_several(table.name, str(columns.weight), collected.edge_index(), weight)
     columns = replace(columns, decimal=numerals.marks.get(columns.weight or ""))
     return Edges(collected.edge_index(), weight, columns, notes)
 
@@ -113,13 +116,28 @@ def weight_notes(table: str, column: str, weight: Tensor) -> list[str]:
     return notes
 
 
+def _on_several(table: str, column: str, index: Tensor, weight: Tensor) -> list[str]:
+    """A note where rows of one edge have different weights, of which the mean is taken."""
+    rows = pd.DataFrame(np.sort(index.numpy(), 0).T, columns=["i", "j"]).assign(weight=weight.numpy())
+    again = int(rows[rows["i"] != rows["j"]].drop_duplicates().duplicated(["i", "j"]).sum())
+    if not again:
+        return []
+    return [
+        f"{again} rows of {table} repeat an edge, or its other direction, with another {column}: the mean is taken; "
+        "add them up before if they are amounts"
+    ]
+
+
 def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColumns:
     if columns.source is None and columns.destination is None:
-        pair = next((pair for pair in END_NAMES if set(pair) <= set(present)), None)
-        present = [name for name in present if not name.startswith(UNNAMED)] or present  # row numbers join nothing
-        if pair is None and len(present) < 2:
-            raise ValueError(f"{table} has the single column {present[0]!r}; edges need a source and a destination")
-        columns = replace(columns, source=(pair or present)[0], destination=(pair or present)[1])
+        by_name = {name.lower(): name for name in reversed(present)} | {name: name for name in present}
+        pair = next(([by_name[one], by_name[other]] for one, other in END_NAMES if {one, other} <= set(by_name)), None)
+        free = [name for name in present if not name.startswith(UNNAMED)] or present  # row numbers join nothing
+        if pair is None and len(free) < 2:
+            raise ValueError(f"{table} has the single column {free[0]!r}; edges need a source and a destination")
+        sure = [name for name in free if name.lower() not in NO_ENDS]
+        pair = pair or (sure if len(sure) > 1 else free)
+        columns = replace(columns, source=pair[0], destination=pair[1])
     columns = replace(columns, source=columns.source or "source", destination=columns.destination or "target")
     roles = {"source=": columns.source, "destination=": columns.destination, "weight=": columns.weight}
     named = [name for name in roles.values() if name]
@@ -136,6 +154,8 @@ def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[s
         return []
     names = f"name unknown nodes: {name_list(collected.examples)}" if collected.examples else "have an empty end"
     message = f"{collected.unknown} of {collected.rows} rows of {table} {names}"
+    if not drop_unknown and not collected.examples:
+        raise ValueError(f"{message}; fill it in, or pass drop_unknown=True to leave those edges out")
     if not drop_unknown:
         raise ValueError(
             f"{message}; add them to the nodes, or pass drop_unknown=True to leave those edges out, or "

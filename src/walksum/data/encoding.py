@@ -22,6 +22,7 @@ NONE, LOG, QUANTILE = "none", "log", "quantile"
 TRANSFORMS = (NONE, LOG, QUANTILE)
 KNOTS = 200
 LARGEST_FACTOR = 10.0  # times the largest known value: no prediction through a logarithm goes beyond
+AT_AN_END, FEWEST_THERE = 0.02, 3  # share and number of training targets that make the smallest or largest an end
 
 
 def fit_knots(kind: str, y: np.ndarray) -> list[float]:
@@ -65,6 +66,18 @@ def _scores(knots: list[float]) -> tuple[np.ndarray, np.ndarray]:
     return value, np.bincount(place, ndtri((np.arange(len(knots)) + 0.5) / len(knots))) / count
 
 
+def find_ends(y: np.ndarray) -> list[float | None]:
+    """The smallest and the largest training target, each where many are equal to it, as shares are to 0 and 100."""
+    many = max(FEWEST_THERE, AT_AN_END * len(y))
+    return [float(end) if (y == end).sum() >= many else None for end in (y.min(), y.max())]
+
+
+def within(ends: list[float | None], value: np.ndarray) -> np.ndarray:
+    """Numbers cut at the ends that there are."""
+    low, high = ends
+    return np.clip(value, -np.inf if low is None else low, np.inf if high is None else high)
+
+
 FARTHEST = 10.0  # standard deviations
 MOST_CATEGORIES = 256  # a column; rarer ones become zeros
 NAMELIKE = 20  # distinct values from which a column where most differ is a name, not a category
@@ -74,9 +87,9 @@ NAMELIKE = 20  # distinct values from which a column where most differ is a name
 class Encoding:
     """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
 
-    Of the target: a number's transform, then its mean and scale; of classes the scale of a propagation of a network's
-    probabilities (0: none), the temperature that calibrates them and the weights with which they are compared; empty:
-    all alike.
+    Of the target: a number's transform, then its mean and scale, and the ends no prediction goes beyond; of classes the
+    scale of a propagation of a network's probabilities (0: none), the temperature that calibrates them and the weights
+    with which they are compared; empty: all alike.
     """
 
     numeric: list[str] = field(default_factory=list)
@@ -89,6 +102,7 @@ class Encoding:
     target_scale: float = 1.0
     target_transform: str = NONE
     target_knots: list[float] = field(default_factory=list)
+    target_ends: list[float | None] = field(default_factory=lambda: [None, None])
     smoothing: float = 0.0
     temperature: float = 1.0
     class_weight: list[float] = field(default_factory=list)
@@ -127,9 +141,9 @@ class Encoding:
         return (transformed(self.target_transform, self.target_knots, y) - self.target_mean) / self.target_scale
 
     def in_units(self, value: Any) -> np.ndarray:
-        """Convert a model's numbers back to the target's units; the inverse of :meth:`standardise`."""
+        """Convert a model's numbers back to the target's units, cut at its ends; the inverse of :meth:`standardise`."""
         value = np.asarray(value, dtype=np.float64) * self.target_scale + self.target_mean
-        return in_target_units(self.target_transform, self.target_knots, value)
+        return within(self.target_ends, in_target_units(self.target_transform, self.target_knots, value))
 
     def weighed(self, shares: Any) -> Any:
         """Probabilities ``[N, C]`` times the weights of the classes: the largest is predicted."""

@@ -18,7 +18,7 @@ from walksum.data.numerals import Numerals
 
 SAMPLE = 5_000  # rows that show how a column is written
 UNNAMED = ("Unnamed: ", "__index_level_")  # how pandas calls a column without a header, and an index in a Parquet file
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NaT", "<NA>", "null", "NULL", "None")
 LONGEST = 80  # letters of a cell in a message
 YES_NO = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}  # booleans in a text file
 
@@ -102,12 +102,17 @@ class FrameTable(Table):
 
 
 def _objects(values: pd.Series) -> pd.Series:
-    """Python objects; 5.0 becomes 5 where all are whole, for ids and classes with gaps are floats in pandas."""
+    """Python objects; 5.0 becomes 5 where all are whole, for ids and classes with gaps are floats in pandas.
+
+    Durations become days.
+    """
+    if values.dtype.kind == "m":
+        values = values.astype("timedelta64[ns]") / pd.Timedelta(days=1)
     if values.dtype.kind == "c":
         raise ValueError(f"column {values.name!r} holds complex numbers; give real and imaginary part as two columns")
     if values.dtype.kind == "f":
-        known = values.dropna()
-        if len(known) and bool((known % 1 == 0).all()) and bool((known.abs() < 2**53).all()):
+        known = values.dropna().to_numpy(np.float64)
+        if len(known) and (np.trunc(known) == known).all() and (np.abs(known) < 2**53).all():
             values = values.astype("Int64")
     return values.astype(object)
 

@@ -19,7 +19,7 @@ SURE_IDS = ID_NAMES[:3]  # a name may be for people, and the ids another column
 COVERED = 0.5  # share of the ends of edges that a guessed id column must hold
 SPLIT_WORDS = dict.fromkeys(("train", "training"), "train") | dict.fromkeys(("test", "testing"), "test")
 SPLIT_WORDS |= dict.fromkeys(("val", "valid", "validation", "validate", "dev", "development"), "val")
-FEW = 0.1  # share of cells that are no numbers up to which a column was meant to hold numbers
+FEW, HALF = 0.1, 0.5  # share of cells that are no numbers, and of one word, up to which numbers were meant
 SPLIT_NAMES = ("split", "set", "subset", "part", "partition", "fold")
 
 
@@ -106,11 +106,17 @@ def _on_unnamed(table: Table, names: list[str]) -> list[str]:
     return [f"{table.name}: {len(names)} column(s) without a name, often row numbers, are not learned from; name them"]
 
 
+def meant_as_numbers(known: pd.Series, odd: pd.Series) -> bool:
+    """Whether ``odd`` cells, which are no numbers, are an exception: few, or all the same word."""
+    share = odd.mean()
+    return 0 < share <= FEW or (0 < share < HALF and known[odd].nunique() == 1)
+
+
 def _on_odd_cell(table: Table, values: pd.Series) -> str | None:
     """A note if a few cells turn a column of numbers into text."""
     known = values.dropna()
     odd = pd.to_numeric(known, errors="coerce").isna()
-    if known.dtype == np.float64 or not 0 < odd.mean() <= FEW:
+    if known.dtype == np.float64 or not meant_as_numbers(known, odd):
         return None
     at = odd.idxmax()
     return (

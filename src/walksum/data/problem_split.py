@@ -18,6 +18,8 @@ DIGITS_PER_CLASS, DIGITS_VALIDATION = 10, 200
 FRACTIONS = (0.6, 0.2, 0.2)
 CUT = 0.25  # of the training nodes: validation, where a split says train and test alone
 SPATIAL = "spatial"
+FEW_TESTED = 5  # test nodes of a class below which a note says so
+STREAM = 1  # of random numbers, beside default_rng(seed) of whoever drew the table by the same seed
 PARTS = 20  # of the graph, which a spatial split distributes
 
 
@@ -180,12 +182,15 @@ def _parts_by_breadth(start: np.ndarray, neighbours: np.ndarray, parts: int) -> 
 
 
 def _shuffled(values: np.ndarray, seed: int) -> np.ndarray:
-    return values[np.argsort(np.random.PCG64(seed).random_raw(len(values)), kind="stable")]
+    return values[np.argsort(np.random.PCG64([seed, STREAM]).random_raw(len(values)), kind="stable")]
 
 
 def _by_counts(problem: Problem, how: str, seed: int) -> Split:
-    chosen = make_split(problem.y[problem.labelled], "random", seed, counts=_counts(problem, how))
-    return _split(problem.labelled[part].numpy() for part in (chosen.train, chosen.val, chosen.test))
+    counts = _counts(problem, how)
+    if min(map(float, how.split(","))) >= 1:  # counts cut a table as they cut the published dataset
+        chosen = make_split(problem.y[problem.labelled], "random", seed, counts=counts)
+        return _split(problem.labelled[part].numpy() for part in (chosen.train, chosen.val, chosen.test))
+    return _split(np.split(_shuffled(problem.labelled.numpy(), seed)[: sum(counts)], np.cumsum(counts)[:2]))
 
 
 def _counts(problem: Problem, how: str | None) -> Counts:
@@ -213,8 +218,23 @@ def _counts(problem: Problem, how: str | None) -> Counts:
     return train, max(val, 1), max(test, 1)
 
 
-def split_notes(problem: Problem, how: str | None) -> list[str]:
-    """A note where counts were perhaps meant as per cent."""
+def split_notes(problem: Problem, how: str | None, split: Split) -> list[str]:
+    """Notes where counts were perhaps meant as per cent, and on classes of which hardly any node is tested."""
+    return _on_per_cent(problem, how) + _on_rare(problem, split)
+
+
+def _on_rare(problem: Problem, split: Split) -> list[str]:
+    if problem.regression:
+        return []
+    tested = torch.bincount(problem.y[split.test], minlength=len(problem.classes)).tolist()
+    few = [f"{name!r} ({count})" for name, count in zip(problem.classes, tested, strict=True) if count < FEW_TESTED]
+    if not few:
+        return []
+    listed = ", ".join(few[:5]) + ", ..." * (len(few) > 5)
+    return [f"hardly any test nodes are {listed}: recall of such a class, and every mean over classes, hangs on chance"]
+
+
+def _on_per_cent(problem: Problem, how: str | None) -> list[str]:
     try:
         total = sum(float(part) for part in (how or "").split(","))
     except ValueError:

@@ -15,7 +15,7 @@ from walksum.data.dates import date_columns, date_format, parse_dates
 from walksum.data.edges import EdgeColumns, Edges, end_names, read_edges, weight_notes
 from walksum.data.files import load_pt, read_graphml
 from walksum.data.frames import FrameTable, Table, check_columns, check_file, is_missing, name_list, numbers
-from walksum.data.node_table import FEW, SPLIT_WORDS, Columns, check_one_use_each, read_nodes
+from walksum.data.node_table import SPLIT_WORDS, Columns, check_one_use_each, meant_as_numbers, read_nodes
 from walksum.data.places import Places, make_places
 from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import OnRead, as_table
@@ -266,7 +266,7 @@ def _refuse_lost_digits(table: Table, values: np.ndarray) -> None:
 def _refuse_odd_cell(table: Table, known: pd.Series, as_number: pd.Series) -> None:
     """Refuse a target of many different numbers with a few words among them."""
     odd = as_number.isna()
-    if 0 < odd.mean() <= FEW and _looks_like_a_quantity(as_number[~odd]):
+    if meant_as_numbers(known, odd) and _looks_like_a_quantity(as_number[~odd]):
         at = odd.idxmax()
         raise ValueError(
             f"{table.row(int(at))}: the target is {known[at]!r}, where most are numbers; leave the cell empty, or pass "

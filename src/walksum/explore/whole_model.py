@@ -116,7 +116,8 @@ def _prediction(trained: TrainedRun, output: Tensor, node: int) -> Tensor:
 
 def _slope(trained: TrainedRun, value: float) -> float:
     """Of the target's units by a standardised number."""
-    low, high = trained.encoding.in_units(np.array([value - STEP, value + STEP]))
+    uncut = replace(trained.encoding, target_ends=[None, None])  # at an end of the target half a step would be cut
+    low, high = uncut.in_units(np.array([value - STEP, value + STEP]))
     return float(high - low) / (2 * STEP)
 
 

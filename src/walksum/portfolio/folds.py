@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def given_validation(rows: np.ndarray, validation: Any) -> list[Fold]:
 def cross_validation(
     y: np.ndarray, rows: np.ndarray, classes: int, cv: int, seed: int, groups: np.ndarray | None = None
 ) -> list[Fold]:
-    """The labelled ``rows`` take turns; whole ``groups`` of them, or by class where every class has enough."""
+    """The labelled ``rows`` take turns; whole ``groups`` of them, or by class where every class has two or more."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
     if isinstance(cv, bool) or not isinstance(cv, int) or cv < 2:
@@ -37,7 +38,10 @@ def cross_validation(
     if groups is not None and (count := len(np.unique(groups[rows]))) > 1:
         cut = GroupKFold(min(folds, count), shuffle=True, random_state=seed).split(rows, groups=groups[rows])
         return [(rows[a], rows[b]) for a, b in cut]
-    smallest = np.unique(y[rows], return_counts=True)[1].min() if classes else 0
-    kind: Any = StratifiedKFold if classes and smallest >= folds else KFold
-    cut = kind(folds, shuffle=True, random_state=seed).split(rows, y[rows])
+    counts = np.unique(y[rows], return_counts=True)[1] if classes else np.zeros(1)
+    # a class of two is parted, or a fold would learn from the other classes alone
+    kind: Any = StratifiedKFold if counts.min() > 1 and counts.max() >= folds else KFold
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")
+        cut = list(kind(folds, shuffle=True, random_state=seed).split(rows, y[rows]))
     return [(rows[a], rows[b]) for a, b in cut]

@@ -25,7 +25,7 @@ from walksum.portfolio.stacked import StackedNetworks
 from walksum.portfolio.tabular import Tabular
 from walksum.training.scoring import bootstrap
 from walksum.workflow.job import Job
-from walksum.workflow.prepare import PreparedData
+from walksum.workflow.prepare import PreparedData, relevance
 
 REPEATS = 5  # permutations of each column at most
 SHARE = 0.1  # of the budget
@@ -134,10 +134,10 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
 
     table: list[dict[str, Any]] = []
     for name, found in permuted.items():
-        error = float(bootstrap(partial(fall, found), len(y), most=50).std())
-        value = fall(found, np.arange(len(y)))
-        if not np.isfinite([value, error]).all():  # the metric is not defined on so few nodes
+        value, drawn = fall(found, np.arange(len(y))), bootstrap(partial(fall, found), len(y), most=50)
+        if not np.isfinite(value) or not len(drawn):  # the metric is not defined on so few nodes
             return None
+        error = float(drawn.std())
         table.append({"column": name, "importance": value, "standard_error": error, "permutations": len(found)})
     table.sort(key=lambda row: -row["importance"])
     left = [name for name in names if name not in permuted]
@@ -153,9 +153,5 @@ def _permuted(prepared: PreparedData, name: str, random: np.random.Generator) ->
 
 def _by_relevance(prepared: PreparedData, names: list[str]) -> list[str]:
     """Columns most correlated with the target first: where time is short, those are measured."""
-    train, y = prepared.split.train, prepared.y
-    Y = y[train].double().unsqueeze(1) if prepared.problem.regression else nn.functional.one_hot(y[train]).double()
-    X = prepared.x[train].double()
-    X, Y = (each - each.mean(0) for each in (X, Y))
-    related = (X.T @ Y).abs() / (X.norm(dim=0).unsqueeze(1) * Y.norm(dim=0)).clamp_min(1e-12)
+    related = relevance(prepared.problem, prepared.split, prepared.x, prepared.y)
     return sorted(names, key=lambda name: -float(related[prepared.encoding.span(name)].max()))

@@ -87,8 +87,8 @@ def charts_of_test(result: Result, metrics: dict[str, Any]) -> dict[str, Any]:
     """What the test nodes show: residuals and intervals of numbers, calibration of classes."""
     test, problem = result.prepared.split.test, result.problem
     if not problem.regression:
-        ece = metrics["calibration"]["error"]["after"]
-        return {"calibration": charts.calibration(calibration_bins(result)), "ece": ece}
+        said, right, count = np.array(bins := calibration_bins(result)).T
+        return {"calibration": charts.calibration(bins), "ece": np.average(abs(said - right), weights=count)}
     predicted, truth = result.output[test].double().numpy(), problem.y[test].double().numpy()
     error = predicted - truth
     by_column = []

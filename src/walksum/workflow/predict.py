@@ -82,10 +82,20 @@ def known_residuals(run: Run, model: Portfolio, problem: Problem) -> np.ndarray 
     kept = model.residuals.get(ELSEWHERE)
     if kept is None:
         return None
-    trained = run.predictions.set_index("id").assign(left=kept)
-    here = trained.reindex([str(name) for name in problem.ids])
-    same = np.isclose(here["truth"], problem.y.double().numpy(), rtol=1e-5, atol=0)  # a run's file keeps 7 digits
-    return np.where(same, here["left"], np.nan)
+    here = rows_of(run, problem, left=kept)
+    return np.where(same_truth(here, problem), here["left"], np.nan)
+
+
+def rows_of(run: Run, problem: Problem, **more: Any) -> pd.DataFrame:
+    """The run's own predictions, one row per node of a problem, empty for ids it did not know."""
+    return run.predictions.set_index("id").assign(**more).reindex([str(name) for name in problem.ids])
+
+
+def same_truth(rows: pd.DataFrame, problem: Problem) -> np.ndarray:
+    """Which nodes have the target that the run knew them by ``[N]``."""
+    if not problem.regression:
+        return (rows["truth"].to_numpy(object) == _truth(problem).to_numpy(object)) & (problem.y >= 0).numpy()
+    return np.isclose(rows["truth"], problem.y.double().numpy(), rtol=1e-5, atol=0)  # a run's file keeps 7 digits
 
 
 def prediction_table(

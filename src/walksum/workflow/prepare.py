@@ -6,10 +6,21 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from walksum.data.encoding import LOG, NONE, TRANSFORMS, Encoding, fit_knots, in_target_units, transformed
+from walksum.data.encoding import (
+    LOG,
+    NONE,
+    TRANSFORMS,
+    Encoding,
+    find_ends,
+    fit_knots,
+    in_target_units,
+    transformed,
+    within,
+)
 from walksum.data.encoding import fit as fit_columns
+from walksum.data.frames import name_list
 from walksum.data.places import DELAUNAY, NEIGHBOURS
 from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_notes, split_problem
@@ -22,6 +33,7 @@ from walksum.training.scoring import Metric, metric_for
 from walksum.workflow.job import AUTO, Job, check_model
 from walksum.workflow.scorer import Scorer
 
+SAME, FEWEST = 0.999, 20  # correlation with the target, and training nodes, from which a column says the same
 SKEWED = 1.0  # skewness from which transforms are tried
 COMPONENTS = 64  # of wide tables, for trees
 CHOICES = (4, 8, 16)  # of near nodes to join each one to
@@ -52,7 +64,7 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
     metric = metric_for(job.metric, problem.task)
     split = split_problem(problem, job.split, job.seed)
     encoding, notes = fit_encoding(problem, split)
-    notes += encoding.notes(problem.features) + split_notes(problem, job.split)
+    notes += encoding.notes(problem.features) + split_notes(problem, job.split, split)
     x = encoding.encode(problem.features)
     if problem.regression:
         if job.class_weight != NONE:
@@ -66,7 +78,30 @@ def prepare_data(job: Job, problem: Problem) -> PreparedData:
         if job.class_weight != NONE:
             encoding = replace(encoding, class_weight=balanced_weights(problem, split.train))
         y = problem.y
+    notes += _on_leaks(problem, split, encoding, relevance(problem, split, x, y))
     return PreparedData(problem, split, encoding, x, y, notes, Scorer.of(job.metric, problem, encoding))
+
+
+def relevance(problem: Problem, split: Split, x: Tensor, y: Tensor) -> Tensor:
+    """The correlation of each feature with the target, or with the class it tells best; of training nodes ``[F]``."""
+    known = y[split.train]
+    Y = known.double().unsqueeze(1) if problem.regression else nn.functional.one_hot(known).double()
+    X = x[split.train].double()
+    X, Y = (each - each.mean(0) for each in (X, Y))
+    return ((X.T @ Y).abs() / (X.norm(dim=0).unsqueeze(1) * Y.norm(dim=0)).clamp_min(1e-12)).amax(1)
+
+
+def _on_leaks(problem: Problem, split: Split, encoding: Encoding, related: Tensor) -> list[str]:
+    """A note on columns that say the target again."""
+    if isinstance(problem.features, Tensor) or split.train.numel() < FEWEST:
+        return []
+    same = [name for name in encoding.columns if float(related[encoding.span(name)].max()) > SAME]
+    if not same:
+        return []
+    return [
+        f"the target follows from {name_list(same)} almost exactly: leave out, by features=, what is "
+        "known only together with it"
+    ]
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
@@ -88,17 +123,28 @@ def balanced_weights(problem: Problem, nodes: Tensor) -> list[float]:
 def _fit_target(
     asked: str, problem: Problem, split: Split, encoding: Encoding, x: Tensor, metric: Metric
 ) -> tuple[Encoding, list[str]]:
-    """Fit the target's transform (as asked, or chosen on validation nodes), then its mean and scale."""
+    """Fit the target's transform (as asked, or chosen on validation nodes), then its mean, scale and ends."""
     known, notes = problem.y[split.train].double().numpy(), []
     kind = asked
     if asked == AUTO:
+        encoding = replace(encoding, target_ends=find_ends(known))
         kind, note = choose_transform(problem, split, x, metric)
-        notes += [note] if note else []
+        notes += [*([note] if note else []), *_on_ends(problem.target, known, encoding.target_ends)]
     knots = fit_knots(kind, known)
     learned = transformed(kind, knots, known)
     mean, scale = float(learned.mean()), float(learned.std()) or 1.0
     fitted = replace(encoding, target_mean=mean, target_scale=scale, target_transform=kind, target_knots=knots)
     return fitted, notes
+
+
+def _on_ends(target: str, known: np.ndarray, ends: list[float | None]) -> list[str]:
+    found = [f"{end:g} for {(known == end).mean():.0%}" for end in ends if end is not None]
+    if not found:
+        return []
+    return [
+        f"{target!r} ends at {' and at '.join(found)} of the training nodes: no prediction or interval goes beyond; "
+        "transform='none' lets them"
+    ]
 
 
 def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) -> tuple[str, str | None]:
@@ -117,7 +163,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
     X = x.double().numpy()
     X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
     X = np.concatenate([X, neighbour_mean(problem.graph) @ X], 1)
-    found = {}
+    found, ends = {}, find_ends(y[train])
     for kind in TRANSFORMS:
         if kind == LOG and y[train].min() < 0:
             continue
@@ -126,7 +172,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
         models = (HistGradientBoostingRegressor(random_state=0), RidgeCV(np.logspace(-2, 4, 13)))
         with few_threads(len(X)):
             guesses = [model.fit(X[train], learned).predict(X[val]) for model in models]
-        scores = [metric.of(in_target_units(kind, knots, guess), y[val]) for guess in guesses]
+        scores = [metric.of(within(ends, in_target_units(kind, knots, guess)), y[val]) for guess in guesses]
         found[kind] = metric.sign * max(metric.sign * score for score in scores)
     best = max(found, key=lambda kind: metric.sign * found[kind])
     text = ", ".join(f"{kind} {value:.4g}" for kind, value in found.items())

@@ -77,7 +77,7 @@ class Source:
 
     def has_column(self, name: str) -> bool:
         """Whether the table of nodes is there and has this column."""
-        if self.nodes is None or (not isinstance(self.nodes, pd.DataFrame) and not Path(self.nodes).is_file()):
+        if self.nodes is None or (isinstance(self.nodes, str | PathLike) and not Path(self.nodes).is_file()):
             return False
         return name in as_table(self.nodes, "nodes", self.encoding).columns()
 

@@ -27,7 +27,7 @@ from walksum.workflow.auto import ask, output_of
 from walksum.workflow.fit import edges_for, make_model, predict
 from walksum.workflow.job import Job, smoothed
 from walksum.workflow.operators import ModelOperator, operators_of
-from walksum.workflow.predict import known_residuals
+from walksum.workflow.predict import known_residuals, rows_of, same_truth
 from walksum.workflow.prepare import PreparedData
 from walksum.workflow.run import Run
 
@@ -301,17 +301,22 @@ class TrainedRun:
 def open_trained_run(
     run: Run, problem: Problem, title: str, prepared: PreparedData | None = None, table: pd.DataFrame | None = None
 ) -> TrainedRun:
-    """Combine a run with the graph it was trained on, or another one with the same columns."""
+    """Combine a run with the graph it was trained on, or another one with the same columns.
+
+    Another graph may have the same ids: by a target that the run did not know, or another number of edges, it is told.
+    """
     x = run.encoding.encode(problem.features)
-    rows = run.predictions.set_index("id").reindex([str(name) for name in problem.ids])
-    split = rows["split"].fillna("").to_numpy() if "split" in rows else np.full(problem.num_nodes, "")
+    rows = rows_of(run, problem)
     known = ~torch.isnan(problem.y).numpy() if problem.regression else (problem.y >= 0).numpy()
-    split = np.where(known, split, "")  # another graph may have the same ids, and no targets
+    own = "truth" in rows and bool(same_truth(rows, problem)[known].all())
+    split = np.where(known, rows["split"].fillna(""), "") if own else np.full(problem.num_nodes, "")
     train, test = (frozenset(np.flatnonzero(split == part).tolist()) for part in ("train", "test"))
     model, residuals = run.model, None
     if isinstance(model, Portfolio) and problem.regression:
         residuals = known_residuals(run, model, problem)
-    stored = None if rows["prediction"].isna().any() else rows  # some nodes are new: what was kept lacks them
+    data = run.metrics["data"]
+    own = own and (data["nodes"], data["edges"]) == (problem.num_nodes, problem.graph.num_edges)
+    stored = rows if own and not rows["prediction"].isna().any() else None
     return TrainedRun(
         title,
         problem,
