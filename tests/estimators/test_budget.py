@@ -6,11 +6,12 @@ import torch
 from sklearn.ensemble import ExtraTreesClassifier
 
 from walksum.graph import Graph
-from walksum.portfolio import clock, stack, tabular
-from walksum.portfolio.blend import accuracy, fit_blends
+from walksum.portfolio import clock, stack, stacked, tabular
+from walksum.portfolio.blend import accuracy, fit_blends, r_squared
 from walksum.portfolio.deep import DeepBank, WordBank, fit_deep, fit_words
 from walksum.portfolio.fit import fit_portfolio
 from walksum.portfolio.folds import cross_validation
+from walksum.portfolio.members import tasks
 from walksum.portfolio.networks import Networks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.process import fit_process
@@ -170,3 +171,23 @@ def test_a_process_that_has_little_time_keeps_what_it_found(seconds, monkeypatch
     assert seconds[0] - start <= 46  # one evaluation per fold is over
     error = (out.mean(0)[60:, 0] - y[60:]).std()
     assert error < 0.7 * y[60:].std()
+
+
+def test_what_is_quick_on_few_rows_comes_before_networks_and_fields_without_time_are_not_fitted(seconds, monkeypatch):
+    """Five fields of 10 s each in a share of 12 s: after the first the joint networks are left out."""
+    random = np.random.default_rng(0)
+    ring, y = np.stack([np.arange(80), np.roll(np.arange(80), 1)]), random.normal(size=80)
+    graph, folds = Graph.from_edge_index(torch.from_numpy(ring), 80), cross_validation(y, np.arange(60), 0, 5, 0)
+    problem = Problem(random.normal(size=(80, 2)), graph, y, 0, folds)
+    found = {task.name: task for task in tasks(problem, r_squared)}
+    names = list(found)
+    assert names.index("extra trees x") < names.index("mlp x") < len(names)
+    fitted = []
+
+    def slow(*_):
+        seconds[0] += 10
+        fitted.append(seconds[0])
+
+    monkeypatch.setattr(stacked, "_field", slow)
+    assert not found["joint surroundings"].run(seconds[0] + 12).names
+    assert len(fitted) == 1
