@@ -584,6 +584,8 @@ def test_many_columns_of_unlike_units_are_measurements_and_not_words():
     assert not Problem(
         houses, Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 60), np.zeros(60), 0, []
     ).wide
+    empty = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 60)
+    assert isinstance(Problem(sp.csr_matrix(houses), empty, np.zeros(60), 0, []).X, np.ndarray)
     y = words[:, :5].sum(1)
     known = np.where(np.arange(60) < 50, y, np.nan)
     model = AutoRegressor(20, members=("label", "linear x"), random_state=0).fit(houses, known, np.array([[0], [1]]))

@@ -54,7 +54,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.wide is None:
-            self.wide = bool(sp.issparse(self.X)) or (self.X.shape[1] > WIDE and not _measured(self.X))
+            many = self.X.shape[1] > WIDE
+            self.wide = (bool(sp.issparse(self.X)) or many) and not (many and _measured(self.X))
+        if not self.wide and sp.issparse(self.X):
+            self.X = self.X.toarray()
 
     @property
     def outputs(self) -> int:
@@ -127,14 +130,15 @@ class Problem:
         return out
 
 
-def _measured(X: np.ndarray) -> bool:
+def _measured(X: Any) -> bool:
     """Whether a table of many columns holds measurements in units of their own beside its yes and no.
 
     Directions and networks made for words would see the column of the largest unit alone.
     """
-    largest = np.abs(X).max(0, initial=0.0)
+    largest = abs(X).max(0) if X.shape[0] else np.zeros(0)
+    largest = largest.toarray().ravel() if sp.issparse(largest) else largest
     some = largest[largest > 0]
-    return bool(X.size <= CELLS and len(some) and some.max() > UNITS * np.median(some))
+    return bool(np.prod(X.shape) <= CELLS and len(some) and some.max() > UNITS * np.median(some))
 
 
 def _arcs_of(graph: Graph) -> np.ndarray:
