@@ -72,7 +72,7 @@ def after_boosting(problem, columns):
         target[train] = left / unit
         part = replace(problem, y=np.where(np.isnan(target) & ~np.isnan(problem.y), 0.0, target), folds=[(train, test)],
                        kept=problem.kept)  # fmt: skip
-        out.append(mean[:, None] + unit * process.fit_process(part, columns, math.inf)[0])
+        out.append(mean[:, None] + unit * process.fit_process(part, columns, math.inf)[0][0])
     return np.stack(out)
 
 
@@ -99,7 +99,7 @@ for target in args.targets:
             problem = replace(whole, folds=whole.folds[: args.folds], kept={})
             problem = with_missing(problem, empty) if "missing" in name else problem
             start = time.process_time()
-            fit = after_boosting if "boosting" in name else lambda *given: process.fit_process(*given, math.inf)
+            fit = after_boosting if "boosting" in name else lambda *given: process.fit_process(*given, math.inf)[0]
             out = fit(problem, "neighbours")
             truth = np.concatenate([problem.y[test] for _, test in problem.folds])
             guess = np.concatenate([each[test] for each, (_, test) in zip(out, problem.folds, strict=True)])

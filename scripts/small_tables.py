@@ -1,4 +1,4 @@
-"""AutoRegressor and AutoClassifier beside usual choices on small tables of places.
+"""AutoRegressor and AutoClassifier beside usual choices on small tables of places and on real graphs.
 
     pip install libpysal && python scripts/small_tables.py tables small.npz        # and counties/ of WALKSUM_DATA
     python scripts/small_tables.py run small.npz --splits 2000 2001 2002 --jobs 16 --out results/auto/small.jsonl
@@ -7,11 +7,18 @@
 Tables have 49 to 262 rows, of which 60 % have a known target in a split, or 3,234 counties, of which 160 have; the
 others test. Each of the usual estimators learns from own columns and from own columns with neighbour means; "chosen"
 is the one of these that 5-fold cross-validation prefers. Classes are thirds of the target.
+
+    python scripts/small_tables.py run real.npz --splits 4000 4001 --budget 20 --cpu --out results/auto/real.jsonl
+
+Graphs of scripts/real_graphs.py have their own share of known rows, classes where they say so, and further rivals:
+label propagation, GCN, GraphSAGE and GAT of PyG, for which a fifth of the known rows chooses. The same fifth chooses
+"chosen" there; estimators are fitted again to all known rows, networks and label propagation are not.
 """
 
 import argparse
 import json
 import os
+import time
 import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,6 +26,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
+from real_graphs import GRAPHS
 from scipy.spatial import cKDTree
 from sklearn import ensemble, gaussian_process, linear_model
 from sklearn.base import clone
@@ -28,6 +37,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 KNOWN_COUNTIES = 160
+LARGEST_PROCESS, LARGEST_FOREST, MOST_COLUMNS = 300, 3000, 200
+NETWORK_SECONDS = 10  # of all settings of one network
+SETTINGS = ((0.01, 0.5), (0.01, 0.1), (0.003, 0.3))  # learning rate, dropout
 BALTIMORE = "NROOM DWELL NBATH PATIO FIREPL AC BMENT NSTOR GAR AGE CITCOU LOTSZ SQFT"
 GEORGIA = "TotPop90 PctRural PctEld PctFB PctBlack"
 SOURCES = (  # name, file, target, columns, neighbours: a file of them, or the columns of places
@@ -78,7 +90,7 @@ def write_tables(path):
     np.savez_compressed(path, **arrays)
 
 
-def usual(columns, classes):
+def usual(columns, classes, known=0):
     """Name -> estimator; all that is not stated is scikit-learn's default."""
     kind, state = ("Classifier" if classes else "Regressor"), {"random_state": 0}
     process = ConstantKernel() * RBF(np.ones(columns), (0.1, 1e3))
@@ -88,13 +100,19 @@ def usual(columns, classes):
     else:
         linear = linear_model.RidgeCV(np.logspace(-3, 3, 13))
         process = gaussian_process.GaussianProcessRegressor(process + WhiteKernel(), normalize_y=True)
-    return {
+    trees = 300 if known <= LARGEST_FOREST else 100
+    found = {
         "linear": make_pipeline(StandardScaler(), linear),
         "Gaussian process": make_pipeline(StandardScaler(), process),
-        "random forest": getattr(ensemble, f"RandomForest{kind}")(300, **state),
-        "extra trees": getattr(ensemble, f"ExtraTrees{kind}")(300, **state),
+        "random forest": getattr(ensemble, f"RandomForest{kind}")(trees, **state),
+        "extra trees": getattr(ensemble, f"ExtraTrees{kind}")(trees, **state),
         "boosting": getattr(ensemble, f"HistGradientBoosting{kind}")(**state),
     }
+    if known > LARGEST_PROCESS or (classes and columns > MOST_COLUMNS):
+        del found["Gaussian process"]
+    if classes and columns > MOST_COLUMNS and known > LARGEST_PROCESS:
+        del found["boosting"]
+    return found
 
 
 def with_means(X, edges):
@@ -104,42 +122,112 @@ def with_means(X, edges):
     return np.hstack([X, A @ X / np.maximum(A.sum(1), 1)[:, None]])
 
 
-def measure(path, name, split, classes, budget):
-    import torch
-
-    import walksum as ws
-
-    warnings.filterwarnings("ignore")
-    torch.set_num_threads(1)
-    stored = np.load(path)
-    X, y, edges = (stored[f"{name}/{part}"] for part in ("X", "y", "edges"))
+def known_rows(y, name, split):
+    """Rows of which the target is known, and the others."""
     rows = np.random.default_rng(split).permutation(np.nonzero(~np.isnan(y))[0])
-    count = KNOWN_COUNTIES if "counties" in name else int(0.6 * len(rows))
-    known, test = rows[:count], rows[count:]
-    truth = np.digitize(y, np.quantile(y[rows], [1 / 3, 2 / 3])) if classes else y
+    share = GRAPHS[name][2] if name in GRAPHS else 0.6
+    if share >= 1:
+        known = np.sort(np.concatenate([rows[y[rows] == each][:share] for each in np.unique(y)]))
+        return known, np.setdiff1d(rows, known)
+    count = KNOWN_COUNTIES if "counties" in name else int(share * len(rows))
+    return rows[:count], rows[count:]
+
+
+def usual_scores(X, truth, edges, known, test, classes):
+    """Of the estimators, and what cross-validation chose of them."""
     scores, judged = {}, {}
     for table, columns in (("", X), (", neighbour means", with_means(X, edges))):
         for kind, estimator in usual(columns.shape[1], classes).items():
             judged[kind + table] = cross_val_score(clone(estimator), columns[known], truth[known], cv=5).mean()
             scores[kind + table] = estimator.fit(columns[known], truth[known]).score(columns[test], truth[test])
-    scores["chosen"] = scores[max(judged, key=judged.get)]
+    return scores | {"chosen": scores[max(judged, key=judged.get)]}
+
+
+def rival_scores(X, truth, edges, weight, known, test, classes, split):
+    """The same on a graph, where a fifth of the known rows chooses, and networks of PyG and label propagation."""
+    from made_kinds import Rivals, neighbour_mean, score
+    from torch_geometric.nn import GAT, GCN, GraphSAGE
+
+    metric = "accuracy" if classes else "r2"
+    cut = np.random.default_rng(split + 1).permutation(known)
+    val, train = np.split(cut, [len(cut) // 5])
+    X = np.where(np.isnan(X), np.nanmedian(X[known], 0), X)
+    degree = np.bincount(edges.ravel(), minlength=len(X))[:, None]
+    tables = {"": X, ", neighbour means": np.hstack([X, neighbour_mean(edges, len(X), weight) @ X, degree])}
+    scores, judged = {}, {}
+    for table, columns in tables.items():
+        for kind, estimator in usual(columns.shape[1], classes, len(known)).items():
+            judged[kind + table] = clone(estimator).fit(columns[train], truth[train]).score(columns[val], truth[val])
+            scores[kind + table] = estimator.fit(columns[known], truth[known]).score(columns[test], truth[test])
+    rivals = Rivals(X, truth, edges, weight, train, val, metric, split, NETWORK_SECONDS)
+    for name, out in (("GCN", GCN), ("GraphSAGE", GraphSAGE), ("GAT", GAT), ("label propagation", None)):
+        answer = rivals.network(out, SETTINGS) if out else rivals.labels()
+        judged[name], scores[name] = (score(answer[rows], truth[rows], metric) for rows in (val, test))
+    return scores | {"chosen": scores[max(judged, key=judged.get)]}
+
+
+def measure(path, name, split, classes, budget, cpu=False, who="both"):
+    import torch
+
+    import walksum as ws
+    from walksum.portfolio import clock
+
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    if cpu:
+        clock.now = time.process_time
+    stored = np.load(path)
+    X, y, edges = (stored[f"{name}/{part}"] for part in ("X", "y", "edges"))
+    weight = stored.get(f"{name}/weight")
+    known, test = known_rows(y, name, split)
+    truth = y
+    if classes and name not in GRAPHS:
+        truth = np.digitize(y, np.quantile(y[~np.isnan(y)], [1 / 3, 2 / 3]))
+    scores, found = {}, {"table": name, "split": split, "classes": classes, "known": len(known), "budget": budget}
+    if who != "auto" and name in GRAPHS:
+        scores = rival_scores(X, truth, edges, weight, known, test, classes, split)
+    elif who != "auto":
+        scores = usual_scores(X, truth, edges, known, test, classes)
+    if who == "rivals":
+        return found | {"scores": scores}
     hidden = np.full(len(y), -1 if classes else np.nan)
     hidden[known] = truth[known]
-    auto = (ws.AutoClassifier if classes else ws.AutoRegressor)(budget, random_state=split).fit(X, hidden, edges)
-    found = {"table": name, "split": split, "classes": classes, "known": count, "budget": budget}
+    graph = edges
+    if weight is not None:
+        graph = sp.coo_matrix((weight, edges), (len(y), len(y))).tocsr()
+    start = time.process_time()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        auto = (ws.AutoClassifier if classes else ws.AutoRegressor)(budget, random_state=split).fit(X, hidden, graph)
+    found["cpu"] = round(time.process_time() - start, 1)
     if classes:
-        scores["auto"] = float((auto.predict(X)[test] == truth[test]).mean())
+        share = auto.label_distributions_
+        scores["auto"] = float((auto.transduction_[test] == truth[test]).mean())
+        judged = auto.portfolio_.here().value[known].argmax(1) == np.searchsorted(auto.classes_, truth[known])
+        likely = share[test, np.searchsorted(auto.classes_, truth[test])]
+        found |= {"judged": float(judged.mean()), "log loss": float(-np.log(likely + 1e-12).mean())}
     else:
-        mean, deviation = auto.predict(X, return_std=True)
+        mean, deviation = auto.transduction_, auto.std_
         error = (mean - y)[test]
         scores["auto"] = float(1 - (error**2).sum() / ((y[test] - y[test].mean()) ** 2).sum())
+        found["judged"] = float(1 - ((mean - y)[known] ** 2).sum() / ((y[known] - y[known].mean()) ** 2).sum())
         found["coverage"] = float((np.abs(error) <= 1.96 * deviation[test]).mean())
+    found |= {"members": [[m["member"], round(m["weight"], 3), round(m["validation"], 4)] for m in auto.members_[:6]]}
+    found["warnings"] = [str(each.message)[:200] for each in said]
     return found | {"seconds": auto.seconds_, "complete": auto.complete_, "scores": scores}
 
 
-def run(path, splits, budget, jobs, out):
+def run(path, splits, budget, jobs, out, cpu, who, only):
     names = sorted({key.split("/")[0] for key in np.load(path).files})
-    asked = [(path, name, split, kind, budget) for split in splits for name in names for kind in (False, True)]
+    names = [name for name in GRAPHS if name in names] or names
+    names = [name for name in names if not only or any(word in name for word in only)]
+    asked = [(path, name, split, kind, budget, cpu, who) for split in splits for name in names
+             for kind in ([GRAPHS[name][1]] if name in GRAPHS else [False, True])]  # fmt: skip
+    if jobs == 1:
+        for each in asked:
+            with open(out, "a") as file:
+                print(json.dumps(measure(*each)), file=file)
+        return
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool, open(out, "a") as file:
         for done in as_completed([pool.submit(measure, *each) for each in asked]):
             print(json.dumps(done.result()), file=file, flush=True)
@@ -148,6 +236,8 @@ def run(path, splits, budget, jobs, out):
 def show(path):
     """Means over splits; the last row is the mean over tables."""
     records = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    if records[0]["table"] in GRAPHS:
+        return show_graphs(records)
     for classes in (False, True):
         tables = defaultdict(list)
         for record in records:
@@ -162,6 +252,26 @@ def show(path):
             print(f"| {name} |", " | ".join(f"{value:.3f}" for value in [*row, *coverage]), "|")
 
 
+def show_graphs(records):
+    """Of each graph AutoX, what validation chose of the rivals and the best of these after the fact, over splits."""
+    joined = {}
+    for record in records:
+        key = record["table"], record["split"]
+        before = joined.get(key, {"scores": {}})
+        joined[key] = before | record | {"scores": before["scores"] | record["scores"]}
+    records = [record for record in joined.values() if "auto" in record["scores"] and len(record["scores"]) > 1]
+    print("| graph | known | AutoX | chosen rival | best rival | AutoX - best, by split | coverage | CPU s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in [name for name in GRAPHS if any(record["table"] == name for record in records)]:
+        of = [record for record in records if record["table"] == name]
+        means = {method: np.mean([r["scores"][method] for r in of]) for method in of[0]["scores"]}
+        best = max((method for method in means if method not in ("auto", "chosen")), key=means.get)
+        gains = " ".join(f"{r['scores']['auto'] - r['scores'][best]:+.3f}" for r in of)
+        cover = "" if of[0]["classes"] else f"{np.mean([r['coverage'] for r in of]):.3f}"
+        shown = f"{means['auto']:.3f} | {means['chosen']:.3f} | {means[best]:.3f} ({best}) | {gains} | {cover}"
+        print(f"| {name} | {of[0]['known']} | {shown} | {max(r['cpu'] for r in of):.0f} |")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("tables", "run", "show"))
@@ -169,9 +279,12 @@ if __name__ == "__main__":
     parser.add_argument("--splits", type=int, nargs="+", default=[2000])
     parser.add_argument("--budget", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--cpu", action="store_true", help="the budget counts this process's own time")
+    parser.add_argument("--who", choices=("both", "auto", "rivals"), default="both", help="show joins their records")
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names")
     parser.add_argument("--out", default="small.jsonl")
     asked = parser.parse_args()
     if asked.action == "run":
-        run(asked.path, asked.splits, asked.budget, asked.jobs, asked.out)
+        run(asked.path, asked.splits, asked.budget, asked.jobs, asked.out, asked.cpu, asked.who, asked.only)
     else:
         {"tables": write_tables, "show": show}[asked.action](asked.path)

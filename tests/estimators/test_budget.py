@@ -6,11 +6,12 @@ import torch
 from sklearn.ensemble import ExtraTreesClassifier
 
 from walksum.graph import Graph
-from walksum.portfolio import clock, stack, tabular
-from walksum.portfolio.blend import accuracy, fit_blends
+from walksum.portfolio import clock, stack, stacked, tabular
+from walksum.portfolio.blend import accuracy, fit_blends, r_squared
 from walksum.portfolio.deep import DeepBank, WordBank, fit_deep, fit_words
 from walksum.portfolio.fit import fit_portfolio
 from walksum.portfolio.folds import cross_validation
+from walksum.portfolio.members import tasks
 from walksum.portfolio.networks import Networks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.process import fit_process
@@ -147,3 +148,46 @@ def test_blends_of_several_sets_are_those_of_each_alone():
     for who, blend in zip(sets, both, strict=True):
         (alone,) = fit_blends(outputs[who], y, 3, accuracy, [np.ones(who.sum(), bool)])
         assert np.allclose(blend(outputs, 3), alone(outputs[who], 3))
+
+
+def test_a_process_that_has_little_time_keeps_what_it_found(seconds, monkeypatch):
+    """A fit that would take 100 s has 40: each fold ends its descent early, and none of that time is thrown away."""
+    random = np.random.default_rng(0)
+    X, ring = random.normal(size=(80, 2)), np.stack([np.arange(80), np.roll(np.arange(80), 1)])
+    y = X[:, 0] + 0.1 * random.normal(size=80)
+    problem = Problem(
+        X, Graph.from_edge_index(torch.from_numpy(ring), 80), y, 0, cross_validation(y, np.arange(60), 0, 5, 0)
+    )
+    backward = torch.Tensor.backward
+
+    def slow(self, *args, **more):
+        seconds[0] += 1
+        return backward(self, *args, **more)
+
+    monkeypatch.setattr(torch.Tensor, "backward", slow)
+    start = seconds[0]
+    out, whole = fit_process(problem, "neighbours", start + 40)
+    assert not whole
+    assert seconds[0] - start <= 46  # one evaluation per fold is over
+    error = (out.mean(0)[60:, 0] - y[60:]).std()
+    assert error < 0.7 * y[60:].std()
+
+
+def test_what_is_quick_on_few_rows_comes_before_networks_and_fields_without_time_are_not_fitted(seconds, monkeypatch):
+    """Five fields of 10 s each in a share of 12 s: after the first the joint networks are left out."""
+    random = np.random.default_rng(0)
+    ring, y = np.stack([np.arange(80), np.roll(np.arange(80), 1)]), random.normal(size=80)
+    graph, folds = Graph.from_edge_index(torch.from_numpy(ring), 80), cross_validation(y, np.arange(60), 0, 5, 0)
+    problem = Problem(random.normal(size=(80, 2)), graph, y, 0, folds)
+    found = {task.name: task for task in tasks(problem, r_squared)}
+    names = list(found)
+    assert names.index("extra trees x") < names.index("mlp x") < len(names)
+    fitted = []
+
+    def slow(*_):
+        seconds[0] += 10
+        fitted.append(seconds[0])
+
+    monkeypatch.setattr(stacked, "_field", slow)
+    assert not found["joint surroundings"].run(seconds[0] + 12).names
+    assert len(fitted) == 1

@@ -15,6 +15,8 @@ Metric = Callable[[np.ndarray, np.ndarray], float]  # outputs [n, C], truth [n] 
 LEAST = 1e-3  # weights below are none: members that hardly count need not be kept
 RESAMPLES = 500
 ERROR = 0.05**0.5  # of a score, over the root of the number of its rows: 0.01 of 500; see docs/winning.md
+SOFTER = 2  # temperatures, for the half of the weights of classes that goes by scores
+DRAWS = 25  # members, for the half that is chosen greedily
 PRIOR_ROWS = 100  # of numbers; chosen out of fold on tables of places and of counties
 
 
@@ -97,6 +99,20 @@ def score_weights(scores: np.ndarray, temperature: float) -> np.ndarray:
     return w / w.sum()
 
 
+def greedy_weights(shares: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """How often each member is drawn where every draw makes the mean so far most likely (Caruana et al. 2004).
+
+    Weights by score look at members one by one; this finds those that make up for the errors of others.
+    """
+    likely = shares[:, np.arange(len(y)), y.astype(np.int64)]  # [M, n]
+    drawn, total = np.zeros(len(shares)), np.zeros(len(y))
+    for _ in range(DRAWS):
+        best = np.log(total + likely + 1e-5).mean(1).argmax()
+        drawn[best] += 1
+        total = total + likely[best]
+    return drawn / DRAWS
+
+
 def least_squares_weights(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Non-negative weights that sum to one, of the smallest squared error; ``outputs [M, n]``.
 
@@ -166,11 +182,13 @@ def fit_blends(
     if classes:
         shares = softmax(outputs)
         powers = sharpness(shares, y)
-        scores = np.array([blend_score(each, y, metric) for each in sharpened(shares, powers)])
+        sharp = sharpened(shares, powers)
+        scores = np.array([blend_score(each, y, metric) for each in sharp])
     for who in sets:
         weights = np.zeros(len(outputs))
         if classes:
-            weights[who] = score_weights(scores[who], temperature(count or len(y)))
+            by_score = score_weights(scores[who], SOFTER * temperature(count or len(y)))
+            weights[who] = (by_score + greedy_weights(sharp[who], y)) / 2
         else:
             tried = [least_squares_weights(outputs[who, :, 0], y), least_absolute_weights(outputs[who, :, 0], y)]
             weights[who] = max(tried, key=lambda w: metric((w @ outputs[who, :, 0])[:, None], y))

@@ -282,7 +282,8 @@ def _blended(
 def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray, operations: float) -> None:
     problem, rows = portfolio.problem, portfolio.problem.judged
     same = [other for other, known in portfolio.residuals.items() if np.array_equal(known[rows], left)]
-    portfolio.widths[name] = float(np.quantile(np.abs(left), 0.95, method="higher")) / LEVEL_95
+    share = min(1.0, 0.95 * (1 + 1 / len(left)))  # of n errors and a new one, each is equally likely the largest
+    portfolio.widths[name] = float(np.quantile(np.abs(left), share, method="higher")) / LEVEL_95
     portfolio.residuals[name] = np.full(problem.num_nodes, np.nan)
     portfolio.residuals[name][rows] = left
     if name in (WITHOUT_EDGES, WITHOUT_TARGETS) or not problem.graph.num_edges or len(rows) < FEWEST:

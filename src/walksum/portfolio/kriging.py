@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,11 +184,20 @@ def most_likely(
     width: float,
     start: np.ndarray,
     steps: int = STEPS,
+    until: float = float("inf"),
 ) -> tuple[float, np.ndarray]:
-    """Minus the log-posterior at its least and where that is; each parameter is a logarithm, ``N(prior, width^2)``."""
+    """Minus the log-posterior at its least and where that is; each parameter is a logarithm, ``N(prior, width^2)``.
+
+    What the descent has found ``until`` then is kept.
+    """
     from scipy.optimize import minimize
 
+    best = (np.inf, start)
+
     def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best
+        if clock.now() > until and np.isfinite(best[0]):
+            raise TimeoutError
         theta = torch.tensor(values, requires_grad=True)
         L, info = torch.linalg.cholesky_ex(covariance(theta))
         if int(info):
@@ -197,9 +207,12 @@ def most_likely(
         value = value + 0.5 * ((theta - prior) / width).square().sum()
         value.backward()
         assert theta.grad is not None
+        best = min(best, (float(value.detach()), values.copy()), key=lambda each: each[0])
         return float(value.detach()), theta.grad.numpy()
 
     bounds = [(m - 7, m + 7) for m in prior.tolist()]
     first = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
-    best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
-    return float(best.fun), best.x
+    with suppress(TimeoutError):
+        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
+        best = float(found.fun), found.x
+    return best

@@ -14,7 +14,7 @@ from walksum.portfolio.deep import DeepBanks, fit_deep, fit_words
 from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
 from walksum.portfolio.labels import LabelPropagation, label_tasks
-from walksum.portfolio.problem import Problem
+from walksum.portfolio.problem import WIDE, Problem
 from walksum.portfolio.process import fit_process, suits
 from walksum.portfolio.residual import MOST_OPERATIONS, affordable
 from walksum.portfolio.schedule import Task, Trained, no_member
@@ -53,7 +53,7 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     elif problem.wide:  # linear models take a moment, boosting its time on hundreds of columns
         made = [*label_tasks(problem), *linear, rest[0], rest[3], *slow, *rest[1:3], *agreeing, *rest[4:], *boosting]
     elif len(problem.folds[0][0]) < MANY:
-        made = [*label_tasks(problem), *linear, *boosting, *processes, *networks, *slow, *deep]
+        made = [*label_tasks(problem), *linear, *boosting, *slow, *processes, *networks, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
         made = [*label_tasks(problem), *linear, *boosting, *processes[:1], networks[0], *deep, *processes[1:]]
         made += [*networks[1:], *slow]
@@ -143,7 +143,9 @@ def _tabular(problem: Problem) -> Iterator[Task]:
         # with the shortest budget, or on a busy machine, the blend has boosting at least, or where that is slow a line
         slow = problem.wide or _large(problem)
         whole = always and (model == "boosting") != slow and model != "extra trees"
-        runner, needed = _tabular_runner(problem, model, columns, whole), whole and columns == "x"
+        needed = whole and columns == "x"
+        whole &= needed or problem.X.shape[1] <= WIDE  # surroundings of more are thousands of columns
+        runner = _tabular_runner(problem, model, columns, whole)
         name, reads = f"{model} {columns}", (columns != "x", needs_targets(columns))
         yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)
 
@@ -190,8 +192,8 @@ def _kriging(problem: Problem) -> Iterator[Task]:
 def _processes(problem: Problem) -> Iterator[Task]:
     def runner(columns: str, name: str) -> Any:
         def run(deadline: float) -> Trained:
-            out = fit_process(problem, columns, deadline)
-            return no_member() if out is None else Trained([name], out[None], None)
+            found = fit_process(problem, columns, deadline)
+            return no_member() if found is None else Trained([name], found[0][None], None, found[1])
 
         return run
 

@@ -15,6 +15,7 @@ from walksum.graph import Graph
 
 Fold = tuple[np.ndarray, np.ndarray]  # row numbers: learned from, judged by
 WIDE = 200  # columns beyond which a table counts as words
+UNITS, CELLS = 100, 10_000_000  # a column this much larger than most is no word; cells of a table read as it is
 DRAWS = 4  # times each judged row is drawn on average, where rows have weights
 SPARSE = 0.25  # share of non-zero entries up to which the sparse way pays
 
@@ -29,7 +30,7 @@ class Problem:
         classes: number of classes; 0 for a regression.
         folds: one pair (train, validation) if validation rows were given, else the folds of a cross-validation.
         arcs: the directed edges as they came ``[2, M]``, or None where the graph came undirected.
-        wide: many, mostly zero columns: words rather than measurements; None: as X shows.
+        wide: many columns of one unit: words rather than measurements; None: as X shows.
         exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
         basis: leading directions ``[components, F]`` of a wide table; None: those of X.
         position: where each node lies ``[N, d]``, isotropic; None: the nodes have edges alone.
@@ -55,7 +56,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.wide is None:
-            self.wide = bool(sp.issparse(self.X)) or self.X.shape[1] > WIDE
+            many = self.X.shape[1] > WIDE
+            self.wide = (bool(sp.issparse(self.X)) or many) and not (many and _measured(self.X))
+        if not self.wide and sp.issparse(self.X):
+            self.X = self.X.toarray()
 
     @property
     def outputs(self) -> int:
@@ -126,6 +130,17 @@ class Problem:
         seen = counts > 0
         out[seen] = total[seen] / counts[seen, None]
         return out
+
+
+def _measured(X: Any) -> bool:
+    """Whether a table of many columns holds measurements in units of their own beside its yes and no.
+
+    Directions and networks made for words would see the column of the largest unit alone.
+    """
+    largest = abs(X).max(0) if X.shape[0] else np.zeros(0)
+    largest = largest.toarray().ravel() if sp.issparse(largest) else largest
+    some = largest[largest > 0]
+    return bool(np.prod(X.shape) <= CELLS and len(some) and some.max() > UNITS * np.median(some))
 
 
 def _arcs_of(graph: Graph) -> np.ndarray:

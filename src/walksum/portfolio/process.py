@@ -19,6 +19,7 @@ SCALES = (0.8, 0.95, 0.995)  # of the operators: near, farther and far neighbour
 POWERS = (1, 2, 2)  # of their inverses: what reaches far is smooth
 MOST_NODES, MOST_ROWS = 5000, 3000  # covariances are dense: all nodes by known rows, and a factorisation of the latter
 WIDTH = 0.25  # standard deviation of the logarithm of a parameter, before the data speak: a wider one overfits
+ENOUGH = 0.3  # of the steps: the first ones gain most
 FURTHER = 10  # steps from the first fold's parameters, which are near those of any other
 LONGER = 0.5  # of its share, that a process may take beyond it: some of its folds alone are worth nothing
 FEW = 32  # columns of an inverse whose time tells that of all
@@ -68,15 +69,16 @@ class _Table:
         noise = (2 * theta[0]).exp() + 1e-6
         return self.covariance(theta, known, known) + noise * torch.eye(len(known), dtype=theta.dtype)
 
-    def fit(self, train: np.ndarray, seed: int, start: np.ndarray | None) -> np.ndarray:
+    def fit(self, train: np.ndarray, seed: int, start: np.ndarray | None, until: float) -> np.ndarray:
         if len(train) > ROWS:
             train = np.random.default_rng(seed).choice(train, ROWS, replace=False)
         rows, prior = torch.from_numpy(train), self.prior()
         first, steps = (prior.numpy(), STEPS) if start is None else (start, FURTHER)
-        return most_likely(lambda theta: self.with_noise(theta, rows), self.y[rows], prior, WIDTH, first, steps)[1]
+        covariance = lambda theta: self.with_noise(theta, rows)  # noqa: E731
+        return most_likely(covariance, self.y[rows], prior, WIDTH, first, steps, until)[1]
 
     def seconds(self, problem: Problem) -> float:
-        """About how long all folds take, by the time of one evaluation; derivatives cost twice as much again."""
+        """About how long all folds take at least, by the time of one evaluation; derivatives cost twice as much."""
         rows = torch.from_numpy(problem.folds[0][0])
         some, folds = rows[:ROWS], len(problem.folds)
         start = clock.now()
@@ -84,7 +86,7 @@ class _Table:
             torch.linalg.cholesky(self.with_noise(self.prior(), some))
         each = clock.now() - start
         answers = len(rows) * (len(self.x) + len(rows)) / len(some) ** 2  # entries of covariances, in evaluations
-        return each * (3 * (STEPS + FURTHER * (folds - 1)) + folds * answers)
+        return each * (3 * ENOUGH * (STEPS + FURTHER * (folds - 1)) + folds * answers)
 
     def predict(self, values: np.ndarray, known: np.ndarray) -> np.ndarray:
         """The conditional mean at every node ``[N, 1]``, at ``known`` ones from all others."""
@@ -127,22 +129,28 @@ def _inverse_seconds(problem: Problem) -> float:
     return (clock.now() - start) * len(problem.labelled) / some.size(1) * sum(POWERS)
 
 
-def fit_process(problem: Problem, columns: str, deadline: float) -> np.ndarray | None:
-    """Outputs ``[folds, N, 1]`` by parameters of the largest posterior, each fold's own; None if time ran out."""
-    deadline += LONGER * (deadline - clock.now())
-    if clock.now() + problem.once("inverse seconds", lambda: _inverse_seconds(problem)) > deadline:
+def fit_process(problem: Problem, columns: str, deadline: float) -> tuple[np.ndarray, bool] | None:
+    """Outputs ``[folds, N, 1]`` by parameters of the largest posterior, each fold's own; None if time ran out.
+
+    Where time is short each fold takes fewer steps, and the second answer is False.
+    """
+    last = deadline + LONGER * (deadline - clock.now())
+    if clock.now() + problem.once("inverse seconds", lambda: _inverse_seconds(problem)) > last:
         return None
     table = _Table(problem, columns)
-    if clock.now() + table.seconds(problem) > deadline:
+    if clock.now() + table.seconds(problem) > last:
         return None
     found: list[np.ndarray] = []
     folds = []
-    for train, _ in problem.folds:
-        if clock.now() > deadline:  # the machine has become busy
+    steps = [STEPS] + [FURTHER] * (len(problem.folds) - 1)
+    for k, (train, _) in enumerate(problem.folds):
+        now = clock.now()
+        if now > last:  # the machine has become busy
             return None
-        found.append(table.fit(train, problem.seed, found[0] if found else None))
+        until = now + (deadline - now) * steps[k] / sum(steps[k:])
+        found.append(table.fit(train, problem.seed, found[0] if found else None, until))
         folds.append(table.predict(found[-1], train))
-    return np.stack(folds)
+    return np.stack(folds), clock.now() < deadline
 
 
 def suits(problem: Problem) -> bool:

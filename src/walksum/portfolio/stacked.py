@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.columns import COLUMNS, Standard, by_row, needs_targets, needs_this_graph
@@ -89,10 +90,11 @@ def stack_runner(
             for k, fold in enumerate(folds if by_fold else folds[:1])
         ]
         x = InputOfFolds([each for each, _ in read]) if by_fold else read[0][0]
-        fields = [
-            problem.once(("field", inputs, k), lambda fold=fold: _field(problem, inputs, fold))
-            for k, fold in enumerate(folds if joint else [])
-        ]
+        fields, start = [], clock.now()
+        for k, fold in enumerate(folds if joint else []):
+            fields.append(problem.once(("field", inputs, k), lambda fold=fold: _field(problem, inputs, fold)))
+            if clock.now() + (clock.now() - start) / (k + 1) * (len(folds) - 1 - k) > deadline:
+                return no_member()
         some = Stack(problem, x, graph, configs, how, fields or None, metric).affordable(deadline)
         if not some:
             return no_member()

@@ -180,7 +180,7 @@ def extra_trees(classes: int, seed: int) -> Any:
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
     kind = ExtraTreesClassifier if classes else ExtraTreesRegressor
-    features = "sqrt" if classes else 0.4
+    features = "sqrt" if classes else 1.0
     return kind(
         n_estimators=300 if classes else 100, min_samples_leaf=2, max_features=features, random_state=seed, n_jobs=1
     )
