@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -105,8 +106,8 @@ class NodeRegressor(RegressorMixin):
         return float(r2_score(truth[known], self.predict(X)[known], sample_weight=weight))
 
 
-def same_rows(fitted: np.ndarray | sp.csr_matrix, X: np.ndarray | sp.csr_matrix) -> sp.csr_matrix:
-    """``[rows of X, of fit]``: 1 where a row of X equals a row of ``fit``; where X is all of them, by place."""
+def same_rows(fitted: Any, X: Any) -> sp.csr_matrix:
+    """``[rows of X, of fit]``: 1 where a row of X equals one of ``fit``, dense or both sparse; all of them by place."""
     if sp.issparse(X):
         if X.shape == fitted.shape and not (fitted != X).nnz:
             return sp.identity(X.shape[0], format="csr")

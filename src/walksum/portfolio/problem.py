@@ -137,8 +137,8 @@ def _measured(X: Any) -> bool:
 
     Directions and networks made for words would see the column of the largest unit alone.
     """
-    largest = abs(X).max(0) if X.shape[0] else np.zeros(0)
-    largest = largest.toarray().ravel() if sp.issparse(largest) else largest
+    found: Any = abs(X).max(0) if X.shape[0] else np.zeros(0)
+    largest = found.toarray().ravel() if sp.issparse(found) else found
     some = largest[largest > 0]
     return bool(np.prod(X.shape) <= CELLS and len(some) and some.max() > UNITS * np.median(some))
 
