@@ -183,7 +183,10 @@ def test_a_training_from_tables():
         run = ws.fit_tables(*tables(), "colour", max_epochs=6, hidden=8, layers=1)
         return torch.from_numpy(run.predictions.filter(like="probability_").to_numpy().copy())
 
-    same(at_each_number_of_threads(fit))
+    # torch's own operations may differ in the last bit at another number of threads: by chance these tables had none
+    one, two, again = at_each_number_of_threads(fit)
+    same([one, again])
+    torch.testing.assert_close(two, one, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow

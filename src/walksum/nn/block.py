@@ -137,7 +137,7 @@ class GLTBlock(nn.Module):
         features: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        check_features(x, self.merge.out_features, first=self.norm)
+        check_features(x, self.mix.in_channels, first=self.norm)
         mu = self.mix(self.norm(x), edge_index, edge_weight, features, edge_attr=edge_attr)
         rows = x.reshape(-1, x.size(-1))  # of all samples
         mu = mu.reshape(rows.size(0), self.mix.heads, self.mix.out_channels)
