@@ -178,14 +178,15 @@ def tables(count=60):
 
 
 @pytest.mark.usefixtures("two_settings")
-def test_a_training_from_tables():
+@pytest.mark.parametrize("count", [60, 66])
+def test_a_training_from_tables(count):
     def fit():
-        run = ws.fit_tables(*tables(), "colour", max_epochs=6, hidden=8, layers=1)
+        run = ws.fit_tables(*tables(count), "colour", max_epochs=6, hidden=8, layers=1)
         return torch.from_numpy(run.predictions.filter(like="probability_").to_numpy().copy())
 
-    # torch's own operations may differ in the last bit at another number of threads: by chance these tables had none
+    # at another number of threads torch's own operations may differ in the last bit, which the split of 60 nodes shows
     one, two, again = at_each_number_of_threads(fit)
-    same([one, again])
+    same([one, again] if count == 60 else [one, two, again])
     torch.testing.assert_close(two, one, rtol=0, atol=1e-6)
 
 

@@ -13,7 +13,7 @@ from walksum.backends.cpu.ldl.symbolic import symbolic
 from walksum.graph import Graph
 from walksum.portfolio.spread import layer
 from walksum.solvers import Direct
-from walksum.solvers.cost import STEPS, of_graph
+from walksum.solvers.cost import STEPS, of_iterating
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
 BLOCK = 200  # columns of the identity that are solved for at once
@@ -128,7 +128,7 @@ def has_whole_diagonal(graph: Graph, seconds: float) -> bool:
 
 def seconds_of_solves(graph: Graph, count: int) -> float:
     """Of one solve per node, for so many nodes."""
-    return of_graph(graph.to("cpu"), 1, max(1, count), False)["cg"].seconds(STEPS)
+    return of_iterating(graph, 1, max(1, count)).seconds(STEPS)
 
 
 def operator_diagonal(graph: Graph, scale: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -74,7 +75,7 @@ class _Table:
             train = np.random.default_rng(seed).choice(train, ROWS, replace=False)
         rows, prior = torch.from_numpy(train), self.prior()
         first, steps = (prior.numpy(), STEPS) if start is None else (start, FURTHER)
-        covariance = lambda theta: self.with_noise(theta, rows)  # noqa: E731
+        covariance = partial(self.with_noise, known=rows)
         return most_likely(covariance, self.y[rows], prior, WIDTH, first, steps, until)[1]
 
     def seconds(self, problem: Problem) -> float:

@@ -58,7 +58,7 @@ def of_graph(graph: Graph, heads: int, columns: int, learned: bool, stiff: bool 
     """The costs of every solver worth considering, by name; ``stiff``: for a J that takes MOST steps or more."""
     share, blocks, filled = 1.0 if learned else KEPT, heads * -(-columns // 32), heads * max(columns, NARROW)
     nodes, edges = graph.num_nodes, graph.num_edges
-    costs = {"cg": _iterating(CG(), nodes, edges, filled, blocks, 0.0, 1.0)}
+    costs = {"cg": of_iterating(graph, heads, columns)}
     # Most graphs of a mini-batch fill in so little that nothing else needs a look. An edge is in the factor of a
     # partial elimination or in its core, where it costs more; so that takes at least:
     at_least = 2 * CALL * blocks + 2.0 * (4 * edges + nodes) * filled / HALFWAY
@@ -79,6 +79,12 @@ def of_graph(graph: Graph, heads: int, columns: int, learned: bool, stiff: bool 
         if whole is not None:
             costs["direct"] = Cost(Direct(), _eliminating(whole, graph, heads, columns, share), 0.0)
     return costs
+
+
+def of_iterating(graph: Graph, heads: int, columns: int) -> Cost:
+    """The cost of conjugate gradients, for which no elimination is tried."""
+    width, blocks = heads * max(columns, NARROW), heads * -(-columns // 32)
+    return _iterating(CG(), graph.num_nodes, graph.num_edges, width, blocks, 0.0, 1.0)
 
 
 def depends_on_steps(costs: dict[str, Cost]) -> bool:
