@@ -17,9 +17,10 @@ from walksum.graph import Graph
 from walksum.portfolio.columns import by_row
 from walksum.portfolio.input import Input
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Stack, StackRecipe
 
-NEAR, MIDDLE = ((0.8, True),), ((0.9, True),)
+NEAR, MIDDLE = (Operator(0.8, loops=True),), (Operator(0.9, loops=True),)
 AGREE = {"consistency": 1.0}
 FIRST = {"where": "first", "node_dropout": 0.5, "input_dropout": 0.5, "dropout": 0.5}
 PLANS = {  # name: operators, weight decay, rows summing to one, recipe

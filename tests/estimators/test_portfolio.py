@@ -1,5 +1,6 @@
 """The portfolio: what it promises about budgets, seeds, members, bad input and scikit-learn's ways."""
 
+import json
 import time
 from dataclasses import replace
 from inspect import signature
@@ -33,6 +34,7 @@ from walksum.portfolio.folds import cross_validation
 from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Stack
 
 N = 120
@@ -119,7 +121,7 @@ def test_a_stack_trains_members_as_each_would_alone(table):
     graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
     rows = np.nonzero(shown >= 0)[0]
     problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
-    configs = [Config("a", ((0.9, True),), 1e-2, 0), Config("b", portfolio.BANK, 1e-3, 1)]
+    configs = [Config("a", (Operator(0.9, loops=True),), 1e-2, 0), Config("b", portfolio.BANK, 1e-3, 1)]
     recipe = StackRecipe(dropout=0.0, input_dropout=0.0, epochs=15, hidden=8)
     x = Input(X, "cpu")
     together = Stack(problem, x, graph, configs, recipe).train().outputs
@@ -313,8 +315,10 @@ def test_a_diagonal_is_no_large_part_of_the_budget():
         assert ("linear surroundings + near labels" in names) != solved
 
 
-@pytest.mark.parametrize("where", ["outputs", "first"])
-def test_consistency_brings_draws_of_the_dropout_together(table, where):
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, Operator(0.8, loops=True)), (Operator(0.8, loops=True), Operator(0.0))]
+)
+def test_consistency_brings_draws_of_the_dropout_together(table, before, after):
     import torch
 
     X, y, shown, pairs = table
@@ -323,14 +327,83 @@ def test_consistency_brings_draws_of_the_dropout_together(table, where):
     problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
     apart = {}
     for weight in (0.0, 3.0):
-        recipe = StackRecipe(where, epochs=40, hidden=16, node_dropout=0.3, consistency=weight)
-        stack = Stack(problem, Input(X, "cpu"), graph, [Config("a", ((0.8, True),), 1e-3)], recipe)
+        recipe = StackRecipe(before=before, epochs=40, hidden=16, node_dropout=0.3, consistency=weight)
+        stack = Stack(problem, Input(X, "cpu"), graph, [Config("a", (after,), 1e-3)], recipe)
         torch.manual_seed(0)
         networks = stack.train().networks
         with torch.no_grad():
             draws = torch.stack([networks.forward(stack.x, graph, recipe).softmax(-1) for _ in range(20)])
         apart[weight] = float(draws.std(0).mean())
     assert apart[3.0] < 0.9 * apart[0.0]
+
+
+@pytest.mark.parametrize("operator", [Operator(0.8, loops=True), Operator(0.5, loops=True, own=False)])
+def test_networks_between_two_propagations_are_what_they_say(table, operator):
+    import scipy.sparse as sp
+    import torch
+
+    from walksum.portfolio.stacked import StackedNetworks
+
+    X, _, shown, pairs = table
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    rows = np.nonzero(shown >= 0)[0]
+    problem = Problem(X, graph, np.where(shown >= 0, shown, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+    recipe = StackRecipe(before=operator, epochs=4, hidden=16, input_dropout=0.0)
+    stack = Stack(problem, Input(X, "cpu"), graph, [Config("a", (operator,), 1e-3)], recipe)
+    networks = stack.train().networks
+    i, j = graph.edges.numpy()
+    A = np.eye(N)
+    A[i, j] = A[j, i] = 1
+    S = A / np.sqrt(np.outer(A.sum(1), A.sum(1)))
+    P = (1 - operator.scale) * np.linalg.inv(np.eye(N) - operator.scale * S)
+    P = P if operator.own else S @ P  # the sum over walks without that of length zero
+    w = {name: p.detach().double().numpy() for name, p in networks.parameters.items()}
+    hidden = np.maximum(P @ X @ w["first"][:, 0] + w["first_bias"][0], 0)
+    expected = P @ (hidden @ w["last"][0] + w["last_bias"][0])
+    words = Input(sp.csr_matrix(np.where(np.arange(4) == 0, X, 0.0)), "cpu")
+    assert words.sparse  # which is propagated after its linear map, a dense table before
+    with torch.no_grad():
+        assert np.allclose(networks.forward(Input(X, "cpu"), graph)[0], expected, atol=1e-5)
+        late = networks.forward(InputOfFolds([Input(X, "cpu")]), graph)
+        assert np.allclose(late[0], expected, atol=1e-5)
+    config, arrays = StackedNetworks("raw", [None], [networks], 1).state()
+    again = StackedNetworks.of_state(json.loads(json.dumps(config)), arrays)
+    assert np.allclose(again.outputs(problem)[0, 0], expected, atol=1e-5)
+
+
+def test_networks_that_older_runs_propagate_first_are_read(table):
+    import torch
+
+    from walksum.portfolio.stacked import StackedNetworks
+
+    X, _, shown, pairs = table
+    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
+    rows = np.nonzero(shown >= 0)[0]
+    problem = Problem(X, graph, np.where(shown >= 0, shown, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+    recipe = StackRecipe(before=Operator(0.9, loops=True), epochs=4, hidden=16)
+    networks = Stack(problem, Input(X, "cpu"), graph, [Config("a", (Operator(0.0),), 1e-3)], recipe).train().networks
+    kept = StackedNetworks("raw", [None], [networks], 1)
+    config, arrays = kept.state()
+    older = {**config, "operators": [(0.9, True)], "where": "first"}
+    del older["before"]
+    assert np.allclose(StackedNetworks.of_state(older, arrays).outputs(problem), kept.outputs(problem))
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_wide_tables_have_networks_between_two_propagations_early(words):
+    import scipy.sparse as sp
+    import torch
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 250))
+    X = sp.csr_matrix(X > 1.5, dtype=np.float64) if words else X
+    graph = Graph.from_edge_index(torch.from_numpy(random.integers(0, 300, (2, 900))), 300)
+    rows = np.arange(60)
+    y = np.where(np.arange(300) < 60, np.arange(300) % 3, np.nan).astype(float)
+    names = [task.name for task in portfolio.tasks(Problem(X, graph, y, 3, [(rows[::2], rows[1::2])]), accuracy)]
+    where = [k for k, name in enumerate(names) if name.startswith("twice")]
+    assert len(where) == 2  # with a node's own row, and without it
+    assert max(where) < names.index("boosting surroundings")
 
 
 def test_blending():
@@ -436,7 +509,7 @@ def test_networks_without_edges_train_on_labelled_rows_alone(table):
     assert found[0].epochs[0] % 2 == 0
 
 
-@pytest.mark.parametrize("operator", [(0.9, True), (-0.5, False), (0.9, False)])
+@pytest.mark.parametrize("operator", [Operator(0.9, loops=True), Operator(-0.5), Operator(0.9)])
 def test_dense_and_sparse_operators_agree(table, operator, monkeypatch):
     import torch
 

@@ -7,7 +7,7 @@ import torch
 
 from walksum.estimators import AutoClassifier
 from walksum.graph import Graph
-from walksum.portfolio.spread import layer, neighbours, spread
+from walksum.portfolio.spread import Operator, layer, neighbours, spread
 
 pytestmark = pytest.mark.gpu
 
@@ -22,7 +22,7 @@ def communities(nodes=600, classes=3):
     return words.tocsr(), y, np.stack([source, target])
 
 
-@pytest.mark.parametrize("operator", [(0.9, True), (-0.9, False)])
+@pytest.mark.parametrize("operator", [Operator(0.9, loops=True), Operator(-0.9)])
 def test_operators_agree_with_the_cpu(operator):
     graph = Graph.from_edge_index(torch.from_numpy(communities()[2]), 600)
     z = torch.randn(600, 7)

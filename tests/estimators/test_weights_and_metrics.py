@@ -21,7 +21,7 @@ from walksum.portfolio.stack import Config, Stack
 from walksum.portfolio.tabular import boosting, fit_in_time, linear
 
 N = 160
-ALONE: tuple[Operator, ...] = ((0.0, False),)
+ALONE = (Operator(0.0),)
 
 
 @pytest.fixture

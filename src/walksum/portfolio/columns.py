@@ -35,7 +35,7 @@ COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
 LABEL_SCALES = (0.5, 0.9, 0.99)
 NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
-SMOOTHED: Operator = (0.8, True)
+SMOOTHED = Operator(0.8, loops=True)
 DIAGONAL = 0.03  # of the budget that one diagonal of an inverse may take; members read three
 
 
@@ -122,7 +122,7 @@ def _inverse_operator(graph: Graph) -> Any:
 
     @torch.no_grad()
     def solve(x: np.ndarray) -> np.ndarray:
-        return spread((0.999, False), torch.from_numpy(np.array(x).reshape(n, 1)), plain).numpy().ravel()
+        return spread(Operator(0.999), torch.from_numpy(np.array(x).reshape(n, 1)), plain).numpy().ravel()
 
     return LinearOperator((n, n), matvec=solve, dtype=np.float64)
 

@@ -20,7 +20,7 @@ from walksum.portfolio.blend import Metric, class_score, log_loss
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.input import Input
 from walksum.portfolio.problem import Fold, Problem
-from walksum.portfolio.spread import neighbours, spread
+from walksum.portfolio.spread import Operator, neighbours, spread
 from walksum.training.recipe import descend
 
 SCALES = (0.5, -0.5, 0.9)
@@ -46,7 +46,7 @@ class DeepBank(nn.Module):
         h = self.embed(x)
         for norm, mix, out in zip(self.norms, self.mix, self.out, strict=False):
             z = norm(h)
-            z = torch.cat([z, *(spread((s, False), z, graph) for s in SCALES), neighbours(z, graph)], -1)
+            z = torch.cat([z, *(spread(Operator(s), z, graph) for s in SCALES), neighbours(z, graph)], -1)
             z = nnf.dropout(nnf.gelu(mix(z)), self.dropout, self.training)
             h = h + nnf.dropout(out(z), self.dropout, self.training)
         return self.last(self.norms[-1](h))
@@ -79,7 +79,7 @@ class WordBank(nn.Module):
             own, near, *far = z.chunk(PARTS, -1)
             z = own + neighbours(near, graph)
             for s, part in zip(SCALES, far, strict=True):
-                z = z + spread((s, False), part, graph)
+                z = z + spread(Operator(s), part, graph)
             z = nnf.dropout(torch.relu(norm(z)), self.dropout, self.training)
             z = self.last(z) if mix is None else z @ mix
         return z

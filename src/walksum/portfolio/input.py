@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+from walksum.graph import Graph
 from walksum.portfolio.problem import SPARSE
+from walksum.portfolio.spread import Operator, spread
 
 
 class _Product(torch.autograd.Function):
@@ -33,6 +35,7 @@ class Input:
     def __init__(self, X: Any, device: str):
         density = X.nnz / max(1, X.shape[0] * X.shape[1]) if sp.issparse(X) else float((X != 0).mean())
         self.table, self.device, self.shape = X, device, X.shape
+        self.kept: tuple[Operator, Input] | None = None  # propagated
         self.sparse = density <= SPARSE
         if not self.sparse:
             dense = X.toarray() if sp.issparse(X) else np.asarray(X)
@@ -52,6 +55,12 @@ class Input:
     def rows(self, which: np.ndarray) -> Input:
         """Some of the rows: all that members without edges need while they train."""
         return Input(self.table[which], self.device)
+
+    def propagated(self, operator: Operator, graph: Graph) -> Input:
+        """``P X``, the last one kept."""
+        if self.kept is None or self.kept[0] != operator:
+            self.kept = operator, Input(spread(operator, self.dense, graph).cpu().numpy(), self.device)
+        return self.kept[1]
 
     def times(self, weight: Tensor, p: float) -> Tensor:
         """``dropout(X, p) W`` for weights ``[F, ...]``."""

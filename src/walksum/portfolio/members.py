@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from walksum.portfolio.blend import Metric, is_default
 from walksum.portfolio.columns import COLUMNS, NEAR_LABELS, can_leave_one_out, needs_targets, needs_this_graph
@@ -23,13 +24,14 @@ from walksum.portfolio.stack import Config, StackRecipe
 from walksum.portfolio.stacked import StackedNetworks, stack_runner
 from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
 
-BANK: tuple[Operator, ...] = ((0.0, False), (0.5, False), (0.9, False), (-0.5, False), (-0.9, False))
-SMOOTH: tuple[tuple[Operator, ...], ...] = (((0.8, True),), ((0.9, True),), ((0.95, True),), ((0.9, False),))
-TWICE: tuple[tuple[Operator, ...], ...] = (((0.5, True),), ((0.8, True),), ((0.9, True),))  # of smoothed columns
+BANK = tuple(Operator(scale) for scale in (0.0, 0.5, 0.9, -0.5, -0.9))
+SMOOTH = (*((Operator(scale, loops=True),) for scale in (0.8, 0.9, 0.95)), (Operator(0.9),))
+TWICE = tuple((Operator(scale, loops=True),) for scale in (0.5, 0.8, 0.9))  # of smoothed columns
+NEAR, AROUND = Operator(0.8, loops=True), Operator(0.5, loops=True, own=False)  # before and after a hidden layer
 MANY = 1000  # rows to learn from that a deep network deserves its time with
 LARGE, COLUMNS_OF_LARGE = 5000, 100  # rows and columns of tables on which trees and stacked networks take their time
 SEVERAL, LEAST_NODES = 300, 500  # rows to learn from, and nodes, that networks deep in words deserve theirs with
-ALONE: tuple[Operator, ...] = ((0.0, False),)
+ALONE = (Operator(0.0),)
 CONSISTENT = " consistent"  # in the name of networks whose predictions must agree over draws of the dropout
 
 
@@ -43,15 +45,19 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     boosting = sorted(boosting, key=lambda task: (task.uses_graph, task.uses_targets))
     linear = sorted((task for task in others if task.family == "linear"), key=lambda task: task.uses_graph)
     slow = [task for task in others if task.family != "linear"]
-    agreeing = [task for task in networks if task.name.endswith(CONSISTENT)]
-    rest = [task for task in networks if task not in agreeing]
+    twice = [task for task in networks if task.family == "twice"]
+    agreeing = [task for task in networks if task.name.endswith(CONSISTENT) and task not in twice]
+    rest = [task for task in networks if task not in agreeing + twice]
     if _large(problem):  # what is quick, then the deep networks, which learn more per second than the others there
-        made = [*label_tasks(problem), *linear, *deep, *networks, *slow, *boosting]
+        made = [*label_tasks(problem), *linear, *deep[:1], *twice, *deep[1:]]
+        made += [*(task for task in networks if task not in twice), *slow, *boosting]
     elif _middle(problem):  # trees and deep networks of words lead where neighbours differ, the stacks elsewhere
         boosting = sorted(boosting, key=lambda task: (not task.uses_graph, task.uses_targets))
-        made = [*label_tasks(problem), *linear, *slow, *deep, boosting[0], rest[0], *agreeing, *boosting[1:], *rest[1:]]
+        made = [*label_tasks(problem), *linear, *slow, *deep, boosting[0], rest[0], *twice, *agreeing]
+        made += [*boosting[1:], *rest[1:]]
     elif problem.wide:  # linear models take a moment, boosting its time on hundreds of columns
-        made = [*label_tasks(problem), *linear, rest[0], rest[3], *slow, *rest[1:3], *agreeing, *rest[4:], *boosting]
+        made = [*label_tasks(problem), *linear, rest[0], rest[3], *twice, *slow, *rest[1:3], *agreeing]
+        made += [*rest[4:], *boosting]
     elif len(problem.folds[0][0]) < MANY:
         made = [*label_tasks(problem), *linear, *boosting, *slow, *processes, *networks, *deep]
     else:  # what takes a moment comes first, so that the shortest budget has members of all kinds
@@ -79,7 +85,9 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
         plans.append(("raw", (5e-3, 2e-2), [smooth], {}))
         plans.append(("raw", (5e-3, 2e-2), [bank, hidden, alone], {"input_dropout": 0.0}))
         plans.append(("rows", (1e-3, 5e-3), [smooth, bank, hidden, alone], {}))
-        if problem.classes and len(problem.labelled) < problem.num_nodes / 2:
+        if problem.classes and problem.graph.num_edges:
+            plans += _twice(problem)
+        if _few_labels(problem):
             plans += _consistent(problem)
     else:
         plans.append(("x", (1e-4, 1e-3), [bank, alone] + [hidden, smooth] * bool(problem.classes), narrow))
@@ -109,21 +117,38 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
             yield Task(f"{kind} {label}", share, uses_graph, runner, reads_targets, not uses_graph)
 
 
+def _few_labels(problem: Problem) -> bool:
+    return problem.classes > 0 and len(problem.labelled) < problem.num_nodes / 2
+
+
+def _twice(problem: Problem) -> Iterator[tuple[str, tuple[float, ...], list, dict[str, Any]]]:
+    """Networks between two propagations: noisy columns are averaged before the hidden layer, as a GCN does it.
+
+    Where a node has many neighbours, these say more than its own noisy row: one kind leaves that out.
+    """
+    how: dict[str, Any] = {"consistency": 1.0} if _few_labels(problem) else {}
+    how["input_dropout"] = 0.6 if sp.issparse(problem.X) else 0.0
+    for operator in (NEAR, AROUND):
+        yield "raw", (5e-4, 5e-3), [("twice", "outputs", [(operator,)], 1)], how | {"before": operator}
+
+
 def _consistent(problem: Problem) -> Iterator[tuple[str, tuple[float, ...], list, dict[str, Any]]]:
     """Where most nodes have no label: networks whose predictions there must not depend on the dropout."""
     how: dict[str, Any] = {"consistency": 1.0}
-    both = [((0.8, True),), ((0.9, True),)]
+    both = [*SMOOTH[:2]]
     yield "raw", (5e-3, 2e-2), [("smooth", "outputs", both, 1)], how | {"node_dropout": 0.3}
     yield "rows", (1e-3,), [("smooth", "outputs", both, 1)], how
     yield "raw", (5e-3, 2e-2), [("mlp", "outputs", [ALONE], 2)], how
     if problem.graph.to(problem.device).derived(is_small):  # 64 columns per network are a dense product, or too slow
         rates = {"node_dropout": 0.5, "input_dropout": 0.5, "dropout": 0.5}
-        yield "raw", (5e-3, 2e-2), [("smooth first", "first", both[1:], 1)], how | rates
+        yield "raw", (5e-3, 2e-2), [("smooth first", "outputs", [ALONE], 1)], how | rates | {"before": SMOOTH[1][0]}
 
 
 def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float, seed: int) -> str:
-    (strength, loops), *others = operators
-    scale = "" if others or operators == ALONE else f" {strength:g}" + ("L" if loops else "")
+    first, *others = operators
+    scale = (
+        "" if others or operators == ALONE else f" {first.scale:g}" + "L" * first.loops + " around" * (not first.own)
+    )
     return f"{kind}{scale} {inputs}, decay {decay:g}, seed {seed}"
 
 

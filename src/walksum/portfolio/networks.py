@@ -18,13 +18,15 @@ class StackRecipe:
     """How networks of one stack are made and trained.
 
     Attributes:
-        where: what is propagated: the "outputs", the "hidden" layer or the "first" linear map.
+        where: what is propagated by the networks' operators: the "outputs" or the "hidden" layer.
+        before: what the first linear map is propagated by, before the hidden layer; None: by nothing.
         node_dropout: share of nodes whose first linear map is zero, so that the others speak for them.
         consistency: weight of the squared difference between two draws of the dropout at nodes without a label, each
             from the sharpened mean of both (after Feng et al., 2020); 0: one draw and no such term.
     """
 
     where: str = "outputs"
+    before: Operator | None = None
     hidden: int = 64
     dropout: float = 0.6
     input_dropout: float = 0.6
@@ -41,15 +43,17 @@ class Networks:
 
     Attributes:
         operators: those that some network uses.
-        where: what is propagated: the "outputs", the "hidden" layer or the "first" linear map (by one operator).
+        where: what they propagate: the "outputs" or the "hidden" layer.
         uses: which operators each network uses ``[M, K]``.
         parameters: first ``[F, M, H]`` (one product for all), first_bias, last, last_bias, gamma ``[M, ...]``.
+        before: what the first linear map is propagated by.
     """
 
     operators: list[Operator]
     where: str
     uses: Tensor
     parameters: dict[str, Tensor]
+    before: Operator | None = None
 
     def __post_init__(self) -> None:
         device = self.parameters["gamma"].device
@@ -58,14 +62,17 @@ class Networks:
     def forward(self, x: Input | InputOfFolds, graph: Graph, recipe: StackRecipe | None = None) -> Tensor:
         """``[M, N, C]``; with a recipe as in training, with its dropout."""
         w = self.parameters
-        z = x.times(w["first"], 0.0 if recipe is None else recipe.input_dropout)
+        p, q = (0.0, 0.0) if recipe is None else (recipe.input_dropout, recipe.node_dropout)
+        before = self.before
+        if before is not None and isinstance(x, Input) and not (x.sparse or p or q):
+            x, before = x.propagated(before, graph), None  # a table that stays as it is: once for all epochs
+        z = x.times(w["first"], p)
         N, M, H = z.shape
-        if recipe is not None and recipe.node_dropout:
-            z = z * nnf.dropout(z.new_ones(N, M, 1), recipe.node_dropout)
+        if q:
+            z = z * nnf.dropout(z.new_ones(N, M, 1), q)
         z = z.reshape(N, M * H)
-        if self.where == "first":
-            (operator,) = self.operators
-            z = spread(operator, z, graph)
+        if before is not None:
+            z = spread(before, z, graph)
         z = torch.relu(z + w["first_bias"].reshape(-1))  # [N, M H]
         z = z if recipe is None else nnf.dropout(z, recipe.dropout)
         if self.where == "hidden":
@@ -73,11 +80,15 @@ class Networks:
             z = torch.cat(parts, -1).transpose(0, 1)
             return torch.baddbmm(w["last_bias"], z, w["last"])
         out = torch.baddbmm(w["last_bias"], z.view(N, M, H).transpose(0, 1), w["last"])  # [M, N, C]
-        return out if self.without_edges or self.where == "first" else self._mixed(out, graph)
+        return out if self._mixes_nothing else self._mixed(out, graph)
+
+    @property
+    def _mixes_nothing(self) -> bool:
+        return all(operator.scale == 0 for operator in self.operators)
 
     @property
     def without_edges(self) -> bool:
-        return all(scale == 0 for scale, _ in self.operators)
+        return self.before is None and self._mixes_nothing
 
     def _mixed(self, out: Tensor, graph: Graph) -> Tensor:
         _, N, C = out.shape

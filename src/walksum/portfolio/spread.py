@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from walksum.graph import Graph
 from walksum.nn.propagate import Propagate
 
-Operator = tuple[float, bool]  # signed scale (0: identity), loops
+
+class Operator(NamedTuple):
+    """``P_s``; without ``own`` the walks of length zero are left out, by which a node sees its own row."""
+
+    scale: float  # signed; 0: identity
+    loops: bool = False
+    own: bool = True
+
+
 DENSE_ON_CPU = 400  # nodes up to which one product is quicker than the calls of a sparse solve
 DENSE_ON_GPU = 20_000  # there the inverse of 20,000 nodes is read in a third of a millisecond
 ROOM = 4 * 8  # bytes per entry that inverting takes at its peak
 
 
-def layer(operator: Operator) -> Propagate:
-    scale, loops = operator
+def layer(operator: tuple) -> Propagate:
+    scale, loops = operator[:2]
     return Propagate(abs(scale), coupling="attractive" if scale > 0 else "repulsive", loops=loops)
 
 
 def spread(operator: Operator, columns: Tensor, graph: Graph) -> Tensor:
     """``P_s columns``, exact; ``columns [N, K]``."""
-    if operator[0] == 0:
+    if operator.scale == 0:
         return columns
+    found = _propagated(operator, columns, graph)
+    return found if operator.own else (found - (1 - abs(operator.scale)) * columns) / abs(operator.scale)
+
+
+def _propagated(operator: Operator, columns: Tensor, graph: Graph) -> Tensor:
     if graph.derived(is_small):
-        return graph.derived(_inverse, operator, columns.dtype) @ columns
+        return graph.derived(_inverse, operator[:2], columns.dtype) @ columns
     return layer(operator)(columns, graph)
 
 
@@ -43,7 +58,7 @@ def is_small(graph: Graph) -> bool:
     return graph.num_nodes <= DENSE_ON_GPU and free > 2 * ROOM * graph.num_nodes**2
 
 
-def _inverse(graph: Graph, operator: Operator, dtype: torch.dtype) -> Tensor:
+def _inverse(graph: Graph, operator: tuple, dtype: torch.dtype) -> Tensor:
     J = layer(operator).precision(graph, torch.float64).to_dense()[0]
     return ((1 - abs(operator[0])) * torch.cholesky_inverse(torch.linalg.cholesky(J))).to(dtype)
 

@@ -87,7 +87,8 @@ class Stack:
             "last_bias": torch.zeros(M, 1, C),
             "gamma": uses.float() / uses.sum(1, keepdim=True),
         }
-        self.start = Networks(operators, recipe.where, uses, {name: p.to(device) for name, p in parameters.items()})
+        parameters = {name: p.to(device) for name, p in parameters.items()}
+        self.start = Networks(operators, recipe.where, uses, parameters, recipe.before)
         self.learned_gamma = (uses & (uses.sum(1, keepdim=True) > 1)).float().to(device)
         self.decay = torch.tensor([config.weight_decay for config in configs]).repeat_interleave(folds).to(device)
         self.generator_seed = 7919 * problem.seed + 31 * sum(config.seed for config in configs) + M

@@ -18,6 +18,7 @@ from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import Networks
 from walksum.portfolio.problem import Fold, Problem
 from walksum.portfolio.schedule import Trained, no_member
+from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Stack, StackRecipe
 
 
@@ -50,19 +51,23 @@ class StackedNetworks:
             arrays |= {f"{k}.{name}": p.numpy() for name, p in networks.parameters.items()}
             if standard is not None:
                 arrays |= {f"{k}.mean": standard.mean, f"{k}.spread": standard.spread}
-        how = {"operators": first.operators, "where": first.where, "inputs": self.inputs}
+        how = {"operators": first.operators, "where": first.where, "before": first.before, "inputs": self.inputs}
         return how | {"folds": self.folds, "turns": len(self.turns)}, arrays
 
     @classmethod
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> StackedNetworks:
-        operators = [(float(scale), bool(loops)) for scale, loops in config["operators"]]
+        operators = [Operator(*each) for each in config["operators"]]
+        where, before = config["where"], config.get("before")
+        if where == "first":  # as older runs name networks that propagate before the hidden layer alone
+            where, before, operators = "outputs", operators[0], [Operator(0.0)]
+        before = None if before is None else Operator(*before)
         standards: list[Standard | None] = []
         turns = []
         for k in range(config["turns"]):
             mine = {n.removeprefix(f"{k}."): v for n, v in arrays.items() if n.startswith(f"{k}.")}
             standards.append(Standard(mine.pop("mean"), mine.pop("spread")) if "mean" in mine else None)
             parameters = {name: torch.from_numpy(value) for name, value in mine.items()}
-            turns.append(Networks(operators, config["where"], torch.from_numpy(arrays["uses"]), parameters))
+            turns.append(Networks(operators, where, torch.from_numpy(arrays["uses"]), parameters, before))
         return cls(config["inputs"], standards, turns, config["folds"])
 
 

@@ -146,7 +146,9 @@ def _mixing(member: Member) -> list[tuple[float, bool]]:
     if isinstance(model, StackedNetworks):
         networks = model.turns[0]
         used = networks.uses[member.index * model.folds].tolist()
-        found = [op for op, use in zip(networks.operators, used, strict=True) if use and op[0] != 0]
+        some = [op for op, use in zip(networks.operators, used, strict=True) if use and op.scale != 0]
+        some += [networks.before] if networks.before is not None else []
+        found = list(dict.fromkeys((op.scale, op.loops) for op in some))
     if isinstance(model, DeepBanks):
         found = [(s, False) for s in DEEP_SCALES]
     if columns is not None and "surroundings" in columns:
