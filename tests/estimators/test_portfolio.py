@@ -653,6 +653,54 @@ def test_noisy_columns_are_smoothed_before_a_network_reads_them():
     assert "smooth smoothed" not in {task.name for task in portfolio.tasks(numbers, METRICS["r2"])}
 
 
+def test_directions_of_noisy_words_are_those_of_what_neighbours_make_of_them(tmp_path):
+    """Eight classes differ little in any of 300 columns: leading directions of the columns themselves are noise."""
+    from walksum.explore.member_outputs import member_outputs
+    from walksum.portfolio.fit import fit_portfolio
+    from walksum.portfolio.store import load_portfolio, save_portfolio
+
+    random, n, classes = np.random.default_rng(0), 800, 8
+    y = np.arange(n) % classes
+    source = random.integers(0, n, 6 * n)
+    alike = (source + classes * random.integers(1, n // classes, 6 * n)) % n
+    target = np.where(random.random(6 * n) < 0.6, alike, random.integers(0, n, 6 * n))
+    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
+    X = 0.2 * random.normal(size=(classes, 300))[y] + random.normal(size=(n, 300))
+    folds = [(np.arange(80), np.arange(80, 240))]
+    problem = Problem(X, graph, y.astype(float), classes, folds)
+    todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
+    right = {}
+    for name in ("directed near, C=30", "linear surroundings"):
+        trained = todo[name].run(float("inf"))
+        right[name] = (trained.outputs[0, 0, 240:].argmax(1) == y[240:]).mean()
+    assert right["directed near, C=30"] > right["linear surroundings"] + 0.05
+
+    A = np.eye(n)
+    A[tuple(graph.edges)] = A[tuple(graph.edges.flip(0))] = 1
+    S = A / np.sqrt(np.outer(A.sum(1), A.sum(1)))
+    exact = np.linalg.svd(S @ S @ X)[2][:8]
+    assert np.linalg.svd(exact @ columns.smoothed_basis(problem).T)[1].min() > 0.95  # spans its leading directions
+    for kind, matrix in {"near": S @ S, "beyond": S @ S @ (0.2 * np.linalg.inv(np.eye(n) - 0.8 * S))}.items():
+        rows = matrix @ X @ columns.smoothed_basis(problem).T
+        assert np.allclose(columns.directions(problem, kind), rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+    names = ("directed far", "extra trees directions")
+    fitted = fit_portfolio(problem, METRICS["accuracy"], 60.0, names)
+    save_portfolio(fitted, tmp_path)
+    again, other = load_portfolio(tmp_path), problem.other(X, graph)
+    kept = again.problem.other(X, graph)
+    assert np.allclose(again.ask(kept).value, fitted.ask(other).value)
+    x = torch.from_numpy(X).requires_grad_()
+    line = next(member.model for member in fitted.members if member.name.startswith("directed"))
+    answers = member_outputs(line, 0, other, x)
+    assert np.allclose(answers.detach(), line.outputs(other)[0], atol=1e-6)
+    assert torch.autograd.grad(answers[0, 0, 0], x)[0].any()
+    numbers = {task.name for task in portfolio.tasks(Problem(X, graph, y.astype(float), 0, folds), METRICS["r2"])}
+    assert {"directed near", "directed far", "directed beyond", "boosting directions"} <= numbers
+    narrow = Problem(X[:, :20], graph, y.astype(float), classes, folds)
+    assert not any("direct" in task.name for task in portfolio.tasks(narrow, METRICS["accuracy"]))
+
+
 def test_members_that_make_up_for_each_other_share_the_weight():
     """Each of three members errs on rows of its own, one on fewer: its weight was 0.99, and its errors those of all."""
     random, row = np.random.default_rng(0), np.arange(300)

@@ -17,9 +17,13 @@ from walksum.portfolio.columns import (
     MOST_COLUMNS,
     NEAR_LABELS,
     SMOOTHED,
+    WALK_WORDS,
     Standard,
+    carried,
     exact_diagonal,
+    kinds_of_directions,
     own_columns,
+    smoothed_basis,
     surroundings,
 )
 from walksum.portfolio.deep import DeepBanks
@@ -99,6 +103,9 @@ def _own(problem: Problem, x: Tensor) -> Tensor:
 
 def _columns(name: str, problem: Problem, x: Tensor) -> Tensor:
     """As ``COLUMNS[name]``: what depends on x is computed from it, the rest (degrees, targets) is constant."""
+    if name.startswith("directions"):
+        found = x.double() @ torch.from_numpy(smoothed_basis(problem)).T
+        return torch.cat([carried(problem.graph, found, kind) for kind in kinds_of_directions(name)], 1)
     own = _own(problem, x)
     if name == "x":
         return own
@@ -201,6 +208,11 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     own = feature_names(trained, own_columns(problem).shape[1])
     if columns == "x":
         return own
+    if columns.startswith("directions"):
+        return [
+            f"direction {k + 1} of the surroundings, {WALK_WORDS[kind]}"
+            for kind in kinds_of_directions(columns) for k in range(len(smoothed_basis(problem)))
+        ]  # fmt: skip
     if columns == "smoothed":
         return [f"{name}: spread, scale {SMOOTHED[0]:g}" for name in own]
     if columns == "neighbours":

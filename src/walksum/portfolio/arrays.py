@@ -99,6 +99,8 @@ def _link(classes: int, scores: int) -> str:
 
 def _of_linear(model: Any, codes: np.ndarray, classes: int) -> Additive:
     scaler, last = model.steps[0][1], model.steps[-1][1]
+    if scaler.scale_ is None:  # columns as they are
+        return Additive(_link(classes, len(last.intercept_)), last.intercept_, last.coef_.T, None, codes)
     coefficient = np.atleast_2d(last.coef_) / scaler.scale_
     start = np.atleast_1d(last.intercept_) - coefficient @ scaler.mean_
     limits = scaler.mean_ + np.array([[-FARTHEST], [FARTHEST]]) * scaler.scale_

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from walksum.portfolio.features import (
     other_targets,
     reduce_columns,
     seconds_of_solves,
+    smoothed_directions,
 )
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
@@ -36,6 +38,9 @@ MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes u
 LABEL_SCALES = (0.5, 0.9, 0.99)
 NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
 SMOOTHED = Operator(0.8, loops=True)
+WALKS = {"near": (2, 0.0), "far": (0, 0.9), "beyond": (2, 0.8)}  # steps and scale of what carries directions
+EACH_WALK = tuple(f"directions {kind}" for kind in WALKS)  # names of columns
+WALK_WORDS = {"near": "two steps", "far": "spread, scale 0.9", "beyond": "spread, scale 0.8, and two steps"}
 DIAGONAL = 0.03  # of the budget that one diagonal of an inverse may take; members read three
 
 
@@ -85,6 +90,55 @@ def smoothed(problem: Problem) -> np.ndarray:
         return layer(SMOOTHED)(torch.from_numpy(own), problem.graph.to("cpu")).numpy()
 
     return problem.once("smoothed", make)
+
+
+def directions(problem: Problem, kind: str) -> np.ndarray:
+    """Of a wide table: the leading directions of what neighbours make of it, carried along walks of one kind."""
+
+    def make() -> np.ndarray:
+        own = np.require(problem.X @ smoothed_basis(problem).T, np.float64, ["C", "W"])
+        return carried(problem.graph.to("cpu"), torch.from_numpy(own), kind).numpy()
+
+    return problem.once(("directions", kind), make)
+
+
+def smoothed_basis(problem: Problem) -> np.ndarray:
+    """The directions ``[components, F]``: those of the training graph, also for other tables."""
+    if problem.smoothed_basis is None:
+        graph = problem.graph.to("cpu")
+
+        def smooth(x: np.ndarray) -> np.ndarray:
+            return _steps(graph, torch.from_numpy(np.require(x, np.float64, ["C", "W"])), 2).numpy()
+
+        problem.smoothed_basis = smoothed_directions(problem.X, smooth, COMPONENTS, problem.seed)
+    return problem.smoothed_basis
+
+
+def carried(graph: Graph, x: torch.Tensor, kind: str) -> torch.Tensor:
+    """``S^steps P_s x``, S the normalised adjacency with loops, in rows of length one.
+
+    At a hub much adds up: how long a row is says how many neighbours a node has, its direction what they are.
+    """
+    steps, scale = WALKS[kind]
+    out = _steps(graph, layer(Operator(scale, loops=True))(x, graph) if scale else x, steps)
+    length = out.norm(dim=1, keepdim=True)
+    return out / torch.where(length > 0, length, 1.0)
+
+
+def _steps(graph: Graph, x: torch.Tensor, count: int) -> torch.Tensor:
+    J = layer(Operator(0.5, loops=True)).precision(graph, x.dtype)  # I - S / 2
+    for _ in range(count):
+        x = 2 * (x - (J @ x[None])[0])
+    return x
+
+
+def _directions(columns: str, problem: Problem, train: np.ndarray) -> np.ndarray:
+    return np.concatenate([directions(problem, kind) for kind in kinds_of_directions(columns)], 1)
+
+
+def kinds_of_directions(columns: str) -> list[str]:
+    """The kinds of walks in a set of columns: one, or all side by side."""
+    return list(WALKS) if columns == "directions" else [columns.removeprefix("directions ")]
 
 
 def graph_coordinates(problem: Problem) -> np.ndarray:
@@ -189,6 +243,7 @@ COLUMNS: dict[str, Columns] = {
         [surroundings(problem), with_targets(problem, train)], 1
     ),
     NEAR_LABELS: lambda problem, train: np.concatenate([surroundings(problem), with_near_targets(problem, train)], 1),
+    **{name: partial(_directions, name) for name in ("directions", *EACH_WALK)},
     "place + surroundings + labels": lambda problem, train: np.concatenate(
         [graph_coordinates(problem), surroundings(problem), with_targets(problem, train)], 1
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from walksum.solvers import Direct
 from walksum.solvers.cost import STEPS, of_iterating
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
+SPARE = 10  # random columns more than directions
 BLOCK = 200  # columns of the identity that are solved for at once
 DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
 MOST_OPERATIONS = 2e10  # multiply-adds of a factor beyond which no diagonal is taken from it
@@ -28,6 +29,23 @@ def leading_directions(table: Any, components: int, random_state: int | None = 0
 
     components = max(1, min(components, min(table.shape) - 1))
     return TruncatedSVD(components, random_state=random_state).fit(table).components_
+
+
+def smoothed_directions(
+    table: Any, smooth: Callable[[np.ndarray], np.ndarray], components: int, seed: int
+) -> np.ndarray:
+    """The leading right singular vectors ``[components, F]`` of ``smooth(table)``, which is never made.
+
+    Noise of single rows averages out over neighbours, so that directions in which classes differ lead here, while in
+    the table itself they may lie behind hundreds of others. ``smooth`` is linear and symmetric; the range is found from
+    random columns and two further products (Halko et al. 2011).
+    """
+    components = max(1, min(components, min(table.shape) - 1))
+    found = np.random.default_rng(seed).normal(size=(table.shape[1], components + SPARE))
+    for _ in range(2):
+        range_, _ = np.linalg.qr(smooth(np.asarray(table @ found)))
+        found = np.asarray(table.T @ smooth(range_))
+    return np.linalg.svd(found, full_matrices=False)[0][:, :components].T
 
 
 def reduce_columns(table: Any, components: int | None, random_state: int | None = 0) -> np.ndarray:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from walksum.portfolio.blend import Metric, is_default
-from walksum.portfolio.columns import COLUMNS, NEAR_LABELS, can_leave_one_out, needs_targets, needs_this_graph
+from walksum.portfolio.columns import (
+    COLUMNS,
+    EACH_WALK,
+    NEAR_LABELS,
+    can_leave_one_out,
+    needs_targets,
+    needs_this_graph,
+)
 from walksum.portfolio.deep import DeepBanks, fit_deep, fit_words
 from walksum.portfolio.joint import LARGEST
 from walksum.portfolio.kriging import MOST_LENGTHS, Kriging, fit_kriging
@@ -22,7 +30,7 @@ from walksum.portfolio.schedule import Task, Trained, no_member
 from walksum.portfolio.spread import Operator, is_small
 from walksum.portfolio.stack import Config, StackRecipe
 from walksum.portfolio.stacked import StackedNetworks, stack_runner
-from walksum.portfolio.tabular import MODELS, Tabular, fit_tabular
+from walksum.portfolio.tabular import MODELS, STRENGTHS, Tabular, directed, fit_tabular
 
 BANK = tuple(Operator(scale) for scale in (0.0, 0.5, 0.9, -0.5, -0.9))
 SMOOTH = (*((Operator(scale, loops=True),) for scale in (0.8, 0.9, 0.95)), (Operator(0.9),))
@@ -43,7 +51,9 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
     others = [task for task in tabular if not task.name.startswith("boosting")]
     # members without edges come second, so that what the graph gave is known early
     boosting = sorted(boosting, key=lambda task: (task.uses_graph, task.uses_targets))
-    linear = sorted((task for task in others if task.family == "linear"), key=lambda task: task.uses_graph)
+    linear = [task for task in others if task.family == "linear"]
+    linear = sorted(linear, key=lambda task: task.uses_graph)
+    linear[1:1] = _directed(problem)
     slow = [task for task in others if task.family != "linear"]
     twice = [task for task in networks if task.family == "twice"]
     agreeing = [task for task in networks if task.name.endswith(CONSISTENT) and task not in twice]
@@ -53,8 +63,8 @@ def tasks(problem: Problem, metric: Metric, which: tuple[str, ...] | None = None
         made += [*(task for task in networks if task not in twice), *slow, *boosting]
     elif _middle(problem):  # trees and deep networks of words lead where neighbours differ, the stacks elsewhere
         boosting = sorted(boosting, key=lambda task: (not task.uses_graph, task.uses_targets))
-        made = [*label_tasks(problem), *linear, *slow, *deep, boosting[0], rest[0], *twice, *agreeing]
-        made += [*boosting[1:], *rest[1:]]
+        made = [*label_tasks(problem), *linear, *slow, *deep, *boosting[:2], rest[0], *twice, *agreeing]
+        made += [*boosting[2:], *rest[1:]]
     elif problem.wide:  # linear models take a moment, boosting its time on hundreds of columns
         made = [*label_tasks(problem), *linear, rest[0], rest[3], *twice, *slow, *rest[1:3], *agreeing]
         made += [*rest[4:], *boosting]
@@ -154,12 +164,15 @@ def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float,
 
 def _tabular(problem: Problem) -> Iterator[Task]:
     sets = [name for name in COLUMNS if name == "x" or (problem.graph.num_edges and name != "smoothed")]
+    sets = [name for name in sets if name not in EACH_WALK and (problem.wide or name != "directions")]
     sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem) == (name != NEAR_LABELS)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
         if (needs_this_graph(columns) or columns == "neighbours") and model != "boosting":
             continue
         if columns == "neighbours" and problem.wide:  # those of a wide table are not few
+            continue
+        if columns == "directions" and model == "linear":  # one per kind of walk instead
             continue
         if model == "extra trees" and not problem.classes and len(problem.labelled) >= MANY:
             continue  # 0.03 in R^2 below boosting on the counties, at four times its cost
@@ -170,26 +183,35 @@ def _tabular(problem: Problem) -> Iterator[Task]:
         whole = always and (model == "boosting") != slow and model != "extra trees"
         needed = whole and columns == "x"
         whole &= needed or problem.X.shape[1] <= WIDE  # surroundings of more are thousands of columns
-        runner = _tabular_runner(problem, model, columns, whole)
-        name, reads = f"{model} {columns}", (columns != "x", needs_targets(columns))
+        name = f"{model} {columns}"
+        runner = _tabular_runner(problem, MODELS[model], columns, whole, name)
+        reads = columns != "x", needs_targets(columns)
         yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)
 
 
-def _tabular_runner(problem: Problem, model: str, columns: str, needed: bool) -> Any:
+def _directed(problem: Problem) -> Iterator[Task]:
+    """Linear models of words: on what neighbours near and far make of them; a moment each."""
+    for columns in EACH_WALK if problem.wide and problem.graph.num_edges else ():
+        for strength in STRENGTHS if problem.classes else STRENGTHS[:1]:
+            name = f"directed {columns.split()[1]}" + f", C={strength:g}" * bool(problem.classes)
+            yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), columns, False, name))
+
+
+def _tabular_runner(problem: Problem, make: Callable[[int, int], Any], columns: str, needed: bool, name: str) -> Any:
     def run(deadline: float) -> Trained:
-        found = fit_tabular(problem, columns, MODELS[model], deadline, needed)
+        found = fit_tabular(problem, columns, make, deadline, needed)
         if found is None:
             return no_member()
         out, fitted = found
 
         def refit(which: list[int]) -> np.ndarray:
             whole = replace(problem, folds=[(problem.labelled, problem.labelled)])
-            again = fit_tabular(whole, columns, MODELS[model], float("inf"))
+            again = fit_tabular(whole, columns, make, float("inf"))
             assert again is not None
             return again[0]
 
         kept = None if needs_this_graph(columns) else fitted
-        return Trained([f"{model} {columns}"], out[None], kept, refit=refit, local=fitted)
+        return Trained([name], out[None], kept, refit=refit, local=fitted)
 
     return run
 

@@ -33,6 +33,7 @@ class Problem:
         wide: many columns of one unit: words rather than measurements; None: as X shows.
         exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
         basis: leading directions ``[components, F]`` of a wide table; None: those of X.
+        smoothed_basis: the same of what neighbours at two steps make of it; None: of X on this graph.
         position: where each node lies ``[N, d]``, isotropic; None: the nodes have edges alone.
         weight: how much each labelled row counts ``[N]``; None: all the same.
         budget: seconds that all members have; what is optional and takes a large part of them is left out.
@@ -49,6 +50,7 @@ class Problem:
     wide: bool | None = None
     exact: bool | None = None
     basis: np.ndarray | None = None
+    smoothed_basis: np.ndarray | None = None
     position: np.ndarray | None = None
     weight: np.ndarray | None = None
     budget: float = 60.0
@@ -107,7 +109,7 @@ class Problem:
         folds = [(np.nonzero(~np.isnan(y))[0], np.zeros(0, np.int64))]
         arcs = None if self.arcs is None else _arcs_of(graph) if arcs is None else arcs
         return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide,
-                       self.exact, self.basis, position)  # fmt: skip
+                       self.exact, self.basis, self.smoothed_basis, position)  # fmt: skip
 
     def target(self) -> Tensor:
         kind = np.int64 if self.classes else np.float32

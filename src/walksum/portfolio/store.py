@@ -33,8 +33,9 @@ def save_portfolio(portfolio: Portfolio, folder: Path) -> None:
     used = np.nonzero(sum((b.weights for b in blends.values()), np.zeros(len(portfolio.members))))[0]
     models, members, arrays = _models(portfolio, used)
     problem = portfolio.problem
-    if problem.basis is not None:
-        arrays["basis"] = problem.basis
+    for name in ("basis", "smoothed_basis"):
+        if (found := getattr(problem, name)) is not None:
+            arrays[name] = found
     arrays |= {f"limits.{name}": values for name, values in portfolio.limits.items()}
     for name, values in portfolio.residuals.items():
         if name in blends:
@@ -121,7 +122,7 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
     problem = Problem(
         np.zeros((0, config["features"])), empty, np.zeros(0), config["classes"], [], config["seed"],
         arcs=np.zeros((2, 0), np.int64) if config["directed"] else None, wide=config["wide"], exact=config["exact"],
-        basis=arrays.get("basis"),
+        basis=arrays.get("basis"), smoothed_basis=arrays.get("smoothed_basis"),
     )  # fmt: skip
     residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}

@@ -196,4 +196,16 @@ def linear(classes: int, seed: int) -> Any:
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
 
 
+def directed(strength: float, classes: int, seed: int) -> Any:
+    """Of rows of length one, whose directions count by how much they vary: held less tightly, and not rescaled."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if not classes:
+        return linear(classes, seed)
+    return make_pipeline(StandardScaler(with_mean=False, with_std=False), LogisticRegression(C=strength, max_iter=300))
+
+
 MODELS = {"boosting": boosting, "extra trees": extra_trees, "linear": linear}
+STRENGTHS = (3.0, 30.0)  # of linear models on directions

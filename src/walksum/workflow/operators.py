@@ -13,7 +13,7 @@ from walksum.field.fit import residual_precision
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio.blend import Blend
-from walksum.portfolio.columns import LABEL_SCALES, NEAR_LABELS, needs_targets
+from walksum.portfolio.columns import LABEL_SCALES, NEAR_LABELS, WALKS, kinds_of_directions, needs_targets
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.features import SCALES
 from walksum.portfolio.fit import ELSEWHERE, HERE, WITHOUT_TARGETS, Portfolio
@@ -151,6 +151,9 @@ def _mixing(member: Member) -> list[tuple[float, bool]]:
         found = list(dict.fromkeys((op.scale, op.loops) for op in some))
     if isinstance(model, DeepBanks):
         found = [(s, False) for s in DEEP_SCALES]
+    if columns is not None and columns.startswith("directions"):
+        scales = (WALKS[kind][1] for kind in kinds_of_directions(columns))
+        found = [(s, True) for s in scales if s]
     if columns is not None and "surroundings" in columns:
         found += [(s, False) for s in SCALES if (s, False) not in found]
     return found
