@@ -37,7 +37,7 @@ BASELINES = {  # members whose name starts so, blended by the same rule
     "label propagation": ("label propagation",),
     "predict then propagate": ("smooth",),
     "banks": ("bank", "hidden"),
-    "tabular": ("boosting", "extra trees", "linear"),
+    "tabular": ("boosting", "extra trees", "linear", "directed"),
 }
 
 
