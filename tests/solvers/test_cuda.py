@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -296,8 +297,9 @@ def test_graphs_of_many_sizes_fit(num_nodes):
 def test_blocks_that_share_a_column(monkeypatch, cluster, keep):
     if cluster > 1 and torch.cuda.get_device_capability()[0] < settings.HOPPER:
         pytest.skip("no clusters")
-    for name, value in {"CLUSTER": cluster, "KEEP": keep, "LEVELS": 4}.items():
-        monkeypatch.setattr(settings, name, value)
+    monkeypatch.setattr(settings, "CLUSTER", cluster)
+    monkeypatch.setattr(settings, "_levels", lambda *_: 4)
+    monkeypatch.setattr(settings, "_able", lambda graph, _, size: replace(settings.setting_for(graph, size), keep=keep))
     J = dominant("cuda", 3000, 12_000, heads=2)
     for h in (columns(J, 5), columns(J, 70)):
         assert_solves(PreparedCudaCG(J, CG())(h), J, h, 2e-6)
