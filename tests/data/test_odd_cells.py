@@ -46,6 +46,13 @@ def test_a_word_among_numbers_is_a_class_where_that_is_asked_for(read):
     assert len(found.classes) == 23
 
 
+def test_classes_that_only_capital_letters_tell_apart_are_said():
+    nodes = pd.DataFrame({"id": list("abcd"), "x": range(4), "kind": ["Oak", "oak", "elm", "ELM"]})
+    found = read_tables(nodes, pd.DataFrame({"source": ["a"], "target": ["b"]}), Columns("kind"))
+    said = "classes that differ in capital letters alone are taken for different ones: 'ELM' and 'elm', 'Oak' and 'oak'"
+    assert found.notes == [said]
+
+
 def test_a_word_that_makes_text_of_a_column_is_said(read):
     found = read("id,x,y\n" + "".join(f"n{k},{k},{'uv'[k % 2]}\n" for k in range(20)) + "a,?,u\nb,2,v\nc,3,u\n")
     assert found.notes == [

@@ -720,6 +720,15 @@ def test_members_that_make_up_for_each_other_share_the_weight():
 
 
 @pytest.mark.filterwarnings("error")
+def test_many_classes_are_not_called_a_regression_problem_by_every_tree():
+    y, random = np.arange(60.0) % 25, np.random.default_rng(0)
+    graph = Graph.from_edge_index(torch.tensor([[0], [1]]), 60)
+    folds = [(np.arange(40), np.arange(40, 60))]
+    problem = Problem(random.normal(size=(60, 2)), graph, y, 25, folds)
+    assert fit_portfolio(problem, METRICS["accuracy"], 60, ("extra trees x",)).members
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("cell", [0.0, 1.0])
 def test_directions_of_equal_rows_are_found_without_a_warning(cell):
     assert leading_directions(np.full((10, 300), cell), 64).shape == (9, 300)

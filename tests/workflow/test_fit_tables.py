@@ -49,6 +49,11 @@ def test_frames_and_files_give_the_same_run(tables, run, tmp_path):
     assert again.scores.equals(run.scores)
 
 
+def test_a_split_that_is_no_text_is_refused(tables):
+    with pytest.raises(ValueError, match=r"split=\[0.6, 0.2, 0.2\]; expected text, such as '0.6,0.2,0.2'"):
+        fit_tables(*tables, "colour", split=[0.6, 0.2, 0.2], **QUICK)
+
+
 def test_a_run_says_what_it_is(run):
     assert run.scores["accuracy"].is_monotonic_decreasing
     assert {"accuracy", "low", "high"} <= set(run.scores.columns)

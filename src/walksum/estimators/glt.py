@@ -280,6 +280,8 @@ def row_weights(sample_weight: ArrayLike | None, num_rows: int) -> np.ndarray | 
     """One weight of at least 0 per row, or None."""
     if sample_weight is None:
         return None
+    if isinstance(sample_weight, str):
+        raise ValueError(f"sample_weight={sample_weight!r}; expected one number of at least zero per row")
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.any():
         raise ValueError(

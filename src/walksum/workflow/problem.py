@@ -137,6 +137,8 @@ def read_split(split: str | PathLike[str] | None, source: Source) -> SplitOption
     """Parse ``split``: counts, fractions, a protocol or "spatial"; else a column, or the folder of a run."""
     if split is None:
         return SplitOption()
+    if not isinstance(split, str | PathLike):
+        raise ValueError(f"split={split!r}; expected text, such as '0.6,0.2,0.2', or the folder of a run")
     text = str(split)
     if text in (*PROTOCOLS, SPATIAL) or (set(text) <= NUMBERS and text.strip("./ ") and not source.has_column(text)):
         return SplitOption(how=text)
