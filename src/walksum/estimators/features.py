@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from walksum._checks import check_choice
+from walksum._checks import check_choice, check_count
 from walksum.data.knn import GraphLike, TableLike, as_graph_of
 from walksum.data.user_files import MANY_VALUES
 from walksum.estimators.labels import known_labels
@@ -134,6 +134,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             check_choice("labels", self.labels, KINDS, "True, False")
         if isinstance(self.hops, bool) or not isinstance(self.hops, Integral) or self.hops < 0:
             raise ValueError(f"hops={self.hops!r}; expected a whole number from 0 on")
+        if self.components is not None:
+            check_count("components", self.components)
         if isinstance(self.scales, str) or not isinstance(self.scales, Iterable):
             raise ValueError(f"scales={self.scales!r}; expected a sequence of numbers, such as (0.5, 0.9)")
         if not (len(list(self.scales)) or self.hops or self.degrees or self.columns):

@@ -131,7 +131,17 @@ def ambiguous_row(same: sp.csr_matrix, values: np.ndarray) -> int | None:
 
 
 def mean_of_same(same: sp.csr_matrix, values: np.ndarray, own_graph: bool) -> np.ndarray:
-    """The value of the row of ``fit`` that each row equals; of several their mean, with a warning on a given graph."""
+    """The value of the row of ``fit`` that each row equals; of several their mean, of none 0.
+
+    Both are warned of on a given graph: nearness of columns, by which new rows are answered, says nothing of its edges.
+    """
+    count = np.diff(same.indptr)
+    if own_graph and (count == 0).any():
+        warnings.warn(
+            f"{(count == 0).sum()} of {len(count)} rows of X equal no row of fit to the last digit, so the graph says "
+            "nothing of them and their nearest rows answer: give all rows to fit, those to predict without a target",
+            stacklevel=4,
+        )
     row = ambiguous_row(same, values) if own_graph else None
     if row is not None:
         warnings.warn(
@@ -139,4 +149,4 @@ def mean_of_same(same: sp.csr_matrix, values: np.ndarray, own_graph: bool) -> np
             "their predictions; give all rows of fit in their order, or read transduction_",
             stacklevel=4,
         )
-    return (same @ values) / np.maximum(np.diff(same.indptr), 1).reshape(-1, *[1] * (values.ndim - 1))
+    return (same @ values) / np.maximum(count, 1).reshape(-1, *[1] * (values.ndim - 1))
