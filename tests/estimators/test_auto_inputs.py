@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from walksum.estimators import AutoClassifier, AutoRegressor, FieldClassifier
+from walksum.estimators import AutoClassifier, AutoRegressor, FieldClassifier, GLTClassifier, GraphFeatures
 from walksum.graph import Graph
 
 N = 60
@@ -136,6 +136,22 @@ def test_cross_validation_and_grid_search(kind):
     search = GridSearchCV(quick(kind), {"n_neighbors": [3, 6]}, cv=2).fit(X, y)
     assert search.best_score_ > 0.5
     assert search.best_estimator_.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("kind", [AutoClassifier, GLTClassifier, GraphFeatures])
+def test_columns_of_a_frame_that_hold_no_numbers_are_named(table, kind):
+    X, _, shown, pairs = table
+    frame = (
+        pd.DataFrame(X)
+        .rename(columns=str)
+        .assign(
+            town=pd.Categorical(["Rome"] * N),
+            sold=pd.Timestamp("2020-01-01"),
+            rooms=pd.Series([3, None] * (N // 2), dtype=object),
+        )
+    )
+    with pytest.raises(ValueError, match="something else than numbers in 'town', 'sold': encode it"):
+        kind().fit(frame, shown, graph=pairs)
 
 
 def test_bad_input_names_the_argument(table):

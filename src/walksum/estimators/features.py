@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from walksum._checks import check_choice, check_count
 from walksum.data.knn import GraphLike, TableLike, as_graph_of
 from walksum.data.user_files import MANY_VALUES
-from walksum.estimators.labels import known_labels
+from walksum.estimators.labels import columns_of_words_named, known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 
 KINDS = NUMBERS, CLASSES = "numbers", "classes"
@@ -182,7 +182,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
 
 
 def _checked_table(X: Any) -> Any:
-    return check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, input_name="table")
+    with columns_of_words_named(X):
+        return check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, input_name="table")
 
 
 def _alike(X: Any, Y: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from walksum.data.frames import name_list
 from walksum.data.knn import TableLike
 
 LARGEST = 1e140  # its square, times a million rows and ratios of variances, is still a float64
@@ -40,6 +43,28 @@ def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
     found = check_array(given, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y")
     check_squares("y", found)
     return found
+
+
+@contextmanager
+def columns_of_words_named(X: Any) -> Iterator[None]:
+    """Name what of a DataFrame holds no numbers: scikit-learn's error names neither the column nor a remedy."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        names = [name for name, cells in X.items() if not _holds_numbers(cells)] if hasattr(X, "iloc") else []
+        if not names:
+            raise
+        raise ValueError(
+            f"X holds something else than numbers in {name_list(names)}: encode it, for example by OneHotEncoder in a "
+            "Pipeline, or give the table to walksum.fit_tables, which reads words and dates"
+        ) from error
+
+
+def _holds_numbers(cells: Any) -> bool:
+    import pandas as pd
+
+    plain = pd.to_numeric(cells.astype(object), errors="coerce")
+    return cells.dtype.kind not in "mM" and not bool((plain.isna() & cells.notna()).any())
 
 
 def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
