@@ -22,6 +22,7 @@ from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import OnRead, as_table
 
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
+FAR = 10  # ranges of a column's other values beyond which a number is a code rather than a measurement
 MOST_LOST = 1e-3  # of a target's standard deviation, by rounding
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
 DEGREE = "degree"  # the one feature of nodes that have none
@@ -114,7 +115,7 @@ def _problem(
     learns = columns.dates is None  # a run knows how its dates are written, and learns nothing more
     y, classes, task = _read_target(table, target, columns.task, learns)
     if learns:
-        notes = [*notes, *_on_case(classes)]
+        notes = [*notes, *_on_case(classes), *_on_codes(frame[features])]
     learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
     notes = [*notes, *date_notes]
     groups, group_notes = (None, []) if columns.group is None else _groups(frame[columns.group], columns.group)
@@ -287,6 +288,26 @@ def _refuse_twins(table: Table, labels: Any) -> None:
         twin = seen.setdefault(label.strip() if number != number else number, label)
         if twin != label:
             raise ValueError(f"{table.name}: the target holds {twin!r} and {label!r}; write one class in one way")
+
+
+def _on_codes(frame: pd.DataFrame) -> list[str]:
+    """A note on numbers such as -9999 that may stand for missing ones: beside them the others look all the same."""
+    found = []
+    for name, cells in frame.select_dtypes(np.float64).items():
+        values = cells.dropna().to_numpy()
+        for code in (values.min(), values.max()) if len(values) else ():
+            others = values[values != code]
+            count = len(values) - len(others)
+            if not 2 <= count <= len(others):
+                continue
+            with np.errstate(over="ignore"):
+                if 0 < FAR * np.ptp(others) < np.abs(others - code).min():
+                    found.append(f"{code:g} of {name!r} ({count} rows)")
+    if not found:
+        return []
+    some = ", ".join(found[:5]) + ", ..." * (len(found) > 5)
+    said = "if they stand for missing ones, leave those cells empty"
+    return [f"numbers far from all others of their column: {some}; {said}"]
 
 
 def _on_case(classes: Sequence[str]) -> list[str]:
