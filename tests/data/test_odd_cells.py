@@ -1,5 +1,6 @@
 """Tables with one thing wrong: what would change the answer unseen is refused or said."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -44,6 +45,24 @@ def test_what_would_change_the_answer_unseen_is_refused(read, nodes, edges, mess
 def test_a_word_among_numbers_is_a_class_where_that_is_asked_for(read):
     found = read(f"id,x,y\n{MANY}a,1,?\nb,2,30\nc,3,40\n", task="classification")
     assert len(found.classes) == 23
+
+
+def test_codes_for_missing_numbers_are_said():
+    draw = np.random.default_rng(0)
+    sizes, edges = draw.normal(size=20), pd.DataFrame({"source": [0], "target": [1]})
+    nodes = pd.DataFrame({"y": sizes, "size": sizes, "rooms": np.where(sizes > 1, 99999, 3 + np.arange(20) % 5)})
+    nodes["flag"], nodes["tail"], nodes["gift"] = sizes > 0, np.exp(4 * sizes), np.where(sizes > 0.5, 500 + sizes, 0)
+    found = read_tables(nodes.assign(size=nodes["size"].where(nodes.index % 5 > 0, -9999)), edges, Columns("y"))
+    said = "numbers far from all others of their column: -9999 of 'size' (4 rows), 99999 of 'rooms' (2 rows); if they"
+    assert [note.startswith(said) for note in found.notes if "far from" in note] == [True]
+    assert not any("far from" in note for note in read_tables(nodes.drop(columns="rooms"), edges, Columns("y")).notes)
+
+
+def test_classes_that_only_capital_letters_tell_apart_are_said():
+    nodes = pd.DataFrame({"id": list("abcd"), "x": range(4), "kind": ["Oak", "oak", "elm", "ELM"]})
+    found = read_tables(nodes, pd.DataFrame({"source": ["a"], "target": ["b"]}), Columns("kind"))
+    said = "classes that differ in capital letters alone are taken for different ones: 'ELM' and 'elm', 'Oak' and 'oak'"
+    assert found.notes == [said]
 
 
 def test_a_word_that_makes_text_of_a_column_is_said(read):

@@ -80,6 +80,10 @@ def test_groups_stay_together_and_take_turns_together():
     rows = np.sort(torch.cat([split.train, split.val]).numpy())
     for learn, judge in cross_validation(found.y.numpy(), rows, 2, 5, 0, split.groups):
         assert not set(split.groups[learn]) & set(split.groups[judge])
+    states = [None, *"aabbccddee", *"fghij" * 9, *"aabb"]
+    alone = problem(state=states[:COUNT], group="state")
+    assert "1 nodes have no 'state': each is a group of its own" in alone.notes
+    assert not any("group" in note for note in found.notes)
     with pytest.raises(ValueError, match="the labelled nodes are of 2 groups; a split into three parts needs three"):
         split_problem(problem(state=["a", "b"] * 30, group="state"), None, 0)
 

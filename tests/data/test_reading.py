@@ -154,6 +154,18 @@ def test_ids_that_look_the_same_are_told_apart():
         read({"id": ["\u00e9a", "\u00e9b", "\u00e9c"]}, edges)
 
 
+def test_ids_that_differ_in_capital_letters_are_named():
+    edges = pd.DataFrame({"source": ["TOWN1"], "target": ["TOWN2"]})
+    with pytest.raises(ValueError, match="'TOWN1' and 'Town1' differ in capital letters alone"):
+        read({"id": ["Town1", "Town2", "Town3"]}, edges)
+
+
+def test_ends_of_edges_between_spaces_are_told_what_separates_them(tmp_path):
+    (tmp_path / "edges.txt").write_text("source target\na b\n")
+    with pytest.raises(ValueError, match=r"single column 'source target'.*with a comma, semicolon, tab or \|"):
+        read({"id": list("abc")}, tmp_path / "edges.txt")
+
+
 def test_an_empty_end_of_an_edge_is_said():
     edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", None]})
     with pytest.raises(ValueError, match="1 of 2 rows of edges have an empty end"):

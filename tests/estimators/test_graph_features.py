@@ -174,6 +174,7 @@ def test_whole_numbers_are_numbers_where_that_is_said():
     ("setting", "message"),
     [
         ({"hops": -1}, "hops=-1; expected a whole number from 0 on"),
+        ({"components": 0}, "components=0; expected a positive whole number"),
         ({"scales": 0.5}, "scales=0.5; expected a sequence of numbers"),
         ({"labels": "class"}, "labels='class'; known: 'numbers', 'classes', True, False"),
         ({"scales": (), "hops": 0, "degrees": False, "columns": False}, "leave no column"),

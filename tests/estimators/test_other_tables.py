@@ -106,6 +106,17 @@ def test_the_same_table_gives_what_training_gave():
     assert np.allclose(asked.value, found.here(ELSEWHERE).value, atol=1e-5)
 
 
+def test_a_single_row_of_a_wide_table_is_read_by_the_directions_of_the_training():
+    X, graph, y = world()
+    wide = np.concatenate([X, np.random.default_rng(0).normal(size=(N, 300))], 1)
+    problem = Problem(wide, graph, y / y.std(), 0, cross_validation(y, np.arange(N), 0, 2, 0))
+    found = fit_portfolio(problem, r_squared, 60, ("linear x", "extra trees x", "directed near"))
+    alone = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), 2)
+    two = found.ask(problem.other(wide[:2], alone)).value
+    one = found.ask(problem.other(wide[:1], Graph(alone.edges, 1))).value
+    assert one == pytest.approx(two[:1])
+
+
 def test_known_targets_of_other_tables_help():
     found = portfolio_of(0, ("linear", "label"))
     X, graph, y = world(seed=2)

@@ -29,6 +29,7 @@ from walksum.portfolio.blend import (
     r_squared,
     score_weights,
 )
+from walksum.portfolio.features import leading_directions
 from walksum.portfolio.fit import fit_portfolio
 from walksum.portfolio.folds import cross_validation
 from walksum.portfolio.input import Input, InputOfFolds
@@ -72,7 +73,10 @@ def test_classifier_blends_and_says_what_the_graph_gave(table):
     assert model.complete_
     assert np.array_equal(again.label_distributions_, model.label_distributions_)
     assert model.predict(X[:3]).tolist() == model.transduction_[:3].tolist()
-    assert set(model.predict(X[:3] + 0.01)) <= {0, 1}
+    with pytest.warns(
+        UserWarning, match="3 of 3 rows of X equal no row of fit to the last digit, so the graph says no"
+    ):
+        assert set(model.predict(X[:3] + 0.01)) <= {0, 1}
 
 
 def test_given_validation_rows_choose_and_are_not_learned_from(table):
@@ -446,6 +450,9 @@ def test_bad_input(table):
     assert np.isfinite(empty.label_distributions_).all()
     with pytest.raises(ValueError, match="validation names"):
         model.fit(X, shown, pairs, validation=np.nonzero(shown < 0)[0])
+    for wrong in (np.nonzero(shown >= 0)[0][:9] + 0.5, "rows"):  # would be cut down to whole numbers
+        with pytest.raises(ValueError, match=r"validation=.*expected numbers of rows, or a mask"):
+            model.fit(X, shown, pairs, validation=wrong)
     with pytest.raises(ValueError, match="known in 0 rows"):
         AutoRegressor().fit(X, np.full(N, np.nan), pairs)
     with pytest.raises(ValueError, match="infinity"):
@@ -713,6 +720,21 @@ def test_members_that_make_up_for_each_other_share_the_weight():
     assert blend.weights.max() < 0.8
     assert (blend(outputs, 2).argmax(1) == y).mean() > max(accuracy(each, y) for each in outputs)
     assert greedy_weights(np.full((2, 4, 2), 0.5), np.zeros(4)).tolist() == [1, 0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_classes_are_not_called_a_regression_problem_by_every_tree():
+    y, random = np.arange(60.0) % 25, np.random.default_rng(0)
+    graph = Graph.from_edge_index(torch.tensor([[0], [1]]), 60)
+    folds = [(np.arange(40), np.arange(40, 60))]
+    problem = Problem(random.normal(size=(60, 2)), graph, y, 25, folds)
+    assert fit_portfolio(problem, METRICS["accuracy"], 60, ("extra trees x",)).members
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("cell", [0.0, 1.0])
+def test_directions_of_equal_rows_are_found_without_a_warning(cell):
+    assert leading_directions(np.full((10, 300), cell), 64).shape == (9, 300)
 
 
 def test_many_columns_of_unlike_units_are_measurements_and_not_words():

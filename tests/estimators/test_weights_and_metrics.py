@@ -61,6 +61,8 @@ def test_what_ignores_weights_is_named_and_weight_zero_is_no_label(rare):
     assert model.ignoring_weights_ == []
     with pytest.raises(ValueError, match="sample_weight of shape"):
         model.fit(X, y, pairs, sample_weight=weight[:5])
+    with pytest.raises(ValueError, match="sample_weight='balanced'; expected one number"):
+        model.fit(X, y, pairs, sample_weight="balanced")
     number = AutoRegressor(members=("linear x",), cv=2, random_state=0)
     assert np.allclose(
         number.fit(X, X[:, 1], pairs, sample_weight=weight).predict(X),

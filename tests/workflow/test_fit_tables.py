@@ -49,6 +49,11 @@ def test_frames_and_files_give_the_same_run(tables, run, tmp_path):
     assert again.scores.equals(run.scores)
 
 
+def test_a_split_that_is_no_text_is_refused(tables):
+    with pytest.raises(ValueError, match=r"split=\[0.6, 0.2, 0.2\]; expected text, such as '0.6,0.2,0.2'"):
+        fit_tables(*tables, "colour", split=[0.6, 0.2, 0.2], **QUICK)
+
+
 def test_a_run_says_what_it_is(run):
     assert run.scores["accuracy"].is_monotonic_decreasing
     assert {"accuracy", "low", "high"} <= set(run.scores.columns)
@@ -93,8 +98,8 @@ def test_new_nodes_are_predicted_with_a_warning_of_what_was_filled_in(run):
     assert "('Lima')" in told
     with pytest.raises(ValueError, match="nodes has no column 'town'"):
         run.predict(nodes.drop(columns="town"), edges)
-    with pytest.raises(ValueError, match="nodes= and edges= belong together"):
-        run.predict(nodes)
+    with pytest.raises(ValueError, match=r"nodes= and edges= belong together.*its header line alone"):
+        run.predict(nodes)  # which has no coordinates= to join them by
 
 
 def test_several_seeds_give_a_spread(tables):

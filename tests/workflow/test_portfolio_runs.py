@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -143,6 +144,17 @@ def test_another_graph_may_number_its_nodes_like_the_training_graph(run, tables)
     assert not np.allclose(same, forgotten)
     nodes, edges = towns(150, 9)
     assert np.allclose(*as_they_are_and_renamed(nodes.assign(rent=200 - nodes["rent"]), edges))
+
+
+@BOUND
+def test_targets_in_another_unit_are_said(run, tables):
+    nodes, edges = tables
+    said = "140 of 140 known targets lie beyond those of training"
+    with pytest.warns(UserWarning, match=said):
+        run.predict(nodes.assign(rent=nodes["rent"] * 1000), edges)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "[0-9]+ of [0-9]+ known targets")
+        run.predict(*towns(90, 5))
 
 
 def test_settings_of_networks_mean_a_network():

@@ -122,3 +122,10 @@ def test_bad_places_are_refused(more, message):
 def test_edges_alone_say_nothing_to_learn():
     with pytest.raises(ValueError, match="edges have no column of nodes to learn from"):
         fit_tables(None, pd.DataFrame({"a": [1], "b": [2]}), "value")
+
+
+def test_places_on_one_line_are_joined_without_triangles():
+    draw, place = np.random.default_rng(0), np.arange(60.0)
+    nodes = pd.DataFrame({"x": place, "y": 0.0, "size": draw.normal(size=60), "rent": np.sin(place / 6)})
+    run = fit_tables(nodes, None, "rent", coordinates="x,y", model="glt", max_epochs=2)
+    assert any("chosen on the validation nodes among 4, 8, 16)" in note for note in run.notes)

@@ -134,7 +134,10 @@ def _with_ends(table: str, present: list[str], columns: EdgeColumns) -> EdgeColu
         pair = next(([by_name[one], by_name[other]] for one, other in END_NAMES if {one, other} <= set(by_name)), None)
         free = [name for name in present if not name.startswith(UNNAMED)] or present  # row numbers join nothing
         if pair is None and len(free) < 2:
-            raise ValueError(f"{table} has the single column {free[0]!r}; edges need a source and a destination")
+            raise ValueError(
+                f"{table} has the single column {free[0]!r}; edges need a source and a destination, with a "
+                "comma, semicolon, tab or | between them"
+            )
         sure = [name for name in free if name.lower() not in NO_ENDS]
         pair = pair or (sure if len(sure) > 1 else free)
         columns = replace(columns, source=pair[0], destination=pair[1])
@@ -166,7 +169,7 @@ def _on_unknown(table: str, collected: _Collected, drop_unknown: bool) -> list[s
 
 
 def _likely_cause(collected: _Collected) -> str:
-    """A hint where ids differ in zeros, spaces or the way an accent is written: spreadsheets may write 005 as 5.0."""
+    """A hint where ids differ in how they are written alone: spreadsheets may write 005 as 5.0."""
     plain = {_plain(str(name)): str(name) for name in collected.ids}
     for name in collected.examples:
         if (twin := plain.get(_plain(name))) is not None:
@@ -175,12 +178,14 @@ def _likely_cause(collected: _Collected) -> str:
 
 
 def _plain(name: str) -> str:
-    return normalize("NFC", name).strip().removesuffix(".0").lstrip("0")
+    return normalize("NFC", name).strip().removesuffix(".0").lstrip("0").casefold()
 
 
 def _how(name: str, twin: str) -> str:
     if normalize("NFC", name) == normalize("NFC", twin):
         return "how letters are encoded: give both tables one Unicode form, as by str.normalize('NFC') of pandas"
+    if name.casefold() == twin.casefold():
+        return "capital letters alone: write ids alike in both tables"
     return "zeros or spaces alone: write ids as text in both tables"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from walksum.data.problem import CLASSIFICATION, REGRESSION, Problem, from_data
 from walksum.data.tables import OnRead, as_table
 
 MANY_VALUES = 20  # distinct whole numbers from which a numeric target is a quantity rather than a class
+FAR = 10  # ranges of a column's other values beyond which a number is a code rather than a measurement
 MOST_LOST = 1e-3  # of a target's standard deviation, by rounding
 LARGEST = 1e30  # of a target: float32 ends at 3e38, and errors are squared in units of its spread
 DEGREE = "degree"  # the one feature of nodes that have none
@@ -112,8 +114,12 @@ def _problem(
         index, weight, _ = places.edges(position)
     learns = columns.dates is None  # a run knows how its dates are written, and learns nothing more
     y, classes, task = _read_target(table, target, columns.task, learns)
+    if learns:
+        notes = [*notes, *_on_case(classes), *_on_codes(frame[features])]
     learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
     notes = [*notes, *date_notes]
+    groups, group_notes = (None, []) if columns.group is None else _groups(frame[columns.group], columns.group)
+    notes = [*notes, *group_notes]
     by_degree = not len(learned.columns)
     if by_degree:
         degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)
@@ -144,7 +150,7 @@ def _problem(
         given_split=split,
         names=names,
         time=None if columns.time is None else _times(table, frame[columns.time], columns.time),
-        groups=None if columns.group is None else _groups(table, frame[columns.group], columns.group),
+        groups=groups,
         places=places,
         position=position,
         notes=notes,
@@ -205,12 +211,12 @@ def _times(table: Table, values: pd.Series, name: str) -> np.ndarray:
     return date_columns(name, parse_dates(table, values, name, shape[0]))[f"{name}: days"]
 
 
-def _groups(table: Table, values: pd.Series, name: str) -> np.ndarray:
-    """One number per group; nodes without one are each their own."""
+def _groups(values: pd.Series, name: str) -> tuple[np.ndarray, list[str]]:
+    """One number per group; nodes without one are each their own, with a note."""
     codes, _ = pd.factorize(values.where(~is_missing(values), None))
     alone = codes < 0
     codes[alone] = codes.max(initial=-1) + 1 + np.arange(alone.sum())
-    return codes
+    return codes, [f"{alone.sum()} nodes have no {name!r}: each is a group of its own"] * bool(alone.any())
 
 
 def _graphml_edges(path: Path, ends: pd.DataFrame, ids: np.ndarray, columns: EdgeColumns) -> Edges:
@@ -282,6 +288,36 @@ def _refuse_twins(table: Table, labels: Any) -> None:
         twin = seen.setdefault(label.strip() if number != number else number, label)
         if twin != label:
             raise ValueError(f"{table.name}: the target holds {twin!r} and {label!r}; write one class in one way")
+
+
+def _on_codes(frame: pd.DataFrame) -> list[str]:
+    """A note on numbers such as -9999 that may stand for missing ones: beside them the others look all the same."""
+    found = []
+    for name, cells in frame.select_dtypes(np.float64).items():
+        values = cells.dropna().to_numpy()
+        for code in (values.min(), values.max()) if len(values) else ():
+            others = values[values != code]
+            count = len(values) - len(others)
+            if not 2 <= count <= len(others):
+                continue
+            with np.errstate(over="ignore"):
+                if 0 < FAR * np.ptp(others) < np.abs(others - code).min():
+                    found.append(f"{code:g} of {name!r} ({count} rows)")
+    if not found:
+        return []
+    some = ", ".join(found[:5]) + ", ..." * (len(found) > 5)
+    said = "if they stand for missing ones, leave those cells empty"
+    return [f"numbers far from all others of their column: {some}; {said}"]
+
+
+def _on_case(classes: Sequence[str]) -> list[str]:
+    """A note on classes that only capital letters tell apart: they may be meant as one."""
+    seen: dict[str, str] = {}
+    pairs = [(seen.setdefault(label.casefold(), label), label) for label in classes]
+    alike = [f"{one!r} and {other!r}" for one, other in pairs if one != other]
+    if not alike:
+        return []
+    return [f"classes that differ in capital letters alone are taken for different ones: {', '.join(alike[:5])}"]
 
 
 def _looks_like_a_quantity(numbers: pd.Series) -> bool:

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from walksum._checks import check_choice
+from walksum._checks import check_choice, check_count
 from walksum.data.knn import GraphLike, TableLike, as_graph_of
 from walksum.data.user_files import MANY_VALUES
-from walksum.estimators.labels import known_labels
+from walksum.estimators.labels import columns_of_words_named, known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 
 KINDS = NUMBERS, CLASSES = "numbers", "classes"
@@ -134,6 +134,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             check_choice("labels", self.labels, KINDS, "True, False")
         if isinstance(self.hops, bool) or not isinstance(self.hops, Integral) or self.hops < 0:
             raise ValueError(f"hops={self.hops!r}; expected a whole number from 0 on")
+        if self.components is not None:
+            check_count("components", self.components)
         if isinstance(self.scales, str) or not isinstance(self.scales, Iterable):
             raise ValueError(f"scales={self.scales!r}; expected a sequence of numbers, such as (0.5, 0.9)")
         if not (len(list(self.scales)) or self.hops or self.degrees or self.columns):
@@ -180,7 +182,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
 
 
 def _checked_table(X: Any) -> Any:
-    return check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, input_name="table")
+    with columns_of_words_named(X):
+        return check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, input_name="table")
 
 
 def _alike(X: Any, Y: Any) -> bool:

@@ -20,6 +20,7 @@ from walksum.estimators.labels import (
     NodeClassifier,
     NodeRegressor,
     class_labels,
+    columns_of_words_named,
     mean_of_same,
     number_targets,
     same_rows,
@@ -206,7 +207,8 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
                 or one of networkx; without one, the ``n_neighbors`` nearest rows of X are joined.
             sample_weight: how much each row counts in the loss ``[N]``; a factor of the class weights.
         """
-        rows = validate_data(self, X, dtype=np.float64)
+        with columns_of_words_named(X):
+            rows = validate_data(self, X, dtype=np.float64)
         labels, known = class_labels(y, len(rows))
         self.classes_, codes = np.unique(labels[known], return_inverse=True)
         if len(self.classes_) < 2:
@@ -256,7 +258,8 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
         self, X: TableLike, y: ArrayLike, graph: GraphLike | None = None, sample_weight: ArrayLike | None = None
     ) -> GLTRegressor:
         """Learn from the rows whose y is not NaN; ``graph``, ``sample_weight`` as in :meth:`GLTClassifier.fit`."""
-        rows = validate_data(self, X, dtype=np.float64)
+        with columns_of_words_named(X):
+            rows = validate_data(self, X, dtype=np.float64)
         targets = number_targets(y, len(rows))
         known = ~np.isnan(targets)
         if not known.any():
@@ -280,6 +283,8 @@ def row_weights(sample_weight: ArrayLike | None, num_rows: int) -> np.ndarray | 
     """One weight of at least 0 per row, or None."""
     if sample_weight is None:
         return None
+    if isinstance(sample_weight, str):
+        raise ValueError(f"sample_weight={sample_weight!r}; expected one number of at least zero per row")
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.any():
         raise ValueError(

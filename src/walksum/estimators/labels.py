@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from walksum.data.frames import name_list
 from walksum.data.knn import TableLike
 
 LARGEST = 1e140  # its square, times a million rows and ratios of variances, is still a float64
@@ -40,6 +43,28 @@ def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
     found = check_array(given, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y")
     check_squares("y", found)
     return found
+
+
+@contextmanager
+def columns_of_words_named(X: Any) -> Iterator[None]:
+    """Name what of a DataFrame holds no numbers: scikit-learn's error names neither the column nor a remedy."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        names = [name for name, cells in X.items() if not _holds_numbers(cells)] if hasattr(X, "iloc") else []
+        if not names:
+            raise
+        raise ValueError(
+            f"X holds something else than numbers in {name_list(names)}: encode it, for example by OneHotEncoder in a "
+            "Pipeline, or give the table to walksum.fit_tables, which reads words and dates"
+        ) from error
+
+
+def _holds_numbers(cells: Any) -> bool:
+    import pandas as pd
+
+    plain = pd.to_numeric(cells.astype(object), errors="coerce")
+    return cells.dtype.kind not in "mM" and not bool((plain.isna() & cells.notna()).any())
 
 
 def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
@@ -131,7 +156,17 @@ def ambiguous_row(same: sp.csr_matrix, values: np.ndarray) -> int | None:
 
 
 def mean_of_same(same: sp.csr_matrix, values: np.ndarray, own_graph: bool) -> np.ndarray:
-    """The value of the row of ``fit`` that each row equals; of several their mean, with a warning on a given graph."""
+    """The value of the row of ``fit`` that each row equals; of several their mean, of none 0.
+
+    Both are warned of on a given graph: nearness of columns, by which new rows are answered, says nothing of its edges.
+    """
+    count = np.diff(same.indptr)
+    if own_graph and (count == 0).any():
+        warnings.warn(
+            f"{(count == 0).sum()} of {len(count)} rows of X equal no row of fit to the last digit, so the graph says "
+            "nothing of them and their nearest rows answer: give all rows to fit, those to predict without a target",
+            stacklevel=4,
+        )
     row = ambiguous_row(same, values) if own_graph else None
     if row is not None:
         warnings.warn(
@@ -139,4 +174,4 @@ def mean_of_same(same: sp.csr_matrix, values: np.ndarray, own_graph: bool) -> np
             "their predictions; give all rows of fit in their order, or read transduction_",
             stacklevel=4,
         )
-    return (same @ values) / np.maximum(np.diff(same.indptr), 1).reshape(-1, *[1] * (values.ndim - 1))
+    return (same @ values) / np.maximum(count, 1).reshape(-1, *[1] * (values.ndim - 1))

@@ -50,7 +50,7 @@ def own_columns(problem: Problem) -> np.ndarray:
 
 
 def _own_columns(problem: Problem) -> np.ndarray:
-    if not problem.wide or min(problem.X.shape) < 2:
+    if not problem.wide or (problem.basis is None and min(problem.X.shape) < 2):  # one row of another table has a basis
         return reduce_columns(problem.X, None)
     if problem.basis is None:
         problem.basis = leading_directions(problem.X, COMPONENTS, problem.seed)

@@ -28,7 +28,8 @@ def leading_directions(table: Any, components: int, random_state: int | None = 0
     from sklearn.decomposition import TruncatedSVD
 
     components = max(1, min(components, min(table.shape) - 1))
-    return TruncatedSVD(components, random_state=random_state).fit(table).components_
+    with np.errstate(divide="ignore", invalid="ignore"):  # shares of a variance that equal rows do not have
+        return TruncatedSVD(components, random_state=random_state).fit(table).components_
 
 
 def smoothed_directions(

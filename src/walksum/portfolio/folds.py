@@ -15,6 +15,8 @@ MOST_TURNS = 4000  # labelled rows up to which they take turns in learning and j
 def given_validation(rows: np.ndarray, validation: Any) -> list[Fold]:
     """One fold: the labelled ``rows`` without ``validation`` (numbers or a mask), and those."""
     valid = np.asarray(validation)
+    if valid.ndim != 1 or (valid.size and valid.dtype.kind not in "bui"):
+        raise ValueError(f"validation={validation!r}; expected numbers of rows, or a mask with True or False per row")
     valid = np.nonzero(valid)[0] if valid.dtype == bool else valid.astype(np.int64)
     train = np.setdiff1d(rows, valid)
     if not len(valid) or not len(train) or not np.isin(valid, rows).all():

@@ -74,7 +74,9 @@ def fit_tabular(
             model.set_params(max_features=1.0)
         until = start + (deadline - start) / (len(problem.folds) - k)
         weight = None if problem.weight is None else problem.weight[train]
-        fitted = fit_in_time(model, X[train], problem.y[train], weight, until, needed, X)
+        with warnings.catch_warnings():  # that every tree would give again, of classes that the user asked for
+            warnings.filterwarnings("ignore", "The number of unique classes")
+            fitted = fit_in_time(model, X[train], problem.y[train], weight, until, needed, X)
         if fitted is None:
             return None
         model = additive(fitted, problem.classes)

@@ -48,7 +48,8 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
         answer = ask(model, problem, x, run.encoding, known_residuals(run, model, problem), str(place))
         found = output_of(answer, run.encoding, problem.regression)
         table = prediction_table(problem, found.output, run.encoding, found.low, found.high)
-        return Predictions(table, notes + answer.notes + _without_bound(run, model, answer.blend))
+        notes += _on_strange_targets(run, problem) + answer.notes + _without_bound(run, model, answer.blend)
+        return Predictions(table, notes)
     try:
         output = predict(model.to(place), x.to(place), problem, run.encoding).cpu()
     finally:
@@ -57,6 +58,21 @@ def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictio
     reach = intervals.get("reach") if intervals else None  # older runs did not keep it
     ends = () if reach is None else interval_around(output, run.encoding, reach)
     return Predictions(prediction_table(problem, output, run.encoding, *ends), notes)
+
+
+def _on_strange_targets(run: Run, problem: Problem) -> list[str]:
+    """A note where most known targets lie beyond those of training, as in another unit: predictions follow them."""
+    if not problem.regression:
+        return []
+    truth, known = run.predictions["truth"], problem.y[~problem.y.isnan()].numpy()
+    low, high = truth.min(), truth.max()
+    beyond = int(((known < low) | (known > high)).sum())
+    if 2 * beyond <= len(known):
+        return []
+    return [
+        f"{beyond} of {len(known)} known targets lie beyond those of training, {low:g} to {high:g}, and predictions "
+        "and intervals are made by them: give them in the unit of training, or leave them empty"
+    ]
 
 
 def _without_bound(run: Run, model: Portfolio, blend: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -192,16 +193,17 @@ def with_neighbours(problem: Problem, job: Job) -> Problem:
         return _joined(problem, NEIGHBOURS, "")
     split = split_problem(problem, job.split, job.seed)
     assert problem.places is not None
-    choices: tuple[int | str, ...] = (*CHOICES, DELAUNAY) if problem.places.flat else CHOICES
-    tried = [_joined(problem, each, "") for each in choices]
+    tried: dict[int | str, Problem] = {each: _joined(problem, each, "") for each in CHOICES}
+    if problem.places.flat:
+        with suppress(ValueError):  # places on one line have no triangles
+            tried[DELAUNAY] = _joined(problem, DELAUNAY, "")
     left, truth = _ridge_residuals(problem, split)
-    errors = [_error(each, split, left, truth) for each in tried]
-    if not np.isfinite(errors).any():
+    errors = {choice: _error(each, split, left, truth) for choice, each in tried.items()}
+    if not np.isfinite(list(errors.values())).any():
         return _joined(problem, NEIGHBOURS, "")
-    best = tried[int(np.argmin(errors))].places
-    assert best is not None
-    among = ", ".join(map(str, choices))
-    return _joined(problem, best.neighbours, f" (chosen on the validation nodes among {among})")
+    best = min(errors, key=lambda choice: errors[choice])
+    among = ", ".join(map(str, tried))
+    return _joined(problem, best, f" (chosen on the validation nodes among {among})")
 
 
 def _joined(problem: Problem, neighbours: int | str | None, how: str) -> Problem:

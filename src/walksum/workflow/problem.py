@@ -137,6 +137,8 @@ def read_split(split: str | PathLike[str] | None, source: Source) -> SplitOption
     """Parse ``split``: counts, fractions, a protocol or "spatial"; else a column, or the folder of a run."""
     if split is None:
         return SplitOption()
+    if not isinstance(split, str | PathLike):
+        raise ValueError(f"split={split!r}; expected text, such as '0.6,0.2,0.2', or the folder of a run")
     text = str(split)
     if text in (*PROTOCOLS, SPATIAL) or (set(text) <= NUMBERS and text.strip("./ ") and not source.has_column(text)):
         return SplitOption(how=text)
@@ -167,7 +169,13 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
     wanted = run.encoding
     if not source.has_tables and source.graph is None:
         source = replace(source, dataset=_dataset_of(run))
-    problem = source.read(_columns_of(run, source, drop_unknown, labels))
+    columns = _columns_of(run, source, drop_unknown, labels)
+    if source.nodes is not None and source.edges is None and not columns.place_columns:
+        raise ValueError(
+            "nodes= and edges= belong together; give both tables as in training, of edges its header line alone where "
+            "no nodes are joined"
+        )
+    problem = source.read(columns)
     if isinstance(problem.features, Tensor) and problem.features.size(1) != wanted.num_features:
         raise ValueError(
             f"the graph has {problem.features.size(1)} features; the run was trained on {wanted.num_features}"

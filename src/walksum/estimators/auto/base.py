@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from walksum.data.encoding import medians
 from walksum.data.knn import as_graph_of, entries, knn_graph
 from walksum.estimators.glt import row_weights
-from walksum.estimators.labels import check_squares, mean_of_same, same_rows
+from walksum.estimators.labels import check_squares, columns_of_words_named, mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
@@ -60,7 +60,8 @@ class Auto(BaseEstimator):
         if reset:
             usable_device(self.device)  # before minutes are spent on members that need none
         finite: Any = True if sp.issparse(X) else "allow-nan"
-        X = validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr", ensure_all_finite=finite)
+        with columns_of_words_named(X):
+            X = validate_data(self, X, reset=reset, dtype=np.float64, accept_sparse="csr", ensure_all_finite=finite)
         check_squares("X", X.data if sp.issparse(X) else X)
         return X
 
