@@ -129,7 +129,9 @@ class _Layer(Function):
         addresses = x.data_ptr(), table.data_ptr(), offset.data_ptr(), _address(residual), out.data_ptr()
         given = registers(outputs, x.element_size()), narrow, zero, (nodes, inputs, outputs), before
         owners = x, table, offset, residual, gamma, beta, out
-        over_columns(forward, nodes, float(nodes * weight.numel()), *given, *addresses, width=_rows(x), owners=owners)
+        over_columns(
+            forward, nodes, float(nodes * weight.numel()), *given, *addresses, width=block_rows(x), owners=owners
+        )
         return out
 
     @staticmethod
@@ -148,7 +150,7 @@ def _gradients(numbers: tuple, grad: Tensor, x: Tensor, weight: Tensor, bias: An
     from walksum.backends.cpu.simd import registers
     from walksum.backends.cpu.threads import over_columns
 
-    nodes, (outputs, inputs), size, room = x.size(0), weight.shape, numbers[0], _rows(x)
+    nodes, (outputs, inputs), size, room = x.size(0), weight.shape, numbers[0], block_rows(x)
     d_x, whole = blank(x), weight.contiguous()
     sums = x.new_zeros(-(-nodes // room), weight.numel() + outputs + 2 * size)
     narrow, zero, before = _before(x, gamma, beta, numbers)
@@ -181,6 +183,6 @@ def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _rows(x: Tensor) -> int:
+def block_rows(x: Tensor) -> int:
     """Rows of a block: the same blocks, and so the same bits, for every number of threads; at most 16 partial sums."""
     return max(LEAST_ROWS, -(-x.size(0) // 16))
