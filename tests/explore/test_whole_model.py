@@ -19,7 +19,8 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.schedule import Member
 from walksum.portfolio.stacked import StackedNetworks, _read
 from walksum.portfolio.tabular import boosting, fit_tabular, linear
-from walksum.workflow.auto import as_portfolio_problem, as_table
+from walksum.workflow.auto import as_portfolio_problem
+from walksum.workflow.prepare import as_table
 
 pytest.importorskip("dash_cytoscape")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
@@ -26,7 +28,7 @@ from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_notes, split_problem
 from walksum.data.splits import Split
 from walksum.portfolio.features import neighbour_mean, reduce_columns
-from walksum.portfolio.problem import WIDE
+from walksum.portfolio.problem import SPARSE, WIDE
 from walksum.portfolio.residual import affordable, residual_field
 from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
@@ -102,6 +104,12 @@ def _on_leaks(problem: Problem, split: Split, encoding: Encoding, related: Tenso
         f"the target follows from {name_list(same)} almost exactly: leave out, by features=, what is "
         "known only together with it"
     ]
+
+
+def as_table(x: Tensor) -> Any:
+    """Features as members of a portfolio read them: many, mostly zero columns as a sparse matrix."""
+    X = x.double().numpy()
+    return sp.csr_matrix(X) if X.shape[1] > WIDE and (X != 0).mean() < SPARSE else X
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
