@@ -61,7 +61,7 @@ def test_a_record_of_other_settings_is_refused():
 def test_unknown_models_and_outcomes_are_named():
     with pytest.raises(ValueError, match="model='gnc' is unknown; choose one of gcn, gat"):
         row_of("gnc")
-    with pytest.raises(ValueError, match="outcome='fine'; known: ok"):
+    with pytest.raises(ValueError, match="outcome='fine'; known: 'ok'"):
         RunRecord(paper_spec("gcn", "texas"), "fine")
     with pytest.raises(ValueError, match="select='f1'; known"):
         RunSpec("gcn", "texas", select="f1")

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from walksum._checks import check_choice
 from walksum.data.encoding import (
     LOG,
     NONE,
@@ -32,7 +33,7 @@ from walksum.portfolio.problem import SPARSE, WIDE
 from walksum.portfolio.residual import affordable, residual_field
 from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
-from walksum.workflow.job import AUTO, Job, check_model
+from walksum.workflow.job import AUTO, MODELS, Job
 from walksum.workflow.scorer import Scorer
 
 SAME, FEWEST = 0.999, 20  # correlation with the target, and training nodes, from which a column says the same
@@ -62,7 +63,7 @@ class PreparedData:
 
 def prepare_data(job: Job, problem: Problem) -> PreparedData:
     """Split and encode a problem as the job says."""
-    check_model(job.model)
+    check_choice("model", job.model, MODELS)
     metric = metric_for(job.metric, problem.task)
     split = split_problem(problem, job.split, job.seed)
     encoding, notes = fit_encoding(problem, split)
