@@ -620,17 +620,22 @@ def test_coordinates_of_a_graph_in_pieces_are_the_same_each_time():
     assert np.array_equal(*map(columns.graph_coordinates, problems))
 
 
+def alike_classes(classes, n, degree, width, signal):
+    """X, graph and y: three of five neighbours are alike in class, columns hardly tell classes apart."""
+    random, y = np.random.default_rng(0), np.arange(n) % classes
+    source = random.integers(0, n, degree * n)
+    alike = (source + classes * random.integers(1, n // classes, degree * n)) % n
+    target = np.where(random.random(degree * n) < 0.6, alike, random.integers(0, n, degree * n))
+    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
+    return signal * random.normal(size=(classes, width))[y] + random.normal(size=(n, width)), graph, y
+
+
 def test_noisy_columns_are_smoothed_before_a_network_reads_them():
     """Twenty classes of three labels each: networks that read all surroundings at once stay behind."""
     from walksum.explore.member_outputs import member_outputs
 
-    random, n, classes = np.random.default_rng(0), 600, 20
-    y = np.arange(n) % classes
-    source = random.integers(0, n, 5 * n)
-    alike = (source + classes * random.integers(1, n // classes, 5 * n)) % n
-    target = np.where(random.random(5 * n) < 0.6, alike, random.integers(0, n, 5 * n))
-    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
-    X = 0.45 * random.normal(size=(classes, 24))[y] + random.normal(size=(n, 24))
+    n, classes = 600, 20
+    X, graph, y = alike_classes(classes, n, 5, 24, 0.45)
     folds = [(np.arange(60), np.arange(60, 160))]
     problem = Problem(X, graph, y.astype(float), classes, folds)
     todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
@@ -659,13 +664,8 @@ def test_directions_of_noisy_words_are_those_of_what_neighbours_make_of_them(tmp
     from walksum.portfolio.fit import fit_portfolio
     from walksum.portfolio.store import load_portfolio, save_portfolio
 
-    random, n, classes = np.random.default_rng(0), 800, 8
-    y = np.arange(n) % classes
-    source = random.integers(0, n, 6 * n)
-    alike = (source + classes * random.integers(1, n // classes, 6 * n)) % n
-    target = np.where(random.random(6 * n) < 0.6, alike, random.integers(0, n, 6 * n))
-    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
-    X = 0.2 * random.normal(size=(classes, 300))[y] + random.normal(size=(n, 300))
+    n, classes = 800, 8
+    X, graph, y = alike_classes(classes, n, 6, 300, 0.2)
     folds = [(np.arange(80), np.arange(80, 240))]
     problem = Problem(X, graph, y.astype(float), classes, folds)
     todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
