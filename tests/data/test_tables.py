@@ -1,5 +1,8 @@
 """Reading one's own tables, and turning columns into features."""
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -136,9 +139,6 @@ def test_too_few_labels_are_refused(tmp_path):
 
 
 def test_a_pickle_that_would_run_code_is_not_opened(tmp_path):
-    import pickle
-    from pathlib import Path
-
     from walksum.data.user_files import read_graph
 
     class Bomb:
