@@ -10,6 +10,8 @@ import torch.nn.functional as nnf
 from torch import Tensor, nn
 
 from walksum._torch import Function, transforms_active
+from walksum.backends.cpu.simd import lanes_for
+from walksum.backends.cpu.threads import over_columns
 from walksum.nn.dropout import LANES, Dropout, _Dropout
 from walksum.nn.node_linear import takes
 from walksum.nn.row_pass import block_rows
@@ -66,7 +68,6 @@ class _Product(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, seed: int, p: float, kept: list) -> Tensor:
         from walksum.backends.cpu.sparse_rows import product
-        from walksum.backends.cpu.threads import over_columns
 
         channels, lanes, blocks = _blocks(weight.size(0))
         added = weight.new_zeros(1, weight.size(0)) if bias is None else bias.detach().unsqueeze(0)
@@ -101,7 +102,6 @@ class _Product(Function):
 
 def _weight_gradient(x: Tensor, grad: Tensor, kept: list) -> Tensor:
     from walksum.backends.cpu.sparse_rows import transposed_product
-    from walksum.backends.cpu.threads import over_columns
 
     channels, lanes, blocks = _blocks(grad.size(1))
     given, rows = _by_blocks(grad, blocks, channels), block_rows(x) * blocks
@@ -118,8 +118,6 @@ def _weight_gradient(x: Tensor, grad: Tensor, kept: list) -> Tensor:
 
 def _blocks(out_channels: int) -> tuple[int, Any, int]:
     """Channels of a block, the lanes that hold them, and how many blocks there are."""
-    from walksum.backends.cpu.simd import lanes_for
-
     lanes = lanes_for(out_channels)
     channels = 8 * lanes.itemsize
     return channels, lanes, -(-out_channels // channels)

@@ -17,6 +17,9 @@ import torch.nn.functional as nnf
 from torch import Tensor, nn
 
 from walksum._torch import Function, has_global_hooks, transforms_active
+from walksum.backends.cpu.pointers import ZERO, blank
+from walksum.backends.cpu.simd import WIDTHS, registers
+from walksum.backends.cpu.threads import over_columns
 from walksum.designs.fused import again
 from walksum.nn.dropout import LANES, Dropout, _Dropout
 from walksum.nn.layer_norm import LayerNorm
@@ -116,9 +119,6 @@ class _Layer(Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Any, gamma: Any, beta: Any, residual: Any, numbers: tuple
     ) -> Tensor:
         from walksum.backends.cpu.node_linear import forward
-        from walksum.backends.cpu.pointers import blank
-        from walksum.backends.cpu.simd import registers
-        from walksum.backends.cpu.threads import over_columns
 
         nodes, (outputs, inputs) = x.size(0), weight.shape
         ctx.numbers = numbers
@@ -146,9 +146,6 @@ class _Layer(Function):
 
 def _gradients(numbers: tuple, grad: Tensor, x: Tensor, weight: Tensor, bias: Any, gamma: Any, beta: Any) -> tuple:
     from walksum.backends.cpu.node_linear import backward
-    from walksum.backends.cpu.pointers import blank
-    from walksum.backends.cpu.simd import registers
-    from walksum.backends.cpu.threads import over_columns
 
     nodes, (outputs, inputs), size, room = x.size(0), weight.shape, numbers[0], block_rows(x)
     d_x, whole = blank(x), weight.contiguous()
@@ -169,9 +166,6 @@ def _gradients(numbers: tuple, grad: Tensor, x: Tensor, weight: Tensor, bias: An
 
 def _before(x: Tensor, gamma: Tensor | None, beta: Tensor | None, numbers: tuple) -> tuple:
     """Channels that are normalised at once, the zero of the dtype, and the steps as kernels take them."""
-    from walksum.backends.cpu.pointers import ZERO
-    from walksum.backends.cpu.simd import WIDTHS
-
     (size, epsilon, slope, seed, p), zero = numbers, ZERO[x.dtype]
     kind = type(zero)
     dropped = seed, round(p * LANES), kind(1 / (1 - p))
