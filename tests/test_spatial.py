@@ -4,6 +4,7 @@ import warnings
 from contextlib import closing
 
 import networkx
+import numpy as np
 import pytest
 import torch
 
@@ -115,9 +116,6 @@ def test_bad_sources(tmp_path):
 
 
 def test_rows_of_a_table_take_graphs_of_networkx_and_libpysal():
-    import networkx
-    import numpy as np
-
     from walksum.data.knn import as_graph_of
 
     ring = networkx.cycle_graph(6)

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -33,8 +36,6 @@ def test_the_last_point_is_the_solvers_own_report(name, system):
 
 @pytest.mark.parametrize("name", ["GaBP, undamped", "CG, Jacobi", "CG, DIC", "Chebyshev"])
 def test_every_point_is_a_true_residual(name, system):
-    from dataclasses import replace
-
     J, h = system
     solver = standard_solvers()[name]
     curve = residual_curve(J, h, solver)
@@ -100,8 +101,6 @@ def test_systems_of_a_model_are_those_it_solved(learned):
 
 
 def test_steps_by_epoch_reads_what_training_recorded():
-    from types import SimpleNamespace
-
     history = [SimpleNamespace(forward_steps=k, backward_steps=2 * k) for k in (3, 4)]
     assert steps_by_epoch(history) == ([3, 4], [6, 8])
     assert steps_by_epoch([]) is None

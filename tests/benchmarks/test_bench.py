@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.yardstick import Implicit, directed, gabp, incidence, tuned_gabp
+from torch_geometric.data import Data
 
 import walksum as ws
 from benchmarks import (
@@ -379,8 +380,6 @@ def test_all_models_have_the_same_dropout(dropout):
 
 
 def test_training_steps_of_the_library_stand_beside_the_compared_models(monkeypatch):
-    from torch_geometric.data import Data
-
     monkeypatch.setattr(timing, "sampler", lambda run, device, at_least: lambda: timing.seconds(run, device))
     graph, x = problems.load_graph("tiny")
     y = torch.arange(graph.num_nodes) % 3

@@ -224,7 +224,7 @@ def test_json_errors_are_json_and_debug_shows_where(tmp_path):
     [
         (("train", "--design", "spectral"), "--design spectral; known: 'pairwise-normal'"),
         (("train", "--coupling", "none"), "--coupling none; known: 'repulsive', 'attractive'"),
-        (("train", "--model", "gnn"), "--model gnn; known: auto, glt"),
+        (("train", "--model", "gnn"), "--model gnn; known: 'auto', 'glt'"),
         (("train", "--solver", "lu"), "--solver lu; known: 'auto'"),
         (("train", "--split", "1,2,3,4"), "--split 1,2,3,4; expected three counts"),
         (("train", "--nodes", "a.csv", "--edges", "b.csv"), "--target is missing; name the column to predict"),

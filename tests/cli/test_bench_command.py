@@ -172,7 +172,7 @@ BAD = {
     "heads": (("--set", "heads=8"), "--set heads=8; expected 8,1"),
     "depth": (("--set", "layers=3"), "--set layers means nothing to mlp; leave out the setting or these rows"),
     "form": (("--set", "lr"), "--set 'lr'; write NAME=VALUE"),
-    "select": (("--set", "select=f1"), "select='f1'; known: accuracy, loss"),
+    "select": (("--set", "select=f1"), "select='f1'; known: 'accuracy', 'loss'"),
     "engine": (("--engine", "slurm"), "--engine slurm"),
     "device": (("--device", "tpu"), "--device tpu"),
     "protocol": (("--protocol", "fair"), "--protocol fair"),

@@ -1,13 +1,19 @@
 """The explorer's command as a stranger runs it."""
 
+import csv
 import json
+import shutil
 import signal
 import socket
 import sys
 import urllib.request
+from dataclasses import replace
 
+import pandas as pd
 import pytest
+import torch
 from customers import start
+from torch_geometric.data import Data
 
 from walksum.data.cache import cache_root
 
@@ -72,15 +78,11 @@ def test_a_run_on_tables_brings_its_own_labels(colour_run, opened):
     assert subject.name(3) == "c3"
     assert subject.label(3) == "blue"
     assert subject.label(0) == "?"
-    import csv
-
     written = {row["id"]: row for row in csv.DictReader((run / "predictions.csv").open())}
     assert subject.predicted(3) == written["c3"]["prediction"]
 
 
 def test_tables_without_the_target_column_are_explored_too(colour_run, opened, tmp_path):
-    import pandas as pd
-
     run, _ = colour_run
     pd.read_csv(run.parent / "nodes.csv").drop(columns="colour").to_csv(tmp_path / "nodes.csv", index=False)
     tables = ("--nodes", tmp_path / "nodes.csv", "--edges", run.parent / "edges.csv")
@@ -117,8 +119,6 @@ def _small_job(*given):
 
 
 def _short(job):
-    from dataclasses import replace
-
     return replace(job, max_epochs=2)
 
 
@@ -137,8 +137,6 @@ def test_what_is_no_run_is_refused(tmp_path, colour_run):
     assert "nothing does not exist; train a run first: walksum train --out" in output
     (tmp_path / "empty").mkdir()
     assert "it holds no config.json" in invoke(tmp_path / "empty")[1]
-    import shutil
-
     broken = tmp_path / "broken"
     shutil.copytree(run, broken)
     (broken / "config.json").write_text("{")
@@ -193,8 +191,6 @@ def test_without_the_extra_it_names_it(monkeypatch):
 
 
 def test_a_file_without_labels_says_nothing_of_training(opened, tmp_path):
-    import torch
-    from torch_geometric.data import Data
     from typer.testing import CliRunner
 
     from walksum.cli import app

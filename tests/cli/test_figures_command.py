@@ -86,7 +86,7 @@ def test_a_model_without_a_precision_is_drawn_as_far_as_it_goes(mlp_run):
         (("RUN", "--format", "gif"), "--format gif; known: svg, png, pdf"),
         (("RUN", "--theme", "blue"), "--theme blue; known: light, dark, both"),
         (("RUN", "--dataset", "cora"), "--dataset cora belongs to --paper"),
-        (("RUN", "--compare", "gnc"), "model='gnc'; known: glt"),
+        (("RUN", "--compare", "gnc"), "model='gnc'; known: 'glt'"),
         (("RUN", "--paper"), "--paper were given; draw a run, or the paper's figures"),
         (("--paper", "--dataset", "corra"), "name='corra' is not a dataset"),
     ],

@@ -50,10 +50,6 @@ def test_the_same_graph_gives_the_predictions_of_training(colour_run, walksum, t
 
 
 def _ask(run, folder, nodes, edges="source,target\na,b\n"):
-    from typer.testing import CliRunner
-
-    from walksum.cli import app
-
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text(edges)
     tables = ["--nodes", str(folder / "nodes.csv"), "--edges", str(folder / "edges.csv")]

@@ -1,8 +1,10 @@
 import csv
 import gzip
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -334,9 +336,6 @@ def test_texas_from_tables_is_texas_to_the_last_bit(walksum, tmp_path):
 
 
 def test_the_shell_completes(tmp_path):
-    import os
-    import subprocess
-
     for words, expected in (("walksum tr", "train"), ("walksum train --design lap", "laplacian")):
         asked = {"_WALKSUM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
         environment = {**os.environ, "PYTHONPATH": str(ws.__path__[0]) + "/..", **asked}

@@ -223,6 +223,11 @@ def test_other_kinds_of_files_hold_the_same_table(tmp_path, kind):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("t.csv", b"a,b\n1,2\n3,4,5,6\n", "t.csv is not a readable table"),
+        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "t.csv: its rows have more cells than its header has names"),
+        ("t.csv.gz", b"not gzip at all", "t.csv.gz is not a readable table"),
+        ("t.csv", b"", "t.csv is empty"),
+        ("t.parquet", b"not parquet", "t.parquet is not a readable Parquet file"),
         ("t.jsonl", b'{"a": 1}\n{"a"', "t.jsonl is not JSON with one object per line"),
         ("t.jsonl", b"[]", "t.jsonl holds no rows"),
         ("t.jsonl", b'{"a": [1, 2]}', "t.jsonl: 'a' holds lists or objects"),
@@ -235,19 +240,23 @@ def test_damaged_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     if name.endswith("xlsx"):
         pytest.importorskip("openpyxl")
+    table = FileTable(tmp_path / name)
     with pytest.raises(ValueError, match=message):
-        FileTable(tmp_path / name).columns()
+        table.frame(table.columns())
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_bytes(b"x")
     (tmp_path / "t.feather").write_bytes(b"x")
+    (tmp_path / "t.parquet").write_bytes(b"x")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="needs openpyxl: pip install openpyxl"):
         FileTable(tmp_path / "t.xlsx").columns()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"Feather, which needs pyarrow: pip install 'walksum\[parquet\]'"):
         FileTable(tmp_path / "t.feather").columns()
+    with pytest.raises(ValueError, match=r"Parquet, which needs pyarrow: pip install 'walksum\[parquet\]'"):
+        FileTable(tmp_path / "t.parquet").columns()
 
 
 @pytest.mark.data

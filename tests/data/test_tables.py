@@ -1,5 +1,8 @@
 """Reading one's own tables, and turning columns into features."""
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,30 +62,6 @@ def test_the_separator_is_seen_in_the_header(tmp_path):
     assert FileTable(put(tmp_path, "a.csv", "a;b;c\n1;2,5;3\n")).columns() == ["a", "b", "c"]
     assert FileTable(put(tmp_path, "b.tsv", "a,b\tc\n1\t2\n")).columns() == ["a,b", "c"]
     assert FileTable(put(tmp_path, "c.csv", "a|b\n1|2,5\n")).columns() == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("t.csv", b"a,b\n1,2\n3,4,5,6\n", "t.csv is not a readable table"),
-        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "t.csv: its rows have more cells than its header has names"),
-        ("t.csv.gz", b"not gzip at all", "t.csv.gz is not a readable table"),
-        ("t.parquet", b"not parquet", "t.parquet is not a readable Parquet file"),
-        ("t.csv", b"", "t.csv is empty"),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        frame_of(tmp_path / name)
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ValueError, match=r"pip install 'walksum\[parquet\]'"):
-        FileTable(put(tmp_path, "t.parquet", "x")).columns()
 
 
 def test_columns_are_encoded_by_what_the_training_rows_show():
@@ -160,9 +139,6 @@ def test_too_few_labels_are_refused(tmp_path):
 
 
 def test_a_pickle_that_would_run_code_is_not_opened(tmp_path):
-    import pickle
-    from pathlib import Path
-
     from walksum.data.user_files import read_graph
 
     class Bomb:

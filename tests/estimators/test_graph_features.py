@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -16,8 +17,6 @@ N = 30
 
 @pytest.fixture
 def graph() -> Graph:
-    import torch
-
     random = np.random.default_rng(0)
     pairs = np.concatenate([np.stack([np.arange(N - 2), np.arange(1, N - 1)]), random.integers(0, N - 1, (2, 15))], 1)
     return Graph.from_edge_index(torch.from_numpy(pairs), N)  # the last node has no edges

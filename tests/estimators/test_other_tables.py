@@ -63,14 +63,15 @@ def test_a_kept_portfolio_answers_as_the_fitted_one(classes, tmp_path, monkeypat
         load_portfolio(tmp_path)
 
 
-def test_known_targets_of_one_class_do_not_make_all_others_sure():
-    found = portfolio_of(2, ("label", "linear x"))
-    X, graph, y = world(seed=1)
+@pytest.mark.parametrize(("classes", "value", "words"), [(2, 1.0, "one class"), (0, 9.0, "one number")])
+def test_a_single_known_target_is_not_all_that_others_are_told(classes, value, words):
+    found = portfolio_of(classes, ("label", "linear x"))
+    X, graph, _ = world(seed=1)
     one = np.full(N, np.nan)
-    one[int(y.argmax())] = 1.0
+    one[3] = value
     asked, alone = (found.ask(found.problem.other(X, graph, targets)) for targets in (one, None))
     assert np.array_equal(asked.value, alone.value)
-    assert asked.notes[0].startswith("only one class is known in these tables: members that read")
+    assert asked.notes[0].startswith(f"only {words} is known in these tables: members that read")
 
 
 def test_a_class_that_is_known_nowhere_keeps_its_share():
@@ -84,16 +85,6 @@ def test_a_class_that_is_known_nowhere_keeps_its_share():
     share = found.ask(found.problem.other(X, graph, known)).value[:, 2]
     assert share[N // 4] > 0.1
     assert share[1] < share[N // 4]
-
-
-def test_a_single_known_number_is_not_all_that_others_are_told():
-    found = portfolio_of(0, ("label", "linear x"))
-    X, graph, _ = world(seed=1)
-    one = np.full(N, np.nan)
-    one[3] = 9.0
-    asked, alone = (found.ask(found.problem.other(X, graph, targets)) for targets in (one, None))
-    assert np.array_equal(asked.value, alone.value)
-    assert asked.notes[0].startswith("only one number is known in these tables: members that read")
 
 
 def test_the_same_table_gives_what_training_gave():

@@ -1,6 +1,8 @@
 """The portfolio: what it promises about budgets, seeds, members, bad input and scikit-learn's ways."""
 
 import json
+import os
+import signal
 import time
 from dataclasses import replace
 from inspect import signature
@@ -17,8 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from walksum.estimators import AutoClassifier, AutoRegressor
+from walksum.explore.member_outputs import member_outputs
 from walksum.graph import Graph
-from walksum.portfolio import columns, schedule
+from walksum.portfolio import columns, fit, schedule, spread
 from walksum.portfolio import members as portfolio
 from walksum.portfolio.blend import (
     METRICS,
@@ -33,10 +36,14 @@ from walksum.portfolio.features import leading_directions
 from walksum.portfolio.fit import fit_portfolio
 from walksum.portfolio.folds import cross_validation
 from walksum.portfolio.input import Input, InputOfFolds
+from walksum.portfolio.joint import KnownField
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
+from walksum.portfolio.process import fit_process
 from walksum.portfolio.spread import Operator
 from walksum.portfolio.stack import Config, Stack
+from walksum.portfolio.stacked import StackedNetworks
+from walksum.portfolio.store import load_portfolio, save_portfolio
 
 N = 120
 QUICK = ("linear", "label", "extra trees x")
@@ -56,6 +63,14 @@ def table():
     X[:, 0] += 0.6 * y
     shown = np.where(random.random(N) < 0.5, y, -1)
     return X, y, shown, pairs
+
+
+@pytest.fixture
+def problem(table):
+    """Its labels as numbers: half of the known rows are learned from, the others judge."""
+    X, _, shown, pairs = table
+    graph, rows = Graph.from_edge_index(torch.from_numpy(pairs), N), np.nonzero(shown >= 0)[0]
+    return Problem(X, graph, np.where(shown >= 0, shown, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
 
 
 def test_classifier_blends_and_says_what_the_graph_gave(table):
@@ -118,25 +133,17 @@ def test_regressor_with_its_field_and_intervals(table):
     assert model.score(X, y) > 0.8
 
 
-def test_a_stack_trains_members_as_each_would_alone(table):
-    X, y, shown, pairs = table
-    import torch
-
-    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
-    rows = np.nonzero(shown >= 0)[0]
-    problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+def test_a_stack_trains_members_as_each_would_alone(problem):
     configs = [Config("a", (Operator(0.9, loops=True),), 1e-2, 0), Config("b", portfolio.BANK, 1e-3, 1)]
     recipe = StackRecipe(dropout=0.0, input_dropout=0.0, epochs=15, hidden=8)
-    x = Input(X, "cpu")
-    together = Stack(problem, x, graph, configs, recipe).train().outputs
-    alone = [Stack(problem, x, graph, [config], recipe).train().outputs[0] for config in configs]
+    x = Input(problem.X, "cpu")
+    together = Stack(problem, x, problem.graph, configs, recipe).train().outputs
+    alone = [Stack(problem, x, problem.graph, [config], recipe).train().outputs[0] for config in configs]
     assert np.allclose(together, alone, atol=1e-4)
 
 
 def test_folds_choose_one_epoch_together():
     """Of coins that nobody can foretell, 58 % are right by one epoch for all; 65 % where each fold chose its own."""
-    import torch
-
     random = np.random.default_rng(0)
     count, folds = 60, 6
     X = random.normal(size=(count, 12)).astype(np.float32)
@@ -155,8 +162,6 @@ def test_folds_choose_one_epoch_together():
 
 
 def test_every_fold_reads_its_own_table():
-    import torch
-
     tables = [Input(np.full((3, 2), k, np.float32), "cpu") for k in (1, 10)]
     weight = torch.randn(2, 4, 5)  # two configs on two folds
     found = InputOfFolds(tables).times(weight, 0.0)
@@ -165,8 +170,6 @@ def test_every_fold_reads_its_own_table():
 
 
 def test_sparse_and_dense_inputs_agree():
-    import torch
-
     X = sp.random(30, 20, 0.1, random_state=0, format="csr", dtype=np.float32)
     weight = torch.randn(20, 5, requires_grad=True)
     out = Input(X, "cpu").times(weight, 0.0)
@@ -197,11 +200,6 @@ def test_ctrl_c_keeps_what_is_done(table, monkeypatch):
 
 
 def test_ctrl_c_while_blending_is_not_heard(table, monkeypatch):
-    import os
-    import signal
-
-    from walksum.portfolio import fit
-
     X, _, shown, pairs = table
     before, blend = signal.getsignal(signal.SIGINT), fit.fit_blends
 
@@ -228,10 +226,6 @@ def test_a_joint_member_beats_its_network_alone():
 
 
 def test_a_process_explains_columns_and_graph_together():
-    import torch
-
-    from walksum.portfolio.process import fit_process
-
     random = np.random.default_rng(0)
     X = random.normal(size=(N, 2))
     ring = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
@@ -249,10 +243,6 @@ def test_a_process_explains_columns_and_graph_together():
 
 
 def test_a_process_follows_a_coefficient_that_varies_over_the_graph():
-    import torch
-
-    from walksum.portfolio.process import fit_process
-
     random = np.random.default_rng(0)
     X = random.normal(size=(N, 2))
     ring = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
@@ -266,8 +256,6 @@ def test_a_process_follows_a_coefficient_that_varies_over_the_graph():
 
 
 def test_consistent_networks_are_tried_where_few_nodes_have_labels(table):
-    import torch
-
     X, y, _, pairs = table
     words = sp.csr_matrix(np.concatenate([X > 0, np.zeros((N, 300))], 1))
     graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
@@ -322,17 +310,11 @@ def test_a_diagonal_is_no_large_part_of_the_budget():
 @pytest.mark.parametrize(
     ("before", "after"), [(None, Operator(0.8, loops=True)), (Operator(0.8, loops=True), Operator(0.0))]
 )
-def test_consistency_brings_draws_of_the_dropout_together(table, before, after):
-    import torch
-
-    X, y, shown, pairs = table
-    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
-    rows = np.nonzero(shown >= 0)[0]
-    problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
-    apart = {}
+def test_consistency_brings_draws_of_the_dropout_together(problem, before, after):
+    graph, apart = problem.graph, {}
     for weight in (0.0, 3.0):
         recipe = StackRecipe(before=before, epochs=40, hidden=16, node_dropout=0.3, consistency=weight)
-        stack = Stack(problem, Input(X, "cpu"), graph, [Config("a", (after,), 1e-3)], recipe)
+        stack = Stack(problem, Input(problem.X, "cpu"), graph, [Config("a", (after,), 1e-3)], recipe)
         torch.manual_seed(0)
         networks = stack.train().networks
         with torch.no_grad():
@@ -342,16 +324,8 @@ def test_consistency_brings_draws_of_the_dropout_together(table, before, after):
 
 
 @pytest.mark.parametrize("operator", [Operator(0.8, loops=True), Operator(0.5, loops=True, own=False)])
-def test_networks_between_two_propagations_are_what_they_say(table, operator):
-    import scipy.sparse as sp
-    import torch
-
-    from walksum.portfolio.stacked import StackedNetworks
-
-    X, _, shown, pairs = table
-    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
-    rows = np.nonzero(shown >= 0)[0]
-    problem = Problem(X, graph, np.where(shown >= 0, shown, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+def test_networks_between_two_propagations_are_what_they_say(problem, operator):
+    X, graph = problem.X, problem.graph
     recipe = StackRecipe(before=operator, epochs=4, hidden=16, input_dropout=0.0)
     stack = Stack(problem, Input(X, "cpu"), graph, [Config("a", (operator,), 1e-3)], recipe)
     networks = stack.train().networks
@@ -375,15 +349,8 @@ def test_networks_between_two_propagations_are_what_they_say(table, operator):
     assert np.allclose(again.outputs(problem)[0, 0], expected, atol=1e-5)
 
 
-def test_networks_that_older_runs_propagate_first_are_read(table):
-    import torch
-
-    from walksum.portfolio.stacked import StackedNetworks
-
-    X, _, shown, pairs = table
-    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
-    rows = np.nonzero(shown >= 0)[0]
-    problem = Problem(X, graph, np.where(shown >= 0, shown, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+def test_networks_that_older_runs_propagate_first_are_read(problem):
+    X, graph = problem.X, problem.graph
     recipe = StackRecipe(before=Operator(0.9, loops=True), epochs=4, hidden=16)
     networks = Stack(problem, Input(X, "cpu"), graph, [Config("a", (Operator(0.0),), 1e-3)], recipe).train().networks
     kept = StackedNetworks("raw", [None], [networks], 1)
@@ -395,9 +362,6 @@ def test_networks_that_older_runs_propagate_first_are_read(table):
 
 @pytest.mark.parametrize("words", [False, True])
 def test_wide_tables_have_networks_between_two_propagations_early(words):
-    import scipy.sparse as sp
-    import torch
-
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 250))
     X = sp.csr_matrix(X > 1.5, dtype=np.float64) if words else X
@@ -501,8 +465,6 @@ def test_refit_learns_from_validation_rows_and_leaves_their_answers(table):
 
 def test_networks_without_edges_train_on_labelled_rows_alone(table):
     X, y, shown, pairs = table
-    import torch
-
     graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
     rows = np.nonzero(shown >= 0)[0]
     recipe = StackRecipe(dropout=0.0, input_dropout=0.0, epochs=12, hidden=8)
@@ -518,10 +480,6 @@ def test_networks_without_edges_train_on_labelled_rows_alone(table):
 
 @pytest.mark.parametrize("operator", [Operator(0.9, loops=True), Operator(-0.5), Operator(0.9)])
 def test_dense_and_sparse_operators_agree(table, operator, monkeypatch):
-    import torch
-
-    from walksum.portfolio import spread
-
     graph = Graph.from_edge_index(torch.from_numpy(table[3]), N)
     z = torch.randn(N, 3, dtype=torch.float64)
     assert torch.allclose(spread.spread(operator, z, graph), spread.layer(operator)(z, graph))
@@ -531,10 +489,6 @@ def test_dense_and_sparse_operators_agree(table, operator, monkeypatch):
 
 
 def test_a_joint_field_leaves_every_training_row_out(table):
-    import torch
-
-    from walksum.portfolio.joint import KnownField
-
     random = np.random.default_rng(0)
     ring = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
     y = np.sin(np.arange(N) / 7) + 0.1 * random.normal(size=N)
@@ -552,13 +506,8 @@ def test_a_joint_field_leaves_every_training_row_out(table):
     assert np.corrcoef(before[0, left], y[left])[0, 1] > 0.9
 
 
-def test_kin_of_hopeless_members_are_left_out(table):
-    X, y, shown, pairs = table
-    import torch
-
-    rows = np.nonzero(shown >= 0)[0]
-    graph = Graph.from_edge_index(torch.from_numpy(pairs), N)
-    problem = Problem(X, graph, np.where(shown >= 0, y, np.nan).astype(float), 2, [(rows[::2], rows[1::2])])
+def test_kin_of_hopeless_members_are_left_out(table, problem):
+    y = table[1]
     good, bad = np.eye(2)[y], np.eye(2)[1 - y]
     ran = []
 
@@ -627,17 +576,20 @@ def test_coordinates_of_a_graph_in_pieces_are_the_same_each_time():
     assert np.array_equal(*map(columns.graph_coordinates, problems))
 
 
+def alike_classes(classes, n, degree, width, signal):
+    """X, graph and y: three of five neighbours are alike in class, columns hardly tell classes apart."""
+    random, y = np.random.default_rng(0), np.arange(n) % classes
+    source = random.integers(0, n, degree * n)
+    alike = (source + classes * random.integers(1, n // classes, degree * n)) % n
+    target = np.where(random.random(degree * n) < 0.6, alike, random.integers(0, n, degree * n))
+    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
+    return signal * random.normal(size=(classes, width))[y] + random.normal(size=(n, width)), graph, y
+
+
 def test_noisy_columns_are_smoothed_before_a_network_reads_them():
     """Twenty classes of three labels each: networks that read all surroundings at once stay behind."""
-    from walksum.explore.member_outputs import member_outputs
-
-    random, n, classes = np.random.default_rng(0), 600, 20
-    y = np.arange(n) % classes
-    source = random.integers(0, n, 5 * n)
-    alike = (source + classes * random.integers(1, n // classes, 5 * n)) % n
-    target = np.where(random.random(5 * n) < 0.6, alike, random.integers(0, n, 5 * n))
-    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
-    X = 0.45 * random.normal(size=(classes, 24))[y] + random.normal(size=(n, 24))
+    n, classes = 600, 20
+    X, graph, y = alike_classes(classes, n, 5, 24, 0.45)
     folds = [(np.arange(60), np.arange(60, 160))]
     problem = Problem(X, graph, y.astype(float), classes, folds)
     todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
@@ -662,17 +614,8 @@ def test_noisy_columns_are_smoothed_before_a_network_reads_them():
 
 def test_directions_of_noisy_words_are_those_of_what_neighbours_make_of_them(tmp_path):
     """Eight classes differ little in any of 300 columns: leading directions of the columns themselves are noise."""
-    from walksum.explore.member_outputs import member_outputs
-    from walksum.portfolio.fit import fit_portfolio
-    from walksum.portfolio.store import load_portfolio, save_portfolio
-
-    random, n, classes = np.random.default_rng(0), 800, 8
-    y = np.arange(n) % classes
-    source = random.integers(0, n, 6 * n)
-    alike = (source + classes * random.integers(1, n // classes, 6 * n)) % n
-    target = np.where(random.random(6 * n) < 0.6, alike, random.integers(0, n, 6 * n))
-    graph = Graph.from_edge_index(torch.from_numpy(np.stack([source, target])), n)
-    X = 0.2 * random.normal(size=(classes, 300))[y] + random.normal(size=(n, 300))
+    n, classes = 800, 8
+    X, graph, y = alike_classes(classes, n, 6, 300, 0.2)
     folds = [(np.arange(80), np.arange(80, 240))]
     problem = Problem(X, graph, y.astype(float), classes, folds)
     todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}

@@ -1,5 +1,8 @@
 """Clicks answer in time: the targets with ten times their room, for a machine that does other things too."""
 
+import json
+import sys
+
 import pytest
 
 pytest.importorskip("dash_cytoscape")
@@ -28,9 +31,6 @@ def test_a_power_law_graph_of_100k_nodes(capsys):
 
 
 def test_the_bench_writes_a_whole_record(tmp_path, monkeypatch):
-    import json
-    import sys
-
     from benchmarks import explore
 
     monkeypatch.setattr(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 
 import numpy as np
 import pytest
@@ -101,8 +102,6 @@ def test_nodes_are_coloured_by_what_is_chosen(page, small):
 
 
 def test_a_panel_never_shows_what_belongs_to_another(page, monkeypatch):
-    import time
-
     from walksum.explore import callbacks
 
     usual = callbacks.panel
@@ -145,8 +144,6 @@ def test_the_whole_models_influence_is_the_gradient(page, small):
 
 
 def test_the_whole_panel_of_another_node_is_never_seen(page, monkeypatch):
-    import time
-
     from walksum.explore import callbacks
 
     usual = callbacks.panel

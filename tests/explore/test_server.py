@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+from dataclasses import asdict
 
 import pytest
 
@@ -179,8 +180,6 @@ def test_a_body_that_is_no_callback_is_a_bad_request(callbacks, capsys, content)
 
 @pytest.mark.parametrize("view", [3, "text", {}, {"node": None}, {"other": 1}, {"layer": "x"}])
 def test_a_view_that_the_page_never_had_is_a_bad_request(callbacks, capsys, view):
-    from dataclasses import asdict
-
     from walksum.explore.view import View
 
     now = asdict(View()) | view if isinstance(view, dict) and view and "node" not in view else view

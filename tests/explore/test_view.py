@@ -1,5 +1,6 @@
 """The state of the page and the matrices behind it, without a browser."""
 
+import json
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -124,8 +125,6 @@ def test_a_node_without_edges_and_one_without_a_label_are_explained(small):
 
 
 def test_exports_hold_every_node(small):
-    import json
-
     answer = Session(small).answer(replace(FULL, node=ODD))
     assert len(as_csv(small, answer).splitlines()) == 61
     record = json.loads(as_json(small, answer))
@@ -167,15 +166,11 @@ def test_numbers_as_targets_are_explored_too():
 
 
 def test_nodes_that_reach_nothing_are_not_listed(small):
-    from walksum.explore.answer import Session
-
     answer = Session(small).answer(View("house-59", 2))  # it stands alone
     assert answer.listed.tolist() == [59]
 
 
 def test_the_first_look_is_at_a_node_with_neighbours(small):
-    from dataclasses import replace
-
     output = small.output.clone()
     output[59] = 0  # the house without neighbours is surest and wrong
     output[59, 1 - int(small.problem.y[59] == 1)] = 1

@@ -1,5 +1,8 @@
 """Imagined changes against the model called directly."""
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 from village import trained_on, village
@@ -79,8 +82,6 @@ def test_drop_and_flip_of_one_edge_replace_each_other_and_add_up_with_others(sma
     both = changes.with_edge(small, *names(small, other), DROP)
     assert torch.isfinite(WhatIf(small).output(both)).all()
     assert len(describe(small, both)) == 2
-    import json
-
     assert from_json(json.loads(json.dumps(both.to_json()))) == both
     assert not from_json(None)
 
@@ -95,8 +96,6 @@ def test_wrong_changes_are_refused(small):
 
 
 def test_a_weighted_graph_keeps_its_other_weights():
-    from dataclasses import replace
-
     problem = village()
     weights = torch.rand(problem.edge_index.size(1)) + 0.5
     trained = trained_on(replace(problem, edge_weight=weights), "diagonally-dominant", False, epochs=2)

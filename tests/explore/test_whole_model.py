@@ -17,9 +17,11 @@ from walksum.portfolio.labels import LabelPropagation
 from walksum.portfolio.networks import Networks
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.schedule import Member
+from walksum.portfolio.spread import Operator
 from walksum.portfolio.stacked import StackedNetworks, _read
 from walksum.portfolio.tabular import boosting, fit_tabular, linear
-from walksum.workflow.auto import as_portfolio_problem, as_table
+from walksum.workflow.auto import as_portfolio_problem
+from walksum.workflow.prepare import as_table
 
 pytest.importorskip("dash_cytoscape")
 
@@ -78,7 +80,7 @@ def stack(problem, inputs, where, classes, members=2, folds=2):
     draw = torch.Generator().manual_seed(1)
     columns = _read(inputs, problem, problem.known, None)
     standard = None if inputs in ("raw", "rows") else Standard.of(columns)
-    operators = [(0.0, False), (0.9, False), (-0.5, True)]
+    operators = [Operator(0.0), Operator(0.9), Operator(-0.5, loops=True)]
     made = networks(columns.shape[1], operators, where, classes, members * folds, draw)
     return StackedNetworks(inputs, [standard], [made], folds)
 

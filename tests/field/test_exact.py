@@ -2,6 +2,7 @@
 
 import os
 
+import pandas as pd
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -45,8 +46,6 @@ def dataset_graph(name):
 
 
 def counties():
-    import pandas as pd
-
     folder = os.path.join(os.environ["WALKSUM_DATA"], "counties")
     ids = pd.Index(pd.read_csv(f"{folder}/nodes.csv", dtype=str)["fips"])
     edges = pd.read_csv(f"{folder}/edges.csv", dtype=str)

@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.autograd.forward_ad as fwAD
 from torch_geometric.data import Batch, Data
-from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.nn import Sequential
 from torch_geometric.testing import assert_module
 
@@ -184,31 +183,7 @@ def test_model_under_compile_and_functional_vmap():
         torch.testing.assert_close(together[k], single(X, graph), rtol=1e-4, atol=1e-5)
 
 
-# --- explainers
-
-
-def explain(algorithm):
-    model = ws.GLT(6, 16, 2, 3, design="diagonally-dominant", learned=False, dropout=0.0)
-    explainer = Explainer(
-        model,
-        algorithm=algorithm,
-        explanation_type="model",
-        node_mask_type="attributes",
-        edge_mask_type="object",
-        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
-    )
-    return explainer(X, EDGES, index=0)
-
-
-def test_gnn_explainer_masks_the_couplings():
-    explanation = explain(GNNExplainer(epochs=10))
-    assert explanation.edge_mask.shape == (EDGES.size(1),)
-    assert float(explanation.edge_mask.std()) > 0
-
-
-def test_captum_explainer_masks_the_couplings():
-    pytest.importorskip("captum", reason="captum is optional")
-    assert explain(CaptumExplainer("IntegratedGradients")).edge_mask.abs().sum() > 0
+# --- masks of explainers, which tests/pyg tries
 
 
 def test_a_mask_of_zero_cuts_the_edge():

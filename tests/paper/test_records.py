@@ -61,14 +61,12 @@ def test_a_record_of_other_settings_is_refused():
 def test_unknown_models_and_outcomes_are_named():
     with pytest.raises(ValueError, match="model='gnc' is unknown; choose one of gcn, gat"):
         row_of("gnc")
-    with pytest.raises(ValueError, match="outcome='fine'; known: ok"):
+    with pytest.raises(ValueError, match="outcome='fine'; known: 'ok'"):
         RunRecord(paper_spec("gcn", "texas"), "fine")
     with pytest.raises(ValueError, match="select='f1'; known"):
         RunSpec("gcn", "texas", select="f1")
 
 
-def test_the_papers_best_rows():
-    best = [max(cell[0] for row in rows.TABLE1.values() if (cell := row[name])) for name in rows.DATASETS]
-    assert best == [83.7, 85.0, 81.3, 80.6, 66.0, 76.8]
+def test_all_rows_of_the_paper_can_be_run():
     assert set(rows.TABLE1) <= set(ROWS)
     assert set(rows.TABLE2) == {name for name, row in ROWS.items() if row.group == "glt"}

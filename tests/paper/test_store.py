@@ -19,13 +19,6 @@ def record(seed=0, outcome="ok", **values):
 
 
 @pytest.fixture
-def store(tmp_path):
-    made = Store(tmp_path / "store")
-    made.make()
-    return made
-
-
-@pytest.fixture
 def three(store):
     for seed in range(3):
         store.append(record(seed))

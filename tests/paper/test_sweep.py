@@ -11,19 +11,12 @@ import stubs
 
 from walksum.paper.sweep.local_engine import LocalEngine
 from walksum.paper.sweep.record import RunRecord, cells_of
-from walksum.paper.sweep.store import RUN_LOCKS, Store, StoreError, read_records
+from walksum.paper.sweep.store import RUN_LOCKS, StoreError, read_records
 from walksum.paper.sweep.sweep import Ended, Sweep, groups_of, plan
 from walksum.paper.sweep.worker import WorkerSettings
 
 HERE = Path(__file__).parent
 SRC = str(HERE.parents[1] / "src")
-
-
-@pytest.fixture
-def store(tmp_path):
-    made = Store(tmp_path / "store")
-    made.make()
-    return made
 
 
 def settings(store, trainer=stubs.good, **values):

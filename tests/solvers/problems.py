@@ -82,15 +82,3 @@ def indefinite() -> ws.Precision:
 def normal(J: ws.Precision, columns: int, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(J.heads, J.num_nodes, columns, generator=generator, dtype=torch.float64).to(J.dtype)
-
-
-def dense(J: ws.Precision, h: Tensor) -> Tensor:
-    return torch.linalg.solve(J.to(torch.float64).to_dense(), h.double())
-
-
-def true_residual(J: ws.Precision, mu: Tensor, h: Tensor) -> float:
-    """The backward error from dense float64 matrices."""
-    A, mu, h = J.to(torch.float64).to_dense(), mu.double(), h.double()
-    error = (h - A @ mu).abs().amax(1)
-    scale = A.abs().sum(-1).amax(-1)[:, None] * mu.abs().amax(1) + h.abs().amax(1)
-    return float(torch.where(error == 0, error, error / scale).max())

@@ -1,5 +1,7 @@
 """Every solver on every design, every gallery graph: one table. A new solver is one line."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +14,8 @@ from reference import true_residual
 # tight: reaches 1e-9 in float64; loose: the tolerance asked for in float32
 TIGHT = {
     "gabp": ws.GaBP(tol=1e-13, max_steps=20000),
+    "gabp adaptive": ws.GaBP("adaptive", tol=1e-13, max_steps=20000),
+    "gabp sequential": ws.GaBP(schedule="sequential", tol=1e-13, max_steps=20000),
     "cg": ws.CG(),
     "cg jacobi": ws.CG(preconditioner="jacobi"),
     "cg none": ws.CG(preconditioner="none"),
@@ -24,11 +28,7 @@ TIGHT = {
     "multigrid": ws.Multigrid(),
     "auto": "auto",
 }
-TOLERANCE = {"gabp": 1e-6}
-
-
-def default_solver(name):
-    return ws.GaBP() if name == "gabp" else TIGHT[name]
+ALL = {name: replace(each, tol=1e-6) if name.startswith("gabp") else each for name, each in TIGHT.items()}
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -62,7 +62,7 @@ def test_float32_gradients_are_close_to_float64(solver, design):
         target = torch.linspace(0, 1, mu.numel(), dtype=torch.double).view(mu.shape).to(dtype)
         return torch.autograd.grad((mu - target).square().sum(), values)
 
-    float32 = TIGHT[solver] if solver != "gabp" else ws.GaBP(tol=1e-7, max_steps=20000)
+    float32 = replace(TIGHT[solver], tol=1e-7) if solver.startswith("gabp") else TIGHT[solver]
     for rough, exact in zip(gradients(torch.float32, float32), gradients(torch.double, "dense"), strict=True):
         assert float((rough - exact).abs().max() / exact.abs().max()) < 1e-4
 
@@ -83,11 +83,8 @@ def test_relabelling_the_nodes_relabels_the_solution(solver):
 def test_the_scale_of_h_does_not_matter(solver, scale):
     J, h = problem(GALLERY["grid"], "fixed diagonally dominant", 1)
     J, h = J.to(torch.float32), h.float()
-    solved = default_solver(solver)
-    torch.testing.assert_close(ws.solve(J, h * scale, solved) / scale, ws.solve(J, h, solved), rtol=1e-5, atol=1e-6)
-
-
-ALL = {**TIGHT, "gabp": ws.GaBP(), "gabp sequential": ws.GaBP(schedule="sequential")}
+    of_scaled = ws.solve(J, h * scale, ALL[solver])
+    torch.testing.assert_close(of_scaled / scale, ws.solve(J, h, ALL[solver]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("solver", ALL)
@@ -189,7 +186,7 @@ def test_definite_but_not_walk_summable_is_solved_or_reported():
         if seen[0].converged:
             torch.testing.assert_close(mu, dense_solve(J, h.unsqueeze(0))[0], rtol=1e-8, atol=1e-8)
         else:
-            assert solver in ("gabp", "chebyshev")
+            assert solver == "chebyshev" or solver.startswith("gabp")
             assert seen[0].status is ws.Status.diverged
 
 
@@ -216,8 +213,8 @@ def test_never_converged_with_a_residual_above_tolerance(solver):
     @given(systems())
     def check(system):
         J, h = system
-        solution = default_solver(solver).prepare(J)(h)
-        tol = TOLERANCE.get(solver, 32 * torch.finfo(h.dtype).eps)
+        solution = ALL[solver].prepare(J)(h)
+        tol = 1e-6 if solver.startswith("gabp") else 32 * torch.finfo(h.dtype).eps
         if solution.converged:
             assert true_residual(J, solution.value, h) <= tol * 1.01 + 4 * torch.finfo(h.dtype).eps
         else:
@@ -233,11 +230,32 @@ def test_never_converged_with_a_residual_above_tolerance(solver):
         (lambda: ws.GaBP(tol=-1e-3), r"tol=-0.001"),
         (lambda: ws.GaBP(max_steps=0), r"max_steps=0"),
         (lambda: ws.GaBP(damping=0), r"damping=0; expected 'adaptive' or a weight in \(0, 1\]"),
+        (lambda: ws.GaBP(damping=1.5), r"damping=1.5"),
+        (lambda: ws.GaBP(damping="strong"), r"damping='strong'"),
+        (lambda: ws.GaBP(damping=float("nan")), r"damping=nan"),
         (lambda: ws.GaBP(stop="never"), r"stop='never'; known: 'residual', 'messages'"),
+        (lambda: ws.GaBP(schedule="random"), r"schedule='random'"),
+        (lambda: ws.GaBP("adaptive", schedule="sequential"), r"schedule='sequential' with damping='adaptive'"),
+        (lambda: ws.GaBP(stop="messages", schedule="sequential"), r"schedule='sequential' with .* stop='messages'"),
+        (lambda: ws.CG(tol=-1.0), r"tol=-1.0"),
+        (lambda: ws.CG(max_steps=0), r"max_steps=0"),
         (lambda: ws.CG(tol=float("nan")), r"tol=nan"),
         (lambda: ws.CG(tol="small"), r"tol='small'; expected a positive"),
         (lambda: ws.CG(max_steps=2.5), r"max_steps=2.5; expected a positive whole number"),
         (lambda: ws.Hybrid(max_degree=2.5), r"max_degree=2.5"),
+        (lambda: ws.Hybrid(max_degree=0), r"max_degree=0"),
+        (lambda: ws.Hybrid(inner="cg"), r"inner='cg'"),
+        (lambda: ws.Hybrid(tol=-1), r"tol=-1"),
+        (lambda: ws.Direct(refine=-1), r"refine=-1"),
+        (lambda: ws.Direct(refine=0.5), r"refine=0.5"),
+        (lambda: ws.Direct(tol=0.0), r"tol=0.0"),
+        (lambda: ws.Direct(max_operations=-1), r"max_operations=-1"),
+        (lambda: ws.Inverse("quarter"), r"storage='quarter'; known: 'full', 'half'"),
+        (lambda: ws.Inverse(max_steps=0), r"max_steps=0"),
+        (lambda: ws.Multigrid(coarsening="fast"), r"coarsening='fast'"),
+        (lambda: ws.Chebyshev(bounds=(0.0, 1.0)), r"bounds="),
+        (lambda: ws.Chebyshev(bounds=(2.0, 1.0)), r"bounds="),
+        (lambda: ws.Chebyshev(bounds=(0.5, float("inf"))), r"bounds="),
         (lambda: ws.CG(preconditioner="ilu"), r"preconditioner='ilu'; known:"),
         (lambda: ws.Unrolled(steps=3, last=4), r"last=4; expected between 1 and steps=3"),
     ],

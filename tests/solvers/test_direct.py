@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import walksum as ws
-from gallery import path, random_graph
+from gallery import dense_solve, path, random_graph
+from reference import true_residual
 from walksum.backends.cpu.ldl import blas
 from walksum.backends.cpu.ldl import symbolic as elimination
 from walksum.solvers.column_factor import ColumnFactor
@@ -57,17 +58,6 @@ def precision(graph, heads=1, dtype=torch.float64, seed=0, margin=0.1):
     return ws.Precision(graph, diag.to(dtype), off.to(dtype))
 
 
-def exact(J, h):
-    return torch.linalg.solve(J.to(torch.float64).to_dense(), h.double())
-
-
-def true_residual(J, mu, h):
-    J64, mu, h = J.to(torch.float64).to_dense(), mu.double(), h.double()
-    r = (h - J64 @ mu).abs().amax(1)
-    scale = J64.abs().sum(2).amax(1, keepdim=True) * mu.abs().amax(1) + h.abs().amax(1)
-    return float((r / scale).max())
-
-
 @pytest.fixture(params=GALLERY)
 def graph(request):
     return graph_of(*GALLERY[request.param])
@@ -80,7 +70,7 @@ def test_equals_the_dense_solve(graph, heads, dtype, width):
     J = precision(graph, heads, dtype)
     h = torch.randn(heads, graph.num_nodes, width, dtype=dtype, generator=torch.Generator().manual_seed(1))
     solution = ws.Direct().prepare(J)(h).check()
-    mu = exact(J, h)
+    mu = dense_solve(J, h)
     assert solution.value.dtype == dtype
     assert solution.steps == 0
     assert (solution.value - mu).abs().max() <= TOL[dtype] * mu.abs().max()
@@ -91,7 +81,7 @@ def test_equals_the_dense_solve(graph, heads, dtype, width):
 def test_a_non_contiguous_h_and_one_head_without_its_axis():
     J = precision(graph_of(*GALLERY["grid"]), 1, torch.float32)
     h = torch.randn(6, 81).t()
-    torch.testing.assert_close(ws.Direct().prepare(J)(h).value, exact(J, h).float()[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ws.Direct().prepare(J)(h).value, dense_solve(J, h).float()[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["path", "star", "two nodes", "one node"])
@@ -170,22 +160,6 @@ def test_nonfinite(bad, heads, where):
     assert not solution.residual <= 1
 
 
-@pytest.mark.parametrize("scale", [1e30, 1e-30])
-def test_huge_and_tiny_right_hand_sides(scale):
-    J = precision(graph_of(*GALLERY["grid"]), 1, torch.float32)
-    h = torch.randn(1, 81, 3, generator=torch.Generator().manual_seed(2)) * scale
-    h[..., 1] = 0
-    solution = ws.Direct().prepare(J)(h).check()
-    mu = exact(J, h)
-    assert (solution.value - mu).abs().max() <= 1e-6 * mu.abs().max()
-    assert solution.value[..., 1].abs().max() == 0
-
-
-def test_no_columns():
-    J = precision(graph_of(*GALLERY["grid"]))
-    assert ws.Direct().prepare(J)(torch.empty(1, 81, 0, dtype=torch.float64)).value.shape == (1, 81, 0)
-
-
 def test_float32_stays_accurate_for_bad_condition():
     graph = graph_of(grid_pairs(40), 1600)
     J = precision(graph, 1, torch.float32)
@@ -194,14 +168,14 @@ def test_float32_stays_accurate_for_bad_condition():
     )
     assert torch.linalg.cond(J.to_dense()[0].double()) > 1e5
     h = torch.randn(1, 1600, 8, generator=torch.Generator().manual_seed(0))
-    mu = exact(J, h)
+    mu = dense_solve(J, h)
     assert (ws.Direct().prepare(J)(h).check().value - mu).abs().max() <= 4e-6 * mu.abs().max()
 
 
 def test_refinement_reaches_the_rounding_of_the_answer():
     J = precision(graph_of(*GALLERY["grid"]), 2, torch.float32, margin=1e-3)
     h = torch.randn(2, 81, 40, generator=torch.Generator().manual_seed(0))
-    mu = exact(J, h)
+    mu = dense_solve(J, h)
     plain, refined = (ws.Direct(refine=k).prepare(J)(h).check() for k in (0, 1))
     assert (refined.value - mu.float()).abs().max() <= 1.2e-7 * mu.abs().max()
     assert (refined.value - mu).abs().mean() < 0.7 * (plain.value - mu).abs().mean()
@@ -333,19 +307,6 @@ def test_bits_do_not_depend_on_threads(heads):
     assert all(torch.equal(results[0][0], value) and results[0][1] == residual for value, residual in results[1:])
 
 
-def test_gradients():
-    small = graph_of([(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)], 6)
-    J = precision(small, 2, margin=1.0)
-    h = torch.randn(2, 6, 3, dtype=torch.float64)
-
-    def mu(diag, off, h):
-        return ws.solve(ws.Precision(small, diag, off), h, solver=ws.Direct(), on_nonconverged="raise")
-
-    inputs = tuple(t.requires_grad_() for t in (J.diag, J.off, h))
-    assert torch.autograd.gradcheck(mu, inputs)
-    assert torch.autograd.gradgradcheck(mu, inputs)
-
-
 def test_works_after_fork():
     J = precision(graph_of(random_pairs(1500, 6000), 1500), 1, torch.float32)
     h = torch.ones(1, 1500, 200)
@@ -355,20 +316,6 @@ def test_works_after_fork():
         same = (ws.Direct().prepare(J)(h).value.numpy() == expected.numpy()).all()  # torch's own threads hang here
         os._exit(0 if same else 1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.parametrize(
-    ("knobs", "message"),
-    [
-        ({"refine": -1}, "refine=-1"),
-        ({"refine": 0.5}, "refine=0.5"),
-        ({"tol": 0.0}, "tol=0.0"),
-        ({"max_operations": -1}, "max_operations=-1"),
-    ],
-)
-def test_bad_knobs(knobs, message):
-    with pytest.raises(ValueError, match=message):
-        ws.Direct(**knobs)
 
 
 def test_half_precision_is_refused():
@@ -390,7 +337,7 @@ def test_any_graph(graph, heads, width):
     J = precision(graph, heads)
     h = torch.randn(heads, graph.num_nodes, width, dtype=torch.float64)
     solution = ws.Direct().prepare(J)(h).check()
-    torch.testing.assert_close(solution.value, exact(J, h), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(solution.value, dense_solve(J, h), rtol=1e-10, atol=1e-10)
 
 
 def test_hubs_that_share_their_leaves_are_eliminated_last():
@@ -442,7 +389,7 @@ def test_elimination_by_columns_gives_what_supernodes_give(name, heads, columns,
     h = torch.randn(heads, J.num_nodes, columns, dtype=dtype, generator=torch.Generator().manual_seed(1))
     prepared, supernodes = ws.Direct().prepare(J), Factor.of(J)
     assert isinstance(prepared.factor, ColumnFactor)
-    found, expected = prepared(h), exact(J, h)
+    found, expected = prepared(h), dense_solve(J, h)
     assert found.converged
     assert (found.value - expected).abs().max() <= 50 * TOL[dtype] * expected.abs().max()
     assert torch.allclose(prepared.factor.logdet().double(), supernodes.logdet(), rtol=1e-6)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import problems
 import pytest
 import torch
 from conformance import Conformance
 
 import walksum as ws
+from gallery import dense_solve
+from reference import true_residual
 from walksum.solvers.gabp.solver import PreparedGaBP
 
 SCHEDULES = ("parallel", "sequential")
@@ -18,9 +18,6 @@ SCHEDULES = ("parallel", "sequential")
 class TestUndamped(Conformance):
     solver = ws.GaBP(damping=1.0, tol=2e-7, max_steps=4000)
     float64 = 1e-4
-
-    def exact(self):
-        return dataclasses.replace(self.solver, tol=1e-14)
 
 
 class TestDamped(TestUndamped):
@@ -92,7 +89,7 @@ def test_messages_rule_depends_on_the_scale_and_the_status_tells():
 def test_exact_on_a_tree_after_its_diameter():
     J = problems.dominant(problems.path(12))
     h = problems.normal(J, 3)
-    exact = problems.dense(J, h)
+    exact = dense_solve(J, h)
     after = [ws.GaBP(damping=1.0, tol=1e-15, max_steps=k).prepare(J)(h).value for k in (10, 11)]
     assert torch.allclose(after[1], exact, rtol=1e-12, atol=1e-14)
     assert not torch.allclose(after[0], exact, rtol=1e-12, atol=1e-14)
@@ -116,7 +113,7 @@ def test_not_walk_summable_never_converges_wrongly(damping, stop):
     if stop == "residual":
         assert solution.status is ws.Status.diverged
     elif solution.converged:
-        assert problems.true_residual(J, solution.value, h) <= 1e-6
+        assert true_residual(J, solution.value, h) <= 1e-6
 
 
 def test_adaptive_beats_undamped_where_messages_oscillate():
@@ -142,12 +139,6 @@ def test_max_steps():
     solution = ws.GaBP(max_steps=7).prepare(J)(problems.normal(J, 40))
     assert solution.status is ws.Status.max_steps_reached
     assert solution.steps == 7
-
-
-@pytest.mark.parametrize("damping", [0, 1.5, "strong", float("nan")])
-def test_bad_damping(damping):
-    with pytest.raises(ValueError, match="damping="):
-        ws.GaBP(damping=damping)
 
 
 def in_turn(J: ws.Precision, h: torch.Tensor, damping: float, sweeps: int) -> torch.Tensor:
@@ -190,7 +181,7 @@ def test_sequential_takes_two_sweeps_along_a_path():
     J = problems.dominant(problems.path(12))
     h = problems.normal(J, 3)
     solution = ws.GaBP(damping=1.0, schedule="sequential", tol=1e-15, max_steps=2).prepare(J)(h)
-    assert torch.allclose(solution.value, problems.dense(J, h), rtol=1e-12, atol=1e-14)
+    assert torch.allclose(solution.value, dense_solve(J, h), rtol=1e-12, atol=1e-14)
 
 
 def test_sequential_takes_fewer_steps():
@@ -208,18 +199,7 @@ def test_a_tolerance_below_rounding_ends_soon_and_says_so():
     assert good.converged
     assert end.status is ws.Status.stalled
     assert end.steps <= 3 * good.steps
-    assert end.residual == pytest.approx(problems.true_residual(J, end.value, h), rel=0.05)
-
-
-@pytest.mark.parametrize("knobs", [{"damping": "adaptive"}, {"stop": "messages"}])
-def test_sequential_takes_neither_adaptive_damping_nor_the_messages_rule(knobs):
-    with pytest.raises(ValueError, match="schedule='sequential' with"):
-        ws.GaBP(schedule="sequential", **knobs)
-
-
-def test_bad_schedule():
-    with pytest.raises(ValueError, match="schedule='random'"):
-        ws.GaBP(schedule="random")
+    assert end.residual == pytest.approx(true_residual(J, end.value, h), rel=0.05)
 
 
 @pytest.mark.parametrize("settings", [{}, {"damping": "adaptive"}, {"schedule": "sequential"}])

@@ -28,13 +28,6 @@ def test_half_precision_takes_a_few_products_more():
     assert half.residual <= 16 * torch.finfo(torch.float32).eps
 
 
-def test_bad_knobs():
-    with pytest.raises(ValueError, match="storage='quarter'; known: 'full', 'half'"):
-        ws.Inverse("quarter")
-    with pytest.raises(ValueError, match="max_steps=0"):
-        ws.Inverse(max_steps=0)
-
-
 def test_a_J_that_stays_is_inverted(monkeypatch):
     monkeypatch.setattr(solving, "kept_solver", lambda *shape: ws.Inverse())
     J = problems.dominant(problems.sparse(), 1, torch.float32)

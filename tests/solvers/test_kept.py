@@ -8,9 +8,11 @@ import sys
 
 import pytest
 import torch
-from problems import dense, dominant, grid, normal, true_residual
+from problems import dominant, grid, normal
 
 import walksum as ws
+from gallery import dense_solve
+from reference import true_residual
 
 SOLVERS = {
     "gabp": ws.GaBP(tol=1e-5),
@@ -57,7 +59,7 @@ def test_values_changed_behind_the_version_counter(solver, place, change):
     assert seen[1].converged
     assert seen[1].residual <= 2e-5
     assert seen[1].residual == pytest.approx(true_residual(J, mu, h), rel=0.1, abs=2e-7)
-    torch.testing.assert_close(mu.double(), dense(J, h), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(mu.double(), dense_solve(J, h), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "auto"])
@@ -68,7 +70,7 @@ def test_a_prepared_solver_follows_the_values_too(solver):
     through_numpy(J.diag, 3.0)
     solution = prepared(h)
     assert solution.converged
-    torch.testing.assert_close(solution.value.double(), dense(J, h), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(solution.value.double(), dense_solve(J, h), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "unrolled"])
@@ -80,7 +82,7 @@ def test_values_changed_between_forward_and_backward(solver):
     grad = torch.ones_like(mu)
     mu.backward(grad)
     assert seen[1].converged
-    torch.testing.assert_close(h.grad.double(), dense(J, grad), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(h.grad.double(), dense_solve(J, grad), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -88,7 +90,7 @@ def test_a_deep_copy_stands_on_its_own(solver):
     J = dominant(grid(), 1, torch.float32)
     J = ws.Precision(J.graph, torch.nn.Parameter(J.diag), torch.nn.Parameter(J.off))
     h, seen = normal(J, 3), []
-    expected = dense(J, h).detach()
+    expected = dense_solve(J, h).detach()
     ws.solve(J, h, SOLVERS[solver])
     for copied in (copy.deepcopy(J), copy.copy(J), pickle.loads(pickle.dumps(J))):
         assert not copied.prepared

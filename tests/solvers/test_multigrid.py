@@ -51,11 +51,6 @@ def test_missing_pyamg_names_the_extra(monkeypatch):
         ws.Multigrid().prepare(weak_ground(4))
 
 
-def test_bad_coarsening():
-    with pytest.raises(ValueError, match="coarsening='fast'"):
-        ws.Multigrid(coarsening="fast")
-
-
 def test_a_matrix_that_cannot_be_coarsened_is_not_positive_definite():
     graph = problems.path(300)
     J = problems.dominant(graph)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn.metrics as sk
+import torch
 
 from walksum.training.scoring import (
     METRICS,
@@ -75,8 +76,6 @@ def test_a_paired_interval_is_narrower_than_those_of_the_two_scores():
 
 @pytest.mark.parametrize("y", [np.array([3.0]), np.full(7, 0.1)])
 def test_r2_of_equal_numbers_is_zero_unless_perfect(y):
-    import torch
-
     from walksum.training.data import r_squared
 
     for guess, expected in ((y + 1, 0.0), (y, 1.0)):

@@ -1,5 +1,6 @@
 """Which figures a run and the paper have, by the library and without the command."""
 
+import copy
 import dataclasses
 import math
 import runpy
@@ -83,8 +84,6 @@ def test_the_page_of_a_model_without_precision(problem):
 
 @pytest.mark.filterwarnings("ignore::walksum.SolveWarning")
 def test_a_training_that_diverged_still_has_its_page(problem, learned):
-    import copy
-
     broken = copy.deepcopy(learned.model)
     with torch.no_grad():
         broken.embed.weight.fill_(torch.nan)

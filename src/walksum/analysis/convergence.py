@@ -104,18 +104,14 @@ def residual_curve(J: Precision, h: Tensor, solver: Solver, name: str = "", dire
     J, name = J.detach(), name or solver.name
     last = solver.prepare(J)(h, direction)  # as the solver ends when left alone
     steps, residuals = [], []
-    for count in step_counts(_most_steps(solver)):
+    most: int = getattr(getattr(solver, "inner", solver), "max_steps", 0)  # 0 for a direct method
+    for count in step_counts(most):
         if count >= last.steps:
             break
         solution = with_most_steps(solver, count).prepare(J)(h, direction)
         steps.append(solution.steps)
         residuals.append(solution.residual)
     return Curve(name, direction, [*steps, last.steps], [*residuals, last.residual], last.status)
-
-
-def _most_steps(solver: Solver) -> int:
-    """0 for a direct method."""
-    return int(getattr(getattr(solver, "inner", solver), "max_steps", 0))
 
 
 def with_most_steps(solver: Solver, count: int) -> Solver:

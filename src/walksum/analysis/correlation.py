@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from walksum.analysis.inverse import apply_inverse, units
+from walksum.analysis.part import restrict
 from walksum.analysis.spectrum import fiedler_order
 from walksum.precision import Precision
 
@@ -78,12 +79,5 @@ def ordered(J: Precision, head: int | None = None, most: int = DENSE_LIMIT) -> C
 
 def coupling(J: Precision, nodes: Tensor) -> Tensor:
     """-J_ij / sqrt(J_ii J_jj) between ``nodes``, ``[H, n, n]``: positive where J_ij pulls the two together."""
-    place = torch.full((J.num_nodes,), -1)
-    place[nodes.cpu()] = torch.arange(nodes.numel())
-    i, j = place[J.graph.edges.cpu()]
-    kept = (i >= 0) & (j >= 0)
-    strength = -J.detach().to("cpu").to(torch.float64).normalised().off[:, kept]
-    dense = torch.zeros(J.heads, nodes.numel(), nodes.numel(), dtype=torch.float64)
-    dense[:, i[kept], j[kept]] = strength
-    dense[:, j[kept], i[kept]] = strength
-    return dense
+    part = restrict(J, nodes.cpu()).to(torch.float64).normalised()
+    return Precision(part.graph, torch.zeros_like(part.diag), -part.off).to_dense()

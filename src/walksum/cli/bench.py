@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from walksum.cli import completion
 from walksum.cli.console import Console, Interrupted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from walksum.paper.report.portfolio import Line
 
 
@@ -67,8 +66,6 @@ def longrange(
 
     Example: walksum bench longrange --tasks chain --sizes 10,100 --models "Propagate(reach),GCN"
     """
-    from rich.table import Table
-
     from walksum.cli.bench_options import whole_numbers, words
     from walksum.paper.longrange.bench import EPOCHS, TITLES, rows_of, run_bench, timing
     from walksum.paper.longrange.contestants import MODELS
@@ -151,8 +148,6 @@ def auto(
 
 
 def _table(lines: list[Line]) -> Table:
-    from rich.table import Table
-
     table = Table("dataset", "row", "splits", "test", "rank", "auto less it", "p, Holm")
     for line in lines:
         test = line.test

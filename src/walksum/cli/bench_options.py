@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from walksum.data.datasets import names
 from walksum.paper.rows import DATASETS, ROWS, TABLE1, row_of
 from walksum.paper.sweep.spec import RunSpec
 
@@ -53,8 +54,6 @@ def chosen_models(values: list[str]) -> list[str]:
 
 
 def chosen_datasets(values: list[str]) -> list[str]:
-    from walksum.data.datasets import names
-
     chosen = list(dict.fromkeys(words(*values))) or list(DATASETS)
     for word in chosen:
         if word not in names():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,8 +69,6 @@ def explore(
 
 
 def _check_installed() -> None:
-    from importlib.util import find_spec
-
     if find_spec("dash") is None or find_spec("dash_cytoscape") is None:
         raise ValueError(EXTRA)
 

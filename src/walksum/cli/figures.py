@@ -144,17 +144,9 @@ def _write(
 
     written: list[Path] = []
     for drawing in drawings:
-        _make_folder(place)  # after the run was read: what cannot be drawn leaves no empty folder
         for theme in themes:
             progress.doing(f"drawing {drawing.name}")
             figure: Any = drawing.draw(theme)
             suffix = "-dark" if theme == "dark" else ""
             written += [save(figure, place / f"{drawing.name}{suffix}.{kind}", dpi) for kind in kinds]
     return written
-
-
-def _make_folder(place: Path) -> None:
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{place} cannot be written ({error.strerror}); choose another place by --out") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,8 +113,6 @@ def _run_if_it_fits(name: str, J: Precision, h: Tensor) -> dict[str, Any]:
 
 def _applicable(J: Precision) -> list[str]:
     """Every solver but the one that only exists to be differentiated through, and those this machine cannot run."""
-    from importlib.util import find_spec
-
     from walksum.solvers import SOLVERS
 
     out = {"unrolled"}

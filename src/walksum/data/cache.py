@@ -12,6 +12,7 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -102,21 +103,10 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
 def cached(key: str, make: Callable[[], Data]) -> Data:
     """Read the cache entry of this key; make it on first use."""
     path = cache_root() / "processed" / f"{key}.pt"
-    try:
-        return _read(path)
-    except FileNotFoundError:
-        pass
-    except (RuntimeError, EOFError, pickle.UnpicklingError):
-        pass  # a damaged entry (a full disk, a pulled plug) is made again, not reported
+    # a damaged entry (a full disk, a pulled plug) is made again, not reported
+    with suppress(FileNotFoundError, RuntimeError, EOFError, pickle.UnpicklingError):
+        # weights_only: a cache entry is plain tensors and must not be able to run code either.
+        return Data.from_dict(torch.load(path, weights_only=True))
     data = make()
-    _write(path, data)
-    return data
-
-
-def _read(path: Path) -> Data:
-    # weights_only: a cache entry is plain tensors and must not be able to run code either.
-    return Data.from_dict(torch.load(path, weights_only=True))
-
-
-def _write(path: Path, data: Data) -> None:
     write_file(path, lambda part: torch.save(data.to_dict(), part))
+    return data

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from walksum.data.frames import check_file, is_missing
-from walksum.graph import Graph
 from walksum.precision import Precision
 
 
@@ -98,11 +97,7 @@ def read_precision(path: Path) -> Precision:
     if not np.isfinite(A.data).all():
         raise ValueError(f"{path} holds NaN or infinity; every entry must be finite")
     _refuse_asymmetry(path, A)
-    upper = sp.triu((A + A.T) / 2, 1).tocsr()
-    upper.sort_indices()
-    pairs = upper.tocoo()
-    graph = Graph(torch.from_numpy(np.stack(pairs.coords).astype(np.int64)), A.shape[0])
-    return Precision(graph, torch.from_numpy(A.diagonal()), torch.from_numpy(pairs.data))
+    return Precision.from_scipy(A)
 
 
 def read_rhs(path: Path) -> Tensor:

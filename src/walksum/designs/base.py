@@ -96,13 +96,15 @@ def check_width(name: str, value: Any) -> int:
     return -1 if not isinstance(value, bool) and value == -1 else check_count(name, value)
 
 
-def linear(in_channels: int, out_channels: int, bias: bool = True) -> nn.Linear:
-    """``nn.Linear``, or for ``in_channels=-1`` the one that takes its width from the first input."""
+def linear(
+    in_channels: int, out_channels: int, bias: bool = True, kind: type[nn.Linear] = nn.Linear, lazy: Any = nn.LazyLinear
+) -> nn.Linear:
+    """A layer of this kind, or for ``in_channels=-1`` the ``lazy`` one, which takes its width from the first input."""
     if in_channels != -1:
-        return nn.Linear(in_channels, out_channels, bias)
+        return kind(in_channels, out_channels, bias)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Lazy modules")  # torch's notice that they may still change
-        return nn.LazyLinear(out_channels, bias)
+        return lazy(out_channels, bias)
 
 
 def check_fraction(name: str, value: float) -> float:
@@ -167,12 +169,12 @@ def relative_weight(graph: Graph, dtype: torch.dtype, edge: Tensor | None = None
     return weight if edge is None else weight * edge
 
 
-def refuse_negative_weights(design: Design, graph: Graph) -> None:
-    """Raise a ValueError if any weight is negative."""
+def refuse_negative_weights(name: str, graph: Graph) -> None:
+    """Raise a ValueError if any weight is negative, in the name of a design."""
     smallest = _smallest_weight(graph) if needs_grad(graph.edge_weight) else graph.derived(_smallest_weight)
     if smallest < 0:
         raise ValueError(
-            f"edge_weight has the negative value {smallest:g}; {type(design).__name__} divides by sums of weights: "
+            f"edge_weight has the negative value {smallest:g}; {name} divides by sums of weights: "
             "use a diagonally dominant or pairwise normal design, or edge_weight.abs()"
         )
 

@@ -46,9 +46,7 @@ class FixedDiagonallyDominant(Design):
 
 
 def _build_dominant(graph: Graph, sign: float, dtype: torch.dtype) -> Precision:
-    weight = graph.edge_weight
-    weight = torch.ones(graph.num_edges, device=graph.device) if weight is None else weight
-    off = weight.double().unsqueeze(0)
+    off = graph.weights().unsqueeze(0)
     degree = degree_sum(graph, off.abs())
     # where 1 is lost in rounding beside a huge degree, keep the row dominant all the same
     diag = torch.maximum(1 + degree, degree * (1 + 8 * torch.finfo(dtype).eps)).to(dtype)

@@ -53,10 +53,8 @@ class FieldDesign(Design):
         return {name: value for name, value in super().arguments().items() if not isinstance(value, Tensor)}
 
     def weights(self, graph: Graph) -> Tensor:
-        refuse_negative_weights(self, graph)
-        if graph.edge_weight is None:
-            return torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
-        return graph.edge_weight.to(self.log_tau.dtype)
+        refuse_negative_weights(type(self).__name__, graph)
+        return graph.weights(self.log_tau.dtype)
 
     def extra_repr(self) -> str:
         return f"heads={self.log_tau.size(0)}"
@@ -312,11 +310,10 @@ class Squared(FieldDesign):
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
         x = need(self, "x", x, graph)
         s = torch.tanh(self.project(x)).view(-1, self.heads, self.channels).transpose(0, 1).contiguous()
-        weight = graph.edge_weight
-        weight = torch.ones(graph.num_edges, device=graph.device) if weight is None else weight
-        degree = _at_least_one_edge(degree_sum(graph, weight.abs().to(s.dtype).unsqueeze(0)))
+        weight = graph.weights(s.dtype)
+        degree = _at_least_one_edge(degree_sum(graph, weight.abs().unsqueeze(0)))
         root_i, root_j = ends(graph, degree.sqrt())
-        off = weight.to(s.dtype) * edge_dot(graph, s, s) / 2 / (root_i * root_j)
+        off = weight * edge_dot(graph, s, s) / 2 / (root_i * root_j)
         J = sandwich(graph, torch.ones_like(s[..., 0]), off, torch.ones_like(degree))
         return Precision(J.graph, self.tau * (J.diag + self.epsilon), self.tau * J.off)
 

@@ -62,7 +62,7 @@ class FixedLaplacian(Design):
         return graph.derived(_shared_laplacian, self.scale, self.coupling, dtype, few=True)
 
     def _build(self, graph: Graph, dtype: torch.dtype) -> Precision:
-        refuse_negative_weights(self, graph)
+        refuse_negative_weights(type(self).__name__, graph)
         weight = relative_weight(graph, torch.float64)
         weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device) if weight is None else weight
         strength = weight.unsqueeze(0)
@@ -156,7 +156,7 @@ class LearnedLaplacian(Design):
         return nn.functional.linear(x, torch.cat(maps))
 
     def _couplings(self, graph: Graph, y: Tensor, bias: Tensor, gate: Tensor, edge: Tensor | None = None) -> Tensor:
-        refuse_negative_weights(self, graph)
+        refuse_negative_weights(type(self).__name__, graph)
         projected, logit = y.split((self.heads * self.similarity_channels, self.heads), -1)
         s = leaky_relu(projected).unflatten(-1, (self.heads, self.similarity_channels)).transpose(0, 1)
         strength = self.similarity.strength(graph, s)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from walksum._checks import check_choice
 from walksum.designs.base import LARGEST, clipped
 from walksum.designs.edge_formulas import cosine_of_ends, gaussian_of_ends
 from walksum.graph import Graph
@@ -86,7 +87,5 @@ def make_similarity(similarity: str | Function | Similarity) -> Similarity:
         return similarity
     if callable(similarity):
         return Similarity(pairwise(similarity))
-    if similarity not in SIMILARITIES:
-        known = ", ".join(map(repr, SIMILARITIES))
-        raise ValueError(f"similarity={similarity!r}; known: {known}, or a function of the two ends of an edge")
+    check_choice("similarity", similarity, SIMILARITIES, "or a function of the two ends of an edge")
     return SIMILARITIES[similarity]

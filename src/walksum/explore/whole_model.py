@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.analysis.influence import shares
 from walksum.explore.member_outputs import (
     ColumnEffect,
     column_effects,
@@ -48,8 +49,7 @@ class WholeInfluence:
 
     @property
     def share(self) -> np.ndarray:
-        total = self.size.sum()
-        return self.size / total if total > 0 else self.size
+        return shares(self.size)
 
 
 class WholeModel:

@@ -74,9 +74,7 @@ def maximise(evidence: Callable[[Tensor], Tensor], start: Any, bounds: Any = Non
 def normalised_adjacency(graph: Graph, loops: bool = False) -> tuple[Tensor, Tensor]:
     """``D^-1/2 A D^-1/2`` in float64: its diagonal ``[N]`` (zero without loops) and its edges ``[E]``."""
     i, j = graph.edges
-    weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device)
-    if graph.edge_weight is not None:
-        weight = graph.edge_weight.detach().double()
+    weight = graph.weights().detach()
     degree = torch.zeros(graph.num_nodes, dtype=torch.float64, device=graph.device)
     degree = degree.index_add(0, i, weight.abs()).index_add(0, j, weight.abs()) + float(loops)
     root = torch.where(degree > 0, degree, 1.0).rsqrt()

@@ -11,9 +11,9 @@ from torch import Tensor
 from walksum.field.estimate import DEFAULT, Estimate, estimate_logdet
 from walksum.field.factors import choose_method, factorise, working_copy
 from walksum.field.report import EstimateWarning, Observer, Reporter
-from walksum.field.selected import pattern_inverse
+from walksum.field.selected import OfFactor, pattern_inverse
 from walksum.graph import Graph
-from walksum.ops import Function, fold_heads, unfold_heads, zeros_if_none
+from walksum.ops import fold_heads, unfold_heads, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
@@ -69,19 +69,13 @@ def warn_of_estimate(J: Precision) -> None:
     )
 
 
-class _LogDet(Function):
+class _LogDet(OfFactor):
     # d log det J = tr(J^-1 dJ): the diagonal of J^-1, and twice its entry for an edge that stands at ij and at ji
     @staticmethod
     def forward(diag: Tensor, off: Tensor, graph: Graph, memo: dict, way: str) -> Tensor:
         if graph.num_nodes == 0:
             return diag.new_zeros(diag.size(0))
         return factorise(graph, diag, off, memo, way).logdet()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        diag, off, ctx.graph, ctx.memo, ctx.way = inputs
-        ctx.save_for_backward(diag, off)
-        ctx.save_for_forward(diag, off)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:

@@ -22,7 +22,17 @@ def pattern_inverse(diag: Tensor, off: Tensor, graph: Graph, memo: dict, way: st
     return _PatternInverse.apply(diag, off, graph, memo, way)
 
 
-class _PatternInverse(Function):
+class OfFactor(Function):
+    """A function of the factor of J: ``(diag, off, graph, memo, way)``."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        diag, off, ctx.graph, ctx.memo, ctx.way = inputs
+        ctx.save_for_backward(diag, off)
+        ctx.save_for_forward(diag, off)
+
+
+class _PatternInverse(OfFactor):
     # S = J^-1 on the pattern. dS = -S dJ S, so with G the symmetric matrix of the incoming gradients (half of an
     # edge's at ij, half at ji) dL = -tr(G S dJ S) = -tr(M dJ), M = S G S: dL/dJ_ii = -M_ii, dL/dJ_ij = -2 M_ij.
     # M needs all columns of S, a block at a time. They are ordinary solves, so this differentiates again.
@@ -31,12 +41,6 @@ class _PatternInverse(Function):
         if graph.num_nodes == 0:
             return torch.empty_like(diag), torch.empty_like(off)
         return factorise(graph, diag, off, memo, way).selected_inverse()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        diag, off, ctx.graph, ctx.memo, ctx.way = inputs
-        ctx.save_for_backward(diag, off)
-        ctx.save_for_forward(diag, off)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, Tensor]:

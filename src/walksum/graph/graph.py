@@ -173,6 +173,12 @@ class Graph:
         """``values [..., N, F]`` with correct rows for all nodes; a part of a larger graph fetches some of them."""
         return values
 
+    def weights(self, dtype: torch.dtype = torch.float64) -> Tensor:
+        """The weight of each edge ``[E]``; ones without weights."""
+        if self.edge_weight is None:
+            return torch.ones(self.num_edges, dtype=dtype, device=self.device)
+        return self.edge_weight.to(dtype)
+
     def largest_weight(self) -> Tensor:
         """The largest magnitude of a weight; of a part, that of the whole graph."""
         assert self.edge_weight is not None

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from walksum._torch import needs_grad, unwrapped
+from walksum._torch import needs_grad
 from walksum.designs import Design
-from walksum.designs.base import degree_sum, ends
+from walksum.designs.base import degree_sum, ends, refuse_negative_weights
 from walksum.graph import Graph
 from walksum.precision import Precision
 
@@ -54,24 +54,10 @@ def adjacency_precision(graph: Graph, scale: float | Tensor, sign: float, loops:
 
 def _build(graph: Graph, scale: float | Tensor, sign: float, loops: bool, dtype: torch.dtype) -> Precision:
     """Formed in float64, so that rows of it sum to what they should."""
-    weight = graph.edge_weight
-    if weight is None:
-        weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device)
-    else:
-        _refuse_negative(weight)
-    strength = weight.double().unsqueeze(0)
+    refuse_negative_weights("Propagate", graph)
+    strength = graph.weights().unsqueeze(0)
     degree = degree_sum(graph, strength) + float(loops)
     root_i, root_j = ends(graph, torch.where(degree > 0, degree, 1.0).sqrt())
     s = sign * (scale.double() if isinstance(scale, Tensor) else scale)
     diag = torch.ones_like(degree) + (s / degree if loops else 0 * s)
     return Precision(graph, diag.to(dtype), (s * strength / root_i / root_j).to(dtype))
-
-
-def _refuse_negative(weight: Tensor) -> None:
-    values = unwrapped(weight)
-    smallest = 0.0 if values is None or not values.numel() else float(values.detach().min())
-    if smallest < 0:
-        raise ValueError(
-            f"edge_weight has the negative value {smallest:g}; degrees are sums of weights: "
-            "use edge_weight.abs(), or a diagonally dominant design"
-        )

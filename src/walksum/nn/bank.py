@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice
 from walksum.graph import as_graph
@@ -57,9 +58,7 @@ class PropagateBank(MessagePassing):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for layer in self.layers:
-            if isinstance(layer, Propagate):
-                layer.reset_parameters()
+        reset(self.layers)
         if self.gamma is not None:
             nn.init.constant_(self.gamma, 1 / len(self.layers))
 

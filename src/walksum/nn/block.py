@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice, check_count
 from walksum.designs import Design, Setting, check_design
@@ -116,10 +117,8 @@ class GLTBlock(nn.Module):
         )
 
     def reset_parameters(self) -> None:
-        for module in (self.norm, self.mix, self.mix_norm, self.merge, *self.ffn):
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
+        for module in (self.norm, self.mix, self.mix_norm, self.merge, self.ffn):
+            reset(module)
 
     @property
     def last_solve(self) -> Solution | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice, check_count
 from walksum._torch import assume_constant
@@ -145,47 +146,7 @@ class GLTConv(MessagePassing):
     def reset_parameters(self) -> None:
         super().reset_parameters()
         for module in (self.observe, self.observe_source, self.design, self.edge):
-            if module is not None:
-                module.reset_parameters()
-
-    @overload
-    def forward(
-        self,
-        x: Tensor | tuple[Tensor, Tensor],
-        edge_index: EdgeInput,
-        edge_weight: Tensor | None = None,
-        features: Tensor | None = None,
-        return_precision: Literal[False] = False,
-        *,
-        edge_attr: Tensor | None = None,
-        return_attention_weights: None = None,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor | tuple[Tensor, Tensor],
-        edge_index: EdgeInput,
-        edge_weight: Tensor | None = None,
-        features: Tensor | None = None,
-        *,
-        return_precision: Literal[True],
-        edge_attr: Tensor | None = None,
-        return_attention_weights: None = None,
-    ) -> tuple[Tensor, Precision]: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor | tuple[Tensor, Tensor],
-        edge_index: EdgeInput,
-        edge_weight: Tensor | None = None,
-        features: Tensor | None = None,
-        return_precision: Literal[False] = False,
-        *,
-        edge_attr: Tensor | None = None,
-        return_attention_weights: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+            reset(module)
 
     def forward(
         self,

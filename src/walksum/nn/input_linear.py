@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,16 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor, nn
 
-from walksum._torch import Function, in_forward_mode, transforms_active
-from walksum.backends import has_numba
+from walksum._torch import Function, transforms_active
+from walksum.backends.cpu.simd import lanes_for
+from walksum.backends.cpu.threads import over_columns
 from walksum.nn.dropout import LANES, Dropout, _Dropout
+from walksum.nn.node_linear import takes
+from walksum.nn.row_pass import block_rows
 
 SMALL = 1 << 16  # entries up to which a dense product is quicker than a look
 LOOKED_AT = 64  # rows that tell how many zeros there are
 DENSEST = 0.2  # share of entries that are not zero up to which skipping zeros pays
-LEAST_ROWS = 2048  # of a block that a thread takes
 
 
 class InputLinear(nn.Linear):
@@ -51,23 +52,9 @@ class LazyInputLinear(nn.LazyLinear, InputLinear):
         super().initialize_parameters(input)
 
 
-def input_linear(in_channels: int, out_channels: int) -> InputLinear:
-    """An :class:`InputLinear`, or for ``in_channels=-1`` the one that takes its width from the first input."""
-    if in_channels != -1:
-        return InputLinear(in_channels, out_channels)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Lazy modules")  # torch's notice that they may still change
-        return LazyInputLinear(out_channels)
-
-
 def _takes(x: Tensor, weight: Tensor) -> bool:
     """Whether the kernels can read these, and nobody asks for derivatives by x."""
-    if torch.compiler.is_compiling() or not x.is_cpu or x.dim() != 2 or x.numel() <= SMALL or x.requires_grad:
-        return False
-    if x.dtype is not weight.dtype or x.dtype not in (torch.float32, torch.float64) or not x.is_contiguous():
-        return False
-    busy = transforms_active() or in_forward_mode() or torch.is_autocast_enabled("cpu")
-    return not busy and has_numba()
+    return takes(x, weight, SMALL) and x.dim() == 2 and x.is_contiguous() and not x.requires_grad
 
 
 def _mostly_zeros(x: Tensor) -> bool:
@@ -81,7 +68,6 @@ class _Product(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, seed: int, p: float, kept: list) -> Tensor:
         from walksum.backends.cpu.sparse_rows import product
-        from walksum.backends.cpu.threads import over_columns
 
         channels, lanes, blocks = _blocks(weight.size(0))
         added = weight.new_zeros(1, weight.size(0)) if bias is None else bias.detach().unsqueeze(0)
@@ -90,7 +76,7 @@ class _Product(Function):
         numbers = x.detach().numpy()
         given = (numbers.reshape(-1), x.size(1), table, offset, out.view(-1, channels).numpy())
         knobs = (seed, round(p * LANES), numbers.dtype.type(1 / (1 - p)))
-        kept += over_columns(product, x.size(0), float(x.numel()), lanes, *given, *knobs, width=_rows(x))
+        kept += over_columns(product, x.size(0), float(x.numel()), lanes, *given, *knobs, width=block_rows(x))
         return out if out.size(1) == weight.size(0) else out[:, : weight.size(0)].contiguous()
 
     @staticmethod
@@ -116,10 +102,9 @@ class _Product(Function):
 
 def _weight_gradient(x: Tensor, grad: Tensor, kept: list) -> Tensor:
     from walksum.backends.cpu.sparse_rows import transposed_product
-    from walksum.backends.cpu.threads import over_columns
 
     channels, lanes, blocks = _blocks(grad.size(1))
-    given, rows = _by_blocks(grad, blocks, channels), _rows(x) * blocks
+    given, rows = _by_blocks(grad, blocks, channels), block_rows(x) * blocks
 
     def part(k: int, _: int) -> np.ndarray:
         return transposed_product(lanes, *kept[k], x.size(1), given[k * rows : (k + 1) * rows], blocks)
@@ -133,8 +118,6 @@ def _weight_gradient(x: Tensor, grad: Tensor, kept: list) -> Tensor:
 
 def _blocks(out_channels: int) -> tuple[int, Any, int]:
     """Channels of a block, the lanes that hold them, and how many blocks there are."""
-    from walksum.backends.cpu.simd import lanes_for
-
     lanes = lanes_for(out_channels)
     channels = 8 * lanes.itemsize
     return channels, lanes, -(-out_channels // channels)
@@ -143,8 +126,3 @@ def _blocks(out_channels: int) -> tuple[int, Any, int]:
 def _by_blocks(rows: Tensor, blocks: int, channels: int) -> np.ndarray:
     """Rows filled up to whole blocks, one block per row."""
     return nnf.pad(rows, (0, blocks * channels - rows.size(1))).contiguous().view(-1, channels).numpy()
-
-
-def _rows(x: Tensor) -> int:
-    """Rows of a block: the same blocks, and so the same bits, for every number of threads; at most 16 partial sums."""
-    return max(LEAST_ROWS, -(-x.size(0) // 16))

@@ -12,16 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import JumpingKnowledge
+from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice, check_count
 from walksum.designs import Design, Setting
-from walksum.designs.base import check_width
+from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn.block import GLTBlock, make_norm
 from walksum.nn.conv import GLTConv
 from walksum.nn.dropout import Dropout
 from walksum.nn.explained import is_explained
-from walksum.nn.input_linear import InputLinear, input_linear
+from walksum.nn.input_linear import InputLinear, LazyInputLinear
 from walksum.nn.inputs import check_edge_attr, check_features, mean_per_edge, one_column
 from walksum.nn.node_linear import NodeLinear
 from walksum.nn.store import save_model
@@ -113,7 +114,7 @@ class GLT(nn.Module):
             check_choice("jk", jk, JUMPS, "or None")
             self.config["jk"] = jk
         self.dropout = Dropout(dropout)
-        self.embed: nn.Linear = input_linear(sizes["in_channels"], hidden_channels)
+        self.embed = linear(sizes["in_channels"], hidden_channels, kind=InputLinear, lazy=LazyInputLinear)
         self.blocks = nn.ModuleList()
         for h in per_layer:  # each block with a design of its own
             self.blocks.append(GLTBlock(hidden_channels, h, **{**block, "design": copy.deepcopy(design)}))
@@ -123,10 +124,8 @@ class GLT(nn.Module):
         self.read = NodeLinear(width, out_channels)
 
     def reset_parameters(self) -> None:
-        for module in (self.embed, *self.blocks, self.jump, self.norm, self.read):
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
+        for module in (self.embed, self.blocks, self.jump, self.norm, self.read):
+            reset(module)
 
     @property
     def mixers(self) -> list[GLTConv]:

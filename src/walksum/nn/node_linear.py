@@ -34,13 +34,13 @@ class NodeLinear(nn.Linear):
 def _linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, before: Sequence[nn.Module], residual: Tensor | None
 ) -> Tensor:
-    if _takes(x, weight) and (x.dim() == 2 or (before and x.dim() == 3)):
+    if takes(x, weight, SMALL) and (x.dim() == 2 or (before and x.dim() == 3)):
         steps = row_pass.read_steps(before)
         if steps is not None and row_pass.serves(x, weight, bias, residual, steps):
             return row_pass.linear(x, weight, bias, residual, steps)
     if before:
         return _linear(_in_turn(before, x), weight, bias, (), residual)
-    pick = torch.is_grad_enabled() and _takes(x, weight) and x.dim() == 2
+    pick = torch.is_grad_enabled() and takes(x, weight, SMALL) and x.dim() == 2
     y = _Linear.apply(x, weight, bias) if pick else nnf.linear(x, weight, bias)
     return y if residual is None else residual + y
 
@@ -66,8 +66,9 @@ def _in_turn(modules: Sequence[nn.Module], x: Tensor) -> Tensor:
     return x.flatten(-2) if x.dim() > 2 else x
 
 
-def _takes(x: Tensor, weight: Tensor) -> bool:
-    if torch.compiler.is_compiling() or not x.is_cpu or x.numel() <= SMALL:
+def takes(x: Tensor, weight: Tensor, small: int) -> bool:
+    """Whether the kernels can read these, and x has more than ``small`` entries."""
+    if torch.compiler.is_compiling() or not x.is_cpu or x.numel() <= small:
         return False
     if not row_pass.has_memory(x) or not row_pass.has_memory(weight):
         return False

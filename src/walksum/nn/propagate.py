@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice
 from walksum._torch import assume_constant
@@ -94,8 +95,7 @@ class Propagate(MessagePassing):
         super().reset_parameters()
         if self.logit is not None:
             nn.init.constant_(self.logit, logit_of(self.start))
-        if self.design is not None:
-            self.design.reset_parameters()
+        reset(self.design)
 
     @property
     def scale(self) -> float | Tensor:

@@ -17,6 +17,9 @@ import torch.nn.functional as nnf
 from torch import Tensor, nn
 
 from walksum._torch import Function, has_global_hooks, transforms_active
+from walksum.backends.cpu.pointers import ZERO, blank
+from walksum.backends.cpu.simd import WIDTHS, registers
+from walksum.backends.cpu.threads import over_columns
 from walksum.designs.fused import again
 from walksum.nn.dropout import LANES, Dropout, _Dropout
 from walksum.nn.layer_norm import LayerNorm
@@ -116,9 +119,6 @@ class _Layer(Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Any, gamma: Any, beta: Any, residual: Any, numbers: tuple
     ) -> Tensor:
         from walksum.backends.cpu.node_linear import forward
-        from walksum.backends.cpu.pointers import blank
-        from walksum.backends.cpu.simd import registers
-        from walksum.backends.cpu.threads import over_columns
 
         nodes, (outputs, inputs) = x.size(0), weight.shape
         ctx.numbers = numbers
@@ -129,7 +129,9 @@ class _Layer(Function):
         addresses = x.data_ptr(), table.data_ptr(), offset.data_ptr(), _address(residual), out.data_ptr()
         given = registers(outputs, x.element_size()), narrow, zero, (nodes, inputs, outputs), before
         owners = x, table, offset, residual, gamma, beta, out
-        over_columns(forward, nodes, float(nodes * weight.numel()), *given, *addresses, width=_rows(x), owners=owners)
+        over_columns(
+            forward, nodes, float(nodes * weight.numel()), *given, *addresses, width=block_rows(x), owners=owners
+        )
         return out
 
     @staticmethod
@@ -144,11 +146,8 @@ class _Layer(Function):
 
 def _gradients(numbers: tuple, grad: Tensor, x: Tensor, weight: Tensor, bias: Any, gamma: Any, beta: Any) -> tuple:
     from walksum.backends.cpu.node_linear import backward
-    from walksum.backends.cpu.pointers import blank
-    from walksum.backends.cpu.simd import registers
-    from walksum.backends.cpu.threads import over_columns
 
-    nodes, (outputs, inputs), size, room = x.size(0), weight.shape, numbers[0], _rows(x)
+    nodes, (outputs, inputs), size, room = x.size(0), weight.shape, numbers[0], block_rows(x)
     d_x, whole = blank(x), weight.contiguous()
     sums = x.new_zeros(-(-nodes // room), weight.numel() + outputs + 2 * size)
     narrow, zero, before = _before(x, gamma, beta, numbers)
@@ -167,9 +166,6 @@ def _gradients(numbers: tuple, grad: Tensor, x: Tensor, weight: Tensor, bias: An
 
 def _before(x: Tensor, gamma: Tensor | None, beta: Tensor | None, numbers: tuple) -> tuple:
     """Channels that are normalised at once, the zero of the dtype, and the steps as kernels take them."""
-    from walksum.backends.cpu.pointers import ZERO
-    from walksum.backends.cpu.simd import WIDTHS
-
     (size, epsilon, slope, seed, p), zero = numbers, ZERO[x.dtype]
     kind = type(zero)
     dropped = seed, round(p * LANES), kind(1 / (1 - p))
@@ -181,6 +177,6 @@ def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _rows(x: Tensor) -> int:
+def block_rows(x: Tensor) -> int:
     """Rows of a block: the same blocks, and so the same bits, for every number of threads; at most 16 partial sums."""
     return max(LEAST_ROWS, -(-x.size(0) // 16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from walksum._checks import check_choice
 from walksum.precision import Precision
 from walksum.solvers.auto import Choice, choose
 from walksum.solvers.base import Prepared, Solution, SolveError, Solver, SolveWarning, Status
@@ -30,8 +31,8 @@ SOLVERS: dict[str, type[Solver]] = {
 
 def resolve_name(solver: Solver | str) -> Solver | str:
     """The argument itself if it is a solver object or a known name."""
-    if not isinstance(solver, Solver) and solver != "auto" and solver not in SOLVERS:
-        raise ValueError(f"solver={solver!r}; known: 'auto', {', '.join(map(repr, SOLVERS))}, or a solver object")
+    if not isinstance(solver, Solver):
+        check_choice("solver", solver, ("auto", *SOLVERS), "or a solver object")
     return solver
 
 

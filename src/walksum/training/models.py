@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from walksum._checks import check_choice
+
 GLT = "walksum.nn:GLT"
 
 
@@ -78,6 +80,5 @@ MODELS: dict[str, NamedModel] = {
 
 def model_by_name(name: str) -> NamedModel:
     """Look up one of MODELS; a ValueError lists them."""
-    if name not in MODELS:
-        raise ValueError(f"model={name!r}; known: {', '.join(MODELS)}")
+    check_choice("model", name, MODELS)
     return MODELS[name]

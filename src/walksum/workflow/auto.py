@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -15,7 +13,7 @@ from walksum.data.problem import Problem
 from walksum.portfolio import clock
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
-from walksum.portfolio.problem import SPARSE, WIDE, directed
+from walksum.portfolio.problem import WIDE, directed
 from walksum.portfolio.problem import Problem as PortfolioProblem
 from walksum.portfolio.residual import LEVEL_95
 from walksum.training import Epoch, Outcome
@@ -24,7 +22,7 @@ from walksum.workflow.comparisons import Comparison, compare
 from walksum.workflow.fit import OnEpoch, OnMember, Result
 from walksum.workflow.importance import importance_of_portfolio
 from walksum.workflow.job import Job
-from walksum.workflow.prepare import PreparedData, prepare_data
+from walksum.workflow.prepare import PreparedData, as_table, prepare_data
 from walksum.workflow.scorer import calibration_record, fitted_temperature, tempered
 
 FOLDS = 5
@@ -116,12 +114,6 @@ def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProble
         X, problem.graph, y, classes, folds, job.seed, available_device(job.device), arcs, position=problem.position
     )
     return made, torch.from_numpy(both) if turns else split.train, notes
-
-
-def as_table(x: Tensor) -> Any:
-    """Features as members read them: many, mostly zero columns as a sparse matrix."""
-    X = x.double().numpy()
-    return sp.csr_matrix(X) if X.shape[1] > WIDE and (X != 0).mean() < SPARSE else X
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,14 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from walksum.portfolio import clock
 from walksum.portfolio.features import neighbour_mean, propagated, reduce_columns
-from walksum.portfolio.problem import SPARSE, WIDE
+from walksum.portfolio.problem import WIDE
 from walksum.portfolio.tabular import fit_in_time
-from walksum.workflow.prepare import COMPONENTS, PreparedData
+from walksum.workflow.prepare import COMPONENTS, PreparedData, as_table
 
 SCALES: list[dict[str, Any]] = [{"scale": s} for s in (0.9, 0.5, 0.99, 0.8, 0.95, 0.2)]
 PENALTIES: list[dict[str, Any]] = [{"strength": c} for c in (1.0, 0.1, 0.01, 10.0)]
@@ -57,11 +56,9 @@ def linear(data: PreparedData, learn: Tensor, strength: float = 1.0) -> Tensor:
     """Ridge regression, its penalty chosen by cross-validation, or logistic regression."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
 
-    X = data.x.double().numpy()
-    X = sp.csr_matrix(X) if X.shape[1] > WIDE and (X != 0).mean() < SPARSE and not data.problem.regression else X
     if data.problem.regression:
-        return _answer(RidgeCV(np.logspace(-3, 4, 15)), X, data, learn)
-    return _answer(LogisticRegression(C=strength, max_iter=300), X, data, learn)
+        return _answer(RidgeCV(np.logspace(-3, 4, 15)), data.x.double().numpy(), data, learn)
+    return _answer(LogisticRegression(C=strength, max_iter=300), as_table(data.x), data, learn)
 
 
 def boosting(data: PreparedData, learn: Tensor, columns: str = "own", seconds: float = inf, **setting: Any) -> Tensor:

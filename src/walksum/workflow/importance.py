@@ -25,7 +25,7 @@ from walksum.portfolio.stacked import StackedNetworks
 from walksum.portfolio.tabular import Tabular
 from walksum.training.scoring import bootstrap
 from walksum.workflow.job import Job
-from walksum.workflow.prepare import PreparedData, relevance
+from walksum.workflow.prepare import PreparedData, as_table, relevance
 
 REPEATS = 5  # permutations of each column at most
 SHARE = 0.1  # of the budget
@@ -64,8 +64,6 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
     same: dict[Any, Any] = {}  # what no column changes: the known targets near a node
 
     def ask(x: Tensor) -> np.ndarray:
-        from walksum.workflow.auto import as_table
-
         asked = problem.other(as_table(x), problem.graph, known, problem.arcs, problem.device, problem.position)
         asked.kept |= same | {key: value for key, value in problem.kept.items() if key == "coordinates"}
         found = {}

@@ -35,16 +35,6 @@ MODELS = (AUTO_NAME, *REGISTRY)
 FORMAT = "walksum.baseline/1"
 
 
-def check_model(name: str) -> None:
-    if name not in MODELS:
-        raise ValueError(f"model={name!r}; known: {', '.join(MODELS)}")
-
-
-def default_lr(name: str) -> float:
-    """The paper's learning rate for a model."""
-    return model_by_name(name).lr
-
-
 def check_graph_size(name: str, trained: int, asked: int) -> None:
     """Refuse another graph for a model that has parameters for each node of its own."""
     if name != AUTO_NAME and model_by_name(name).per_node and trained != asked:
@@ -186,7 +176,7 @@ class Job:
 
     def check(self) -> None:
         """Refuse what cannot work, before a large file is read."""
-        check_model(self.model)
+        check_choice("model", self.model, MODELS)
         check_design(self.design, self.learned, self.coupling)
         resolve_name(self.solver)
         available_device(self.device)
@@ -204,7 +194,7 @@ class Job:
     def recipe(self) -> Recipe:
         slow = self.model == GLT_NAME and self.design == "laplacian" and not self.learned
         return Recipe(
-            lr=default_lr(self.model) if self.lr is None else self.lr,
+            lr=model_by_name(self.model).lr if self.lr is None else self.lr,
             patience=(SLOW_PATIENCE if slow else PATIENCE) if self.patience is None else self.patience,
             max_epochs=self.max_epochs,
         )

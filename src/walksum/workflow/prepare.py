@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from walksum._checks import check_choice
 from walksum.data.encoding import (
     LOG,
     NONE,
@@ -27,11 +30,11 @@ from walksum.data.problem import Problem
 from walksum.data.problem_split import SPATIAL, graph_parts, split_notes, split_problem
 from walksum.data.splits import Split
 from walksum.portfolio.features import neighbour_mean, reduce_columns
-from walksum.portfolio.problem import WIDE
+from walksum.portfolio.problem import SPARSE, WIDE
 from walksum.portfolio.residual import affordable, residual_field
 from walksum.portfolio.threads import few_threads
 from walksum.training.scoring import Metric, metric_for
-from walksum.workflow.job import AUTO, Job, check_model
+from walksum.workflow.job import AUTO, MODELS, Job
 from walksum.workflow.scorer import Scorer
 
 SAME, FEWEST = 0.999, 20  # correlation with the target, and training nodes, from which a column says the same
@@ -61,7 +64,7 @@ class PreparedData:
 
 def prepare_data(job: Job, problem: Problem) -> PreparedData:
     """Split and encode a problem as the job says."""
-    check_model(job.model)
+    check_choice("model", job.model, MODELS)
     metric = metric_for(job.metric, problem.task)
     split = split_problem(problem, job.split, job.seed)
     encoding, notes = fit_encoding(problem, split)
@@ -103,6 +106,12 @@ def _on_leaks(problem: Problem, split: Split, encoding: Encoding, related: Tenso
         f"the target follows from {name_list(same)} almost exactly: leave out, by features=, what is "
         "known only together with it"
     ]
+
+
+def as_table(x: Tensor) -> Any:
+    """Features as members of a portfolio read them: many, mostly zero columns as a sparse matrix."""
+    X = x.double().numpy()
+    return sp.csr_matrix(X) if X.shape[1] > WIDE and (X != 0).mean() < SPARSE else X
 
 
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:

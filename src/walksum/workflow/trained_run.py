@@ -236,11 +236,8 @@ class TrainedRun:
 
     def values(self, node: int) -> list[tuple[str, Any]]:
         """The node's columns, as they came."""
-        if self.table is not None:
-            return [(str(name), value) for name, value in self.table.iloc[node].items()]
-        if isinstance(self.problem.features, pd.DataFrame):
-            return [(str(name), value) for name, value in self.problem.features.iloc[node].items()]
-        return []
+        frame = self.problem.features if self.table is None else self.table
+        return [] if isinstance(frame, Tensor) else [(str(name), value) for name, value in frame.iloc[node].items()]
 
     def node(self, name: str) -> int:
         """The node of that id; a ValueError that says what to try otherwise."""

@@ -38,7 +38,7 @@ def test_defaults_are_the_papers(name):
 
 
 def test_unknown_name_lists_the_known(toy):
-    with pytest.raises(ValueError, match="model='GCN'; known: glt, gcn, "):
+    with pytest.raises(ValueError, match="model='GCN'; known: 'glt', 'gcn', "):
         make("GCN", toy)
 
 

@@ -102,11 +102,6 @@ class SAT(ComparedModel):
         self.layers = nn.ModuleList(SATLayer(hidden, count, Subtree(hidden, hops), self.dropout) for count in heads)
         self.hidden, self.readout = nn.Linear(hidden, hidden), nn.Linear(hidden, classes)
 
-    def reset_parameters(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.LayerNorm | nn.BatchNorm1d | GCNConv):
-                module.reset_parameters()
-
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges = self.structure(edge_index, x)
         h = self.embed(x)

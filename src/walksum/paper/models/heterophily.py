@@ -61,10 +61,6 @@ class ACMLayer(nn.Module):
         self.mixer = nn.Linear(3, 3, bias=False)
         self.propagate = LGConv(normalize=False)
 
-    def reset_parameters(self) -> None:
-        for part in (*self.channels, *self.scores, self.mixer):
-            part.reset_parameters()
-
     def filtered(self, x: Tensor, edges: Edges) -> list[Tensor]:
         low, high, same = (channel(x) for channel in self.channels)
         parts = (self.propagate(low, *edges), high - self.propagate(high, *edges), same)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import walksum
+from walksum._checks import check_choice
 from walksum.paper.sweep.spec import RunSpec
 
 OUTCOMES = ("ok", "oom", "diverged", "interrupted", "failed")
@@ -79,8 +80,7 @@ class RunRecord:
     commit: str | None = None
 
     def __post_init__(self) -> None:
-        if self.outcome not in OUTCOMES:
-            raise ValueError(f"outcome={self.outcome!r}; known: {', '.join(OUTCOMES)}")
+        check_choice("outcome", self.outcome, OUTCOMES)
 
     @property
     def key(self) -> str:

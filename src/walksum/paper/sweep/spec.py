@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from walksum._checks import check_choice
 from walksum.paper.rows import row_of
 
 FORMAT = 1  # raise it when the meaning of a field changes: old keys then no longer match
@@ -38,8 +39,7 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         row_of(self.model)
-        if self.select not in ("accuracy", "loss"):
-            raise ValueError(f"select={self.select!r}; known: accuracy, loss")
+        check_choice("select", self.select, ("accuracy", "loss"))
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}; use 0 or more")
 

@@ -135,15 +135,12 @@ OUTCOMES = (Status.converged, Status.stalled, Status.max_steps_reached, Status.d
 
 
 class PreparedSequentialGaBP(PreparedFusedGaBP):
-    @cached_property
-    def _order(self) -> np.ndarray:
-        return self.J.graph.derived(_natural_order)
-
     def run(self, h: Tensor) -> Outcome:
         failure = self._failure()
         if failure is not None:
             return Outcome.failed(h, failure)
         heads, G, workspace = self._fixed_point[0], rows(self.J.graph), Workspace()
+        order = self.J.graph.derived(_natural_order)
         pattern, mu, H = (G.indptr, G.indices, G.edge, G.reverse), blank(h.contiguous()), view(h)
         off, diag, norm, X = view(self.J.off), view(self.J.diag), view(self.J_norm), mu.numpy()
         knobs = float(self.solver.damping), float(self.solver.tol), int(self.solver.max_steps)
@@ -152,7 +149,7 @@ class PreparedSequentialGaBP(PreparedFusedGaBP):
         def block(head: int, start: int, stop: int) -> tuple[int, int, float]:
             lanes, J = lanes_for(stop - start), (off[head], diag[head], float(norm[head]))
             work = workspace.array(2 * h.size(1) + G.indices.size, lanes.itemsize * 8, dtype=H.dtype)
-            return solve(lanes, work, H[head], X[head], start, stop, self._order, pattern, gains[head], J, *knobs)
+            return solve(lanes, work, H[head], X[head], start, stop, order, pattern, gains[head], J, *knobs)
 
         width = fitting(2 * self.J.graph.num_edges * h.element_size())
         done = for_blocks(block, h.size(0), h.size(2), 50.0 * (h.size(1) + 2 * self.J.graph.num_edges), width)
