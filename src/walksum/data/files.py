@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from walksum._checks import check_real_matrix
 from walksum.data.frames import check_file, is_missing
 from walksum.graph import Graph
 from walksum.precision import Precision
@@ -91,10 +92,7 @@ def read_system(matrix: Path, rhs: Path) -> tuple[Precision, Tensor]:
 
 def read_precision(path: Path) -> Precision:
     """Read a symmetric real matrix from MatrixMarket (.mtx, .mtx.gz) or scipy's .npz."""
-    A = _read_matrix(path)
-    if np.iscomplexobj(A.data):
-        raise ValueError(f"{path} holds complex numbers; a precision matrix is real")
-    A = A.astype(np.float64)
+    A = _read_matrix(path).astype(np.float64)
     if not np.isfinite(A.data).all():
         raise ValueError(f"{path} holds NaN or infinity; every entry must be finite")
     _refuse_asymmetry(path, A)
@@ -119,7 +117,7 @@ def read_rhs(path: Path) -> Tensor:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim not in (1, 2) or not np.isfinite(values).all():
         raise ValueError(f"{path} has shape {values.shape}; expected finite numbers, [N] or [N, F]")
-    return torch.from_numpy(np.array(values.reshape(len(values), -1), order="C"))
+    return torch.from_numpy(np.array(values if values.ndim == 2 else values[:, None], order="C"))
 
 
 def check_memory(path: Path, size: str, needed: float) -> None:
@@ -163,6 +161,9 @@ def _read_matrix(path: Path) -> Any:
         found = sp.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
     except Exception as error:  # two readers, many errors
         raise ValueError(f"{path} is neither MatrixMarket nor scipy's npz: {error}") from error
+    if np.iscomplexobj(found):
+        raise ValueError(f"{path} holds complex numbers; a precision matrix is real")
+    check_real_matrix(str(path), found)
     matrix = sp.csr_matrix(found)
     matrix.sum_duplicates()
     return matrix
