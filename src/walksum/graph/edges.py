@@ -59,11 +59,12 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
             "a torch sparse matrix, a SparseTensor, a walksum.Graph, a networkx or libpysal graph, or the path of "
             "a .gal or .gwt file; of an array or a list make torch.as_tensor(edge_index)"
         )
-    return _check_pairs(edge_index), _edge_index_size(edge_index), None
+    return check_pairs(edge_index), _edge_index_size(edge_index), None
 
 
 def _unpack_sparse(matrix: Tensor) -> tuple[Tensor, int, Tensor | None]:
     _check_square(matrix.shape)
+    _check_indices(matrix.detach())
     coo = matrix.to_sparse_coo()
     if coo.dtype in INTEGERS:
         coo = coo.double()  # before sums, which overflow in a byte
@@ -74,8 +75,27 @@ def _unpack_sparse(matrix: Tensor) -> tuple[Tensor, int, Tensor | None]:
     return coo.indices(), matrix.size(0), _weights(values)
 
 
+def _check_indices(matrix: Tensor) -> None:
+    """Whether the indices lie inside of the matrix: torch reads and writes memory by them without a check."""
+    if matrix.layout == torch.sparse_coo:
+        found = matrix._indices()
+    else:
+        by_row = matrix.layout in (torch.sparse_csr, torch.sparse_bsr)
+        ends = matrix.crow_indices() if by_row else matrix.ccol_indices()
+        found = matrix.col_indices() if by_row else matrix.row_indices()
+        if int(ends[0]) != 0 or int(ends[-1]) != found.numel() or bool((ends.diff() < 0).any()):
+            name = "crow_indices" if by_row else "ccol_indices"
+            raise ValueError(
+                f"edge_index is a damaged sparse matrix: its {name} do not ascend from 0 to {found.numel()}, the "
+                "number of its entries; make it anew, for example by torch.sparse_coo_tensor"
+            )
+    _count_nodes(found, matrix.size(0), None)
+
+
 def _weights(values: Tensor | None) -> Tensor | None:
     """The values of a matrix as weights, whole numbers too; None where all of them are one."""
+    if values is not None and values.is_complex():
+        raise ValueError(f"edge_index holds values of dtype {values.dtype}; a weight is a real number, use abs()")
     if values is None or (not values.requires_grad and bool((values == 1).all())):
         return None
     return values if values.is_floating_point() else values.double()
@@ -103,8 +123,8 @@ def _check_square(sizes: Any) -> None:
         raise ValueError(f"the adjacency matrix has shape {tuple(sizes)}; a graph needs a square one")
 
 
-def _check_pairs(edge_index: Tensor) -> Tensor:
-    pairs = edge_index.as_subclass(Tensor)
+def check_pairs(edge_index: Tensor) -> Tensor:
+    pairs = edge_index if type(edge_index) is Tensor else edge_index.as_subclass(Tensor)  # no compiler follows that
     if pairs.dtype not in INTEGERS:
         raise ValueError(f"edge_index has dtype {pairs.dtype}; indices must be integers, use edge_index.long()")
     if pairs.dim() != 2 or pairs.size(0) != 2:
