@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
@@ -15,6 +16,7 @@ from walksum._torch import unwrapped
 if TYPE_CHECKING:
     from walksum.graph.graph import Graph
 
+LARGEST = isqrt(2**63 - 1)  # nodes: an edge is told by the number i N + j
 PIECE = 2**22  # entries that are turned into keys at once
 INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
@@ -137,6 +139,8 @@ def check_pairs(edge_index: Tensor) -> Tensor:
 def check_num_nodes(num_nodes: Any) -> None:
     if isinstance(num_nodes, bool | str | None) or not num_nodes >= 0 or num_nodes % 1:
         raise ValueError(f"num_nodes={num_nodes!r}; expected a non-negative whole number")
+    if num_nodes > LARGEST:
+        raise ValueError(f"num_nodes={num_nodes!r}; a graph has at most {LARGEST} nodes: number those there are from 0")
 
 
 def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
@@ -153,6 +157,7 @@ def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
             f"edge_index contains node {high}, but num_nodes={count}; pass num_nodes={high + 1} or larger "
             "(to a layer or model: one row of x for each node)"
         )
+    check_num_nodes(count)  # of ids in the place of numbers
     return int(count)
 
 
