@@ -106,6 +106,13 @@ def test_a_right_hand_side_is_real_numbers(system, values, message):
     assert message in " ".join(done.output.split())
 
 
+def test_a_right_hand_side_may_be_a_sparse_matrix(system):
+    A, b = system
+    sp.save_npz("b.npz", sp.csr_matrix(b))
+    assert solve("--matrix", "A.mtx", "--rhs", "b.npz", "--out", "mu.npy").exit_code == 0
+    np.testing.assert_allclose(A @ np.load("mu.npy"), b, atol=1e-12)
+
+
 def test_a_complex_right_hand_side_in_matrix_market_is_refused(system):
     scipy.io.mmwrite("c.mtx", np.ones((50, 1)) + 1j)
     done = solve("--matrix", "A.mtx", "--rhs", "c.mtx")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def read_precision(path: Path) -> Precision:
 
 
 def read_rhs(path: Path) -> Tensor:
-    """Read right-hand sides ``[N, F]`` from .npy, .npz (its first array), .mtx or text."""
+    """Read right-hand sides ``[N, F]`` from .npy, .npz (its first array, or scipy's), .mtx or text."""
     check_file(path)
     try:
         values = _read_array(path)
@@ -172,15 +173,21 @@ def _read_matrix(path: Path) -> Any:
 def _read_array(path: Path) -> np.ndarray:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
-            return archive[archive.files[0]]
+            if "format" not in archive.files:
+                return archive[archive.files[0]]
+        return _dense(path, _declared_size(path)[:2], _read_matrix)  # whose first array is not its values
     if path.suffix == ".npy":
         return np.load(path, mmap_mode="r", allow_pickle=False)  # a header that promises too much is refused
     if path.suffix in (".mtx", ".gz"):
-        rows, columns = scipy.io.mminfo(path)[:2]
-        check_memory(path, f"{rows} rows and {columns} columns", 24.0 * rows * columns)
-        found = scipy.io.mmread(path)
-        return found.toarray() if hasattr(found, "toarray") else found
+        return _dense(path, scipy.io.mminfo(path)[:2], scipy.io.mmread)
     return np.loadtxt(path)
+
+
+def _dense(path: Path, size: tuple[int, int], read: Callable[[Path], Any]) -> np.ndarray:
+    rows, columns = size
+    check_memory(path, f"{rows} rows and {columns} columns", 24.0 * rows * columns)
+    found = read(path)
+    return found.toarray() if hasattr(found, "toarray") else found
 
 
 def _refuse_asymmetry(path: Path, A: Any) -> None:
