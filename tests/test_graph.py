@@ -165,6 +165,9 @@ def test_empty_graphs():
         (([[0], [1]],), r"edge_index is a list"),
         ((EDGES, -1), r"num_nodes=-1"),
         ((EDGES, 2.5), r"num_nodes=2.5"),
+        ((EDGES + 2**62,), r"num_nodes=4611686018427387908; .*at most 3037000499 nodes: number those there are from 0"),
+        ((EDGES + 2**62, None, torch.ones(6)), r"at most 3037000499 nodes"),
+        ((EDGES, 2**40), r"num_nodes=1099511627776; a graph has at most"),
         ((EDGES, None, torch.ones(3)), r"edge_weight has shape \(3,\) for 6 edges"),
         ((EDGES, None, torch.ones(6).long()), r"expected a floating-point tensor"),
         ((EDGES, None, torch.tensor([1.0, 2, 3, float("nan"), 5, 6])), r"edge_weight\[3\] is nan"),
@@ -173,6 +176,7 @@ def test_empty_graphs():
         ((torch.ones(2, 3).to_sparse(),), r"shape \(2, 3\); a graph needs a square one"),
         ((2 * torch.eye(3).to_sparse(), None, torch.ones(3)), r"give the weights once"),
         ((EDGES, None, [1.0] * 6), r"edge_weight has type list"),
+        ((torch.eye(3).to_sparse() * 1j,), r"edge_index holds values of dtype torch.complex64"),
         ((EDGES, float("nan")), r"num_nodes=nan"),
         ((path(3), 4), r"num_nodes=4 was given beside Graph"),
         ((path(3), None, torch.ones(2)), r"edge_weight was given beside a Graph"),
@@ -181,6 +185,21 @@ def test_empty_graphs():
 def test_bad_input_says_what_to_do(arguments, message):
     with pytest.raises(ValueError, match=message):
         ws.Graph.from_edge_index(*arguments)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+@pytest.mark.parametrize(
+    ("starts", "columns", "message"),
+    [
+        ([0, 2, 1, 2], [1, 0], r"damaged sparse matrix: its crow_indices do not ascend from 0 to 2"),
+        ([0, 1, 2, 9], [1, 0], r"damaged sparse matrix: its crow_indices do not ascend from 0 to 2"),
+        ([0, 1, 2, 2], [1, 4], r"contains node 4, but num_nodes=3"),
+    ],
+)
+def test_a_damaged_sparse_matrix_is_refused(starts, columns, message):
+    matrix = torch.sparse_csr_tensor(starts, columns, torch.ones(2), (3, 3), check_invariants=False)
+    with pytest.raises(ValueError, match=message):
+        ws.Graph.from_edge_index(matrix)
 
 
 @pytest.mark.parametrize("edges", [[[1], [0]], [[0], [0]], [[1, 0], [2, 1]], [[0, 0], [1, 1]], [[0], [3]], [[-1], [0]]])

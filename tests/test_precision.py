@@ -142,6 +142,22 @@ def test_from_scipy_takes_every_format(kind, dtype):
     np.testing.assert_array_equal(J.to_scipy(0).toarray(), matrix.toarray())
 
 
+def test_from_scipy_takes_numbers_of_another_byte_order():
+    matrix = sparse_example(np.float32).tocsr()
+    swapped = sp.csr_matrix((matrix.data.astype(">f4"), matrix.indices, matrix.indptr), matrix.shape)
+    for given in (swapped, matrix.toarray().astype(">f4")):
+        J = ws.Precision.from_scipy(given)
+        assert J.dtype == torch.float32
+        np.testing.assert_array_equal(J.to_scipy(0).toarray(), matrix.toarray())
+
+
+def damaged(kind, part, value):
+    """A matrix one of whose indices was changed after scipy had looked at it."""
+    matrix = sparse_example().asformat(kind)
+    (matrix.coords[0] if part == "coords" else getattr(matrix, part))[1] = value
+    return matrix
+
+
 def test_entries_of_one_place_are_added_as_numbers_and_not_as_bytes():
     twice = sp.coo_matrix((np.array([200, 200, 1], np.uint8), ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
     assert ws.Precision.from_scipy(twice).diag.tolist() == [[400, 1]]
@@ -167,6 +183,14 @@ def test_from_scipy_takes_the_rounding_of_a_product():
     [
         (sp.triu(sparse_example()), r"not symmetric: \[0, 1\] is -1 and \[1, 0\] is 0; of one triangle"),
         (sparse_example().astype(complex), r"dtype complex128; expected real"),
+        (np.eye(2) + 0j, r"dtype complex128; expected real numbers; use matrix.real"),
+        (np.ma.masked_equal(sparse_example().toarray(), 2), r"matrix has 2 masked numbers; leave them out, or fill"),
+        (damaged("csr", "indices", 9), r"matrix is a damaged csr matrix: .*; make it anew from its entries"),
+        (damaged("csc", "indices", 10**8), r"matrix is a damaged csc matrix"),
+        (damaged("csc", "indices", -1), r"matrix is a damaged csc matrix"),
+        (damaged("csr", "indptr", 7), r"matrix is a damaged csr matrix"),
+        (damaged("bsr", "indices", 9), r"matrix is a damaged bsr matrix"),
+        (damaged("coo", "coords", 9), r"matrix is a damaged coo matrix"),
         (np.ones((2, 3)), r"shape \(2, 3\).*expected real numbers \[N, N\]"),
         (sp.diags([1.0, np.nan]), r"NaN"),
         ([[1.0]], r"matrix is a list; expected a scipy sparse matrix"),

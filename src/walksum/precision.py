@@ -12,6 +12,7 @@ import scipy.sparse.linalg as spla
 import torch
 from torch import Tensor
 
+from walksum._checks import check_real_matrix
 from walksum.graph import Graph
 from walksum.ops import spmm
 
@@ -162,10 +163,11 @@ def _read_matrix(matrix: Any) -> sp.csr_matrix:
     """A symmetric real matrix in float32 or float64, which a Precision can hold."""
     if not (sp.issparse(matrix) or isinstance(matrix, np.ndarray)):
         raise ValueError(f"matrix is a {type(matrix).__name__}; expected a scipy sparse matrix or a numpy array")
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "biuf":
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"matrix has shape {matrix.shape}, dtype {matrix.dtype}; expected real numbers [N, N]")
+    check_real_matrix("matrix", matrix)
     # first, since the sum of two entries of one place may not fit into a small whole number
-    matrix = sp.csr_matrix(matrix.astype(np.float32 if matrix.dtype == np.float32 else np.float64))
+    matrix = sp.csr_matrix(matrix.astype(np.float32 if matrix.dtype.type is np.float32 else np.float64))
     if not np.isfinite(matrix.data).all():
         raise ValueError("matrix contains NaN or infinity")
     scale = np.sqrt(np.abs(matrix.diagonal()).astype(np.float64))

@@ -137,8 +137,12 @@ def explain_solver(J: Precision, h: Tensor) -> Choice:
     """
     _check_kinds(J, h)
     J, h = _working_precision(J, h)
-    columns = 1 if h.dim() == 1 else h.size(-1) * (h.size(0) if h.dim() == 3 and J.heads == 1 else 1)
-    return choose(J, columns)
+    if J.heads == 1:  # as solve reads it: heads that share J are only more columns of it
+        h = h.unsqueeze(1) if h.dim() == 1 else h
+        h = h.unsqueeze(0) if h.dim() == 2 else h
+    shared = J.heads == 1 and h.dim() == 3
+    check_h(J, h[:1] if shared else h)
+    return choose(J, h.size(-1) * (h.size(0) if shared else 1))
 
 
 def differentiated(J: Precision, h: Tensor) -> bool:

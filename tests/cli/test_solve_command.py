@@ -71,6 +71,10 @@ def test_what_is_no_system_is_refused(system, tmp_path):
     scipy.io.mmwrite("indefinite.mtx", A - 2.4 * sp.identity(50))
     np.save("short.npy", np.ones(3))
     np.save("nan.npy", np.full(50, np.nan))
+    np.save("empty.npy", np.ones(0))
+    A = A.tocsc()
+    A.indices[0] = 99
+    sp.save_npz("damaged.npz", A)
     (tmp_path / "junk.mtx").write_text("hello")
     for arguments, message in (
         (("nowhere.mtx", "b.npy"), "nowhere.mtx does not exist"),
@@ -78,6 +82,8 @@ def test_what_is_no_system_is_refused(system, tmp_path):
         (("wide.mtx", "b.npy"), "wide.mtx has shape (10, 50); a precision matrix is square"),
         (("A.mtx", "short.npy"), "short.npy has 3 rows for a matrix of 50; they must agree"),
         (("A.mtx", "nan.npy"), "expected finite numbers"),
+        (("A.mtx", "empty.npy"), "empty.npy has 0 rows for a matrix of 50"),
+        (("damaged.npz", "b.npy"), "damaged.npz is a damaged csc matrix"),
         (("indefinite.mtx", "b.npy"), "not positive definite"),
     ):
         done = solve("--matrix", arguments[0], "--rhs", arguments[1], "--out", "mu.npy")
@@ -98,6 +104,13 @@ def test_a_right_hand_side_is_real_numbers(system, values, message):
     done = solve("--matrix", "A.mtx", "--rhs", "b.npy")
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())
+
+
+def test_a_right_hand_side_may_be_a_sparse_matrix(system):
+    A, b = system
+    sp.save_npz("b.npz", sp.csr_matrix(b))
+    assert solve("--matrix", "A.mtx", "--rhs", "b.npz", "--out", "mu.npy").exit_code == 0
+    np.testing.assert_allclose(A @ np.load("mu.npy"), b, atol=1e-12)
 
 
 def test_a_complex_right_hand_side_in_matrix_market_is_refused(system):

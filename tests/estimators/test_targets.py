@@ -112,3 +112,12 @@ def test_an_adjacency_matrix_means_the_same_in_every_format():
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     assert graph.edge_weight.tolist() == as_graph_of(zero.toarray(), 4).edge_weight.tolist() == [2.0, 1.0]
     assert zero.nnz == 4  # the matrix of the caller is left alone
+
+
+def test_an_adjacency_matrix_is_real_and_undamaged():
+    matrix = sp.csc_matrix(np.ones((4, 4)))
+    with pytest.raises(ValueError, match=r"graph has shape \(4, 4\), dtype complex128; expected real numbers"):
+        as_graph_of(matrix * 1j, 4)
+    matrix.indices[0] = 10**8
+    with pytest.raises(ValueError, match="graph is a damaged csc matrix"):
+        as_graph_of(matrix, 4)

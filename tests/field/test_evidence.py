@@ -222,6 +222,13 @@ def test_scikit_learns_gaussian_process_with_this_kernel():
         ([0, 1], [1.0, 2.0], [0.1, float("inf")], "noise must be positive and finite"),
         ([0, 1], [1.0, 2.0], [0.1, 0.1, 0.1], r"noise has shape \(3,\)"),
         ([0, 1], [1.0, 2.0], [[0.1, 0.1]] * 3, r"noise has shape \(3, 2\)"),
+        ([0, 1], [1.0, 2.0], 1e-320, "inverse lies beyond the largest number of torch.float64"),
+        ([0, 1], [1.0, 2.0], "a", "noise holds something else than real numbers"),
+        ([0, 1], [1.0, None], None, "values holds something else than real numbers"),
+        ([0, 1], np.array([1.0, 2.0j]), None, "values has dtype complex128; expected real numbers, use values.real"),
+        ([0, 1], torch.tensor([1.0, 2.0j]), None, "values has dtype torch.complex64"),
+        ([0, 1], np.ma.masked_equal([1.0, 2.0], 2), None, "values has 1 masked numbers; leave them out"),
+        (np.ma.masked_equal([0, 1], 1), [1.0, 2.0], None, "nodes has 1 masked numbers"),
     ],
 )
 def test_bad_observations_are_named(nodes, values, noise, message):
@@ -244,6 +251,32 @@ def test_leave_one_out_keeps_its_digits_beside_any_noise(noise, dtype):
     assert variance.dtype == dtype
     assert torch.allclose(variance[0].double(), 1 / inverse.diagonal(), rtol=tol)
     assert torch.allclose(mean[0].double(), y - inverse @ y / inverse.diagonal(), rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("method", ["elimination", "dense", "estimated"])
+@pytest.mark.parametrize("noise", [1e-30, 1e-16, 1e-10])
+def test_tiny_noise_costs_no_digits(noise, method, dtype):
+    J = problem(GALLERY["grid"], "learned laplacian", heads=2)[0].to(dtype)
+    nodes, y = torch.tensor([0, 4, 7]), torch.tensor([1.1, -2.3, 0.57], dtype=double)
+    field, tol = GaussianField(J, method=method), 1e-5 if dtype == torch.float32 else 1e-10
+    S = torch.linalg.inv(J.to_dense().double())
+    K = S[:, nodes][:, :, nodes] + noise * torch.eye(3, dtype=double)
+    mean = (S[:, :, nodes] @ torch.linalg.solve(K, y).unsqueeze(2)).squeeze(2)
+    torch.testing.assert_close(field.condition(nodes, y, noise).mean.double(), mean, rtol=tol, atol=tol)
+    y = y.to(dtype).requires_grad_()
+    evidence = field.log_evidence(nodes, y, noise)
+    slope = torch.autograd.grad(evidence.sum(), y)[0].double()
+    torch.testing.assert_close(slope, -torch.linalg.solve(K, y.detach().double()).sum(0), rtol=tol, atol=tol)
+    expected = MultivariateNormal(torch.zeros(3, dtype=double), K).log_prob(y.detach().double())
+    tol = 0.02 if method == "estimated" else tol  # of log-determinants
+    torch.testing.assert_close(evidence.detach().double(), expected, rtol=tol, atol=tol)
+
+
+def test_observations_of_another_byte_order():
+    field = GaussianField(problem(path(4), "fixed laplacian", 1)[0])
+    given = field.condition(np.array([0, 2], ">i4"), np.array([1.0, 2.0], ">f8"), np.array([0.1, 0.2], ">f4"))
+    torch.testing.assert_close(given.mean, field.condition([0, 2], [1.0, 2.0], [0.1, 0.2]).mean, rtol=1e-6, atol=0)
 
 
 def test_noise_has_the_heads_of_J_and_no_further_batch():

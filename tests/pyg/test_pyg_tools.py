@@ -40,6 +40,8 @@ def test_bipartite_is_its_equation():
     conv((source, target), changed)
     changed[1, 0] = 3  # in place: noticed
     assert not torch.allclose(conv((source, target), changed), out)
+    many = torch.randn(254, 6, dtype=torch.double)
+    torch.testing.assert_close(conv((many, target), edges.byte()), conv((many, target), edges))  # a byte holds 255
 
 
 @pytest.mark.parametrize("width", [(-1, -1), None])
@@ -257,6 +259,18 @@ def test_compile_propagations(kind, given):
     found, wanted = (torch.autograd.grad(f(x, *where).square().sum(), inputs) for f in (compiled, model))
     for each, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-8)
+
+
+@quiet
+def test_compile_relations():
+    """`torch.compile(fullgraph=True)` of `(x_source, x_target)`: no graph break; ends out of range are refused."""
+    conv, x = ws.GLTConv((6, 3), 4), (torch.randn(5, 6), torch.randn(4, 3))
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    edges = torch.tensor([[0, 4], [1, 3]])
+    torch.testing.assert_close(compiled(x, edges), conv(x, edges))
+    for wrong in ([[5, 4], [1, 3]], [[0, 4], [-1, 3]], [[0, 4], [1, 4]], [[-1, 4], [1, 3]]):
+        with pytest.raises(ValueError, match="edge_index contains"):
+            compiled(x, torch.tensor(wrong))
 
 
 @quiet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from walksum._checks import check_real_matrix
 from walksum.data.frames import check_file, is_missing
 from walksum.precision import Precision
 
@@ -90,10 +92,7 @@ def read_system(matrix: Path, rhs: Path) -> tuple[Precision, Tensor]:
 
 def read_precision(path: Path) -> Precision:
     """Read a symmetric real matrix from MatrixMarket (.mtx, .mtx.gz) or scipy's .npz."""
-    A = _read_matrix(path)
-    if np.iscomplexobj(A.data):
-        raise ValueError(f"{path} holds complex numbers; a precision matrix is real")
-    A = A.astype(np.float64)
+    A = _read_matrix(path).astype(np.float64)
     if not np.isfinite(A.data).all():
         raise ValueError(f"{path} holds NaN or infinity; every entry must be finite")
     _refuse_asymmetry(path, A)
@@ -101,7 +100,7 @@ def read_precision(path: Path) -> Precision:
 
 
 def read_rhs(path: Path) -> Tensor:
-    """Read right-hand sides ``[N, F]`` from .npy, .npz (its first array), .mtx or text."""
+    """Read right-hand sides ``[N, F]`` from .npy, .npz (its first array, or scipy's), .mtx or text."""
     check_file(path)
     try:
         values = _read_array(path)
@@ -114,7 +113,7 @@ def read_rhs(path: Path) -> Tensor:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim not in (1, 2) or not np.isfinite(values).all():
         raise ValueError(f"{path} has shape {values.shape}; expected finite numbers, [N] or [N, F]")
-    return torch.from_numpy(np.array(values.reshape(len(values), -1), order="C"))
+    return torch.from_numpy(np.array(values if values.ndim == 2 else values[:, None], order="C"))
 
 
 def check_memory(path: Path, size: str, needed: float) -> None:
@@ -158,6 +157,9 @@ def _read_matrix(path: Path) -> Any:
         found = sp.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
     except Exception as error:  # two readers, many errors
         raise ValueError(f"{path} is neither MatrixMarket nor scipy's npz: {error}") from error
+    if np.iscomplexobj(found):
+        raise ValueError(f"{path} holds complex numbers; a precision matrix is real")
+    check_real_matrix(str(path), found)
     matrix = sp.csr_matrix(found)
     matrix.sum_duplicates()
     return matrix
@@ -166,15 +168,21 @@ def _read_matrix(path: Path) -> Any:
 def _read_array(path: Path) -> np.ndarray:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
-            return archive[archive.files[0]]
+            if "format" not in archive.files:
+                return archive[archive.files[0]]
+        return _dense(path, _declared_size(path)[:2], _read_matrix)  # whose first array is not its values
     if path.suffix == ".npy":
         return np.load(path, mmap_mode="r", allow_pickle=False)  # a header that promises too much is refused
     if path.suffix in (".mtx", ".gz"):
-        rows, columns = scipy.io.mminfo(path)[:2]
-        check_memory(path, f"{rows} rows and {columns} columns", 24.0 * rows * columns)
-        found = scipy.io.mmread(path)
-        return found.toarray() if hasattr(found, "toarray") else found
+        return _dense(path, scipy.io.mminfo(path)[:2], scipy.io.mmread)
     return np.loadtxt(path)
+
+
+def _dense(path: Path, size: tuple[int, int], read: Callable[[Path], Any]) -> np.ndarray:
+    rows, columns = size
+    check_memory(path, f"{rows} rows and {columns} columns", 24.0 * rows * columns)
+    found = read(path)
+    return found.toarray() if hasattr(found, "toarray") else found
 
 
 def _refuse_asymmetry(path: Path, A: Any) -> None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from walksum._checks import check_real_matrix
 from walksum.data.places import nearest_pairs
 from walksum.graph import EdgeInput, Graph
 from walksum.graph.spatial import is_named
@@ -58,6 +59,7 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
 
 def entries(matrix: Any) -> sp.coo_matrix:
     """The entries of an adjacency matrix, each once and not zero, whatever its format; a copy."""
+    check_real_matrix("graph", matrix if hasattr(matrix, "dtype") else np.asarray(matrix))
     found = sp.csr_matrix(matrix, copy=True)
     found.sum_duplicates()
     found.eliminate_zeros()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from walksum.field.factors import choose_method
 from walksum.field.observations import LOG_2PI, Observations, check_observations
 from walksum.field.part import Part, part_of
 from walksum.field.variances import SelectedInverse, selected_inverse
@@ -25,7 +26,7 @@ def condition(field: GaussianField, nodes: Any, values: Any, noise: Any) -> Gaus
     residual = seen.values - loc[..., seen.nodes]
     if seen.noise is not None:
         J = _with_noise(field.J, place, seen.noise)
-        step = field._solve(_scattered(field.J, residual / seen.noise, place), J)
+        step = _noisy_step(field, residual, place, seen.noise, J)
         return field._made(J, loc + field._put(step), field._part)
     rest, part = _rest(field, place)
     step = _conditional_step(field, residual, place, rest)
@@ -38,6 +39,7 @@ def condition(field: GaussianField, nodes: Any, values: Any, noise: Any) -> Gaus
 
 def log_evidence(field: GaussianField, nodes: Any, values: Any, noise: Any) -> Tensor:
     """See :meth:`GaussianField.log_evidence`."""
+    like, field = field._like, in_double(field)
     seen, place = _observations(field, nodes, values, noise)
     residual = field._whole_batch(seen.values - field.loc[..., seen.nodes])
     constant = place.numel() * LOG_2PI
@@ -48,12 +50,23 @@ def log_evidence(field: GaussianField, nodes: Any, values: Any, noise: Any) -> T
         x = _scattered(field.J, residual, place)
         x = x.expand(*step.shape[:-1], -1).index_copy(-1, rest.nodes, step)
         difference = field._logdet() - field._logdet(rest.of(field.J))
-        return 0.5 * (difference - field._quadratic(x) - constant)
+        return (0.5 * (difference - field._quadratic(x) - constant)).to(like)
     J = _with_noise(field.J, place, seen.noise)
-    x = field._solve(_scattered(field.J, residual / seen.noise, place), J)
-    misfit = ((residual - x[..., place]).square() / seen.noise).sum(-1)
+    x = _noisy_step(field, residual, place, seen.noise, J)
+    misfit = (_misfit(field, residual, x, seen.noise, place).square() / seen.noise).sum(-1)
     difference = field._logdet() - field._logdet(J) - seen.noise.log().sum(-1)
-    return 0.5 * (difference - field._quadratic(x) - misfit - constant)
+    return (0.5 * (difference - field._quadratic(x) - misfit - constant)).to(like)
+
+
+def _misfit(field: GaussianField, residual: Tensor, x: Tensor, noise: Tensor, place: Tensor) -> Tensor:
+    """What the observations differ by from the posterior mean: ``r - x_o``, which is ``noise (J x)_o``.
+
+    Beside a small noise the first form is nothing but rounding, which the noise is then divided into.
+    """
+    J = field.J
+    Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
+    small = noise * J.diag[:, place] < torch.finfo(J.dtype).eps
+    return torch.where(small, noise * Jx, residual - x[..., place])
 
 
 def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
@@ -121,6 +134,17 @@ def _with_noise(J: Precision, place: Tensor, noise: Tensor) -> Precision:
     heads = max(J.heads, added.size(0))
     diag, off = (t.expand(heads, -1) for t in (J.diag, J.off))
     return Precision(J.graph, diag.index_add(1, place, added.expand(heads, -1)), off)
+
+
+def _noisy_step(field: GaussianField, residual: Tensor, place: Tensor, noise: Tensor, J: Precision) -> Tensor:
+    """``J^-1 h`` for the J with noise: what noisy observations add to the mean."""
+    if choose_method(J, field._asked) != "estimated":
+        return field._solve(_scattered(J, residual / noise, place), J)
+    # An iteration ends by the largest numbers of h, beside which those of other nodes would be lost if the noise is
+    # small. So the part of each observation in its own node is taken out: what is left has no division by the noise.
+    x = _scattered(J, residual / (1 + noise * field.J.diag[:, place]), place)
+    couplings = Precision(field.J.graph, torch.zeros_like(field.J.diag), field.J.off)
+    return x + field._solve(-field._back(couplings @ to_columns(couplings, x), x.shape), J)
 
 
 def _rest(field: GaussianField, place: Tensor) -> tuple[Part, Part]:

@@ -123,7 +123,7 @@ def _pivots(rows: Tensor) -> Tensor:
 
 def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Tensor]:
     nodes, like = field.event_shape[0], field._like
-    A = as_tensor(A.toarray() if hasattr(A, "toarray") else A, dtype=like.dtype, device=like.device)
+    A = as_tensor("A", A.toarray() if hasattr(A, "toarray") else A, dtype=like.dtype, device=like.device)
     A = A.unsqueeze(0) if A.dim() == 1 else A
     if A.dim() != 2 or A.size(1) != nodes or not is_finite(A):
         raise ValueError(f"A has shape {tuple(A.shape)}; expected finite numbers [k, {nodes}], one row per constraint")
@@ -135,7 +135,7 @@ def _check_constraints(field: GaussianField, A: Any, e: Any) -> tuple[Tensor, Te
             f"A has {len(A)} rows, linearly dependent among the {len(field.free)} nodes without an exact observation; "
             "leave out those that follow from the others"
         )
-    e = as_tensor(e, dtype=like.dtype, device=like.device)
+    e = as_tensor("e", e, dtype=like.dtype, device=like.device)
     e = e.expand(len(A)) if e.dim() == 0 else e
     try:
         torch.broadcast_shapes(e.shape[:-1], field.batch_shape)

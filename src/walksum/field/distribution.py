@@ -29,7 +29,7 @@ from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, is_finite
 from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
-from walksum.field.system import system_of
+from walksum.field.system import balanced, system_of
 from walksum.field.variances import marginals, selected_inverse
 from walksum.precision import Precision
 from walksum.solving import solve
@@ -118,7 +118,7 @@ class GaussianField(Distribution):
 
     def _vector(self, name: str, *given: Tensor | None) -> Tensor:
         value = next(t for t in given if t is not None)
-        value = as_tensor(value, dtype=self._like.dtype, device=self._like.device)
+        value = as_tensor(name, value, dtype=self._like.dtype, device=self._like.device)
         heads, nodes = self._like.shape
         fits = value.dim() > 0 and value.size(-1) == nodes
         if not fits or (value.dim() > 1 and heads > 1 and value.size(-2) not in (1, heads)):
@@ -150,7 +150,12 @@ class GaussianField(Distribution):
             return h
         way = choose_method(J, self._asked)
         J = working_copy(J, way)
-        mu = solve(J, to_columns(J, h), SOLVERS[way], refuse_indefinite, "raise")
+        columns, S = to_columns(J, h), None
+        if way == "estimated":  # an iteration ends by the largest J_ii, beside which those of other nodes may be small
+            J, S = balanced(J)
+            columns = columns * S.unsqueeze(2)
+        mu = solve(J, columns, SOLVERS[way], refuse_indefinite, "raise")
+        mu = mu if S is None else mu * S.unsqueeze(2)
         return self._back(in_range(mu, self._like), h.shape)
 
     def _quadratic(self, x: Tensor) -> Tensor:
@@ -241,7 +246,7 @@ class GaussianField(Distribution):
 
     def correlation(self, pairs: Any) -> Tensor:
         """Correlations ``[H, P]`` of the pairs of nodes ``[2, P]``; NaN with a node that was observed exactly."""
-        pairs = as_tensor(pairs, device=self._like.device)
+        pairs = as_tensor("pairs", pairs, device=self._like.device)
         if pairs.dim() != 2 or pairs.size(0) != 2 or pairs.is_floating_point():
             raise ValueError(
                 f"pairs has shape {tuple(pairs.shape)}, dtype {pairs.dtype}; expected whole numbers [2, P]"

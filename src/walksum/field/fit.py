@@ -122,7 +122,7 @@ def fit_residual_field(
     """
     start = time.perf_counter()
     nodes = check_nodes(nodes, graph.num_nodes, graph.device)
-    r = as_tensor(residuals, dtype=torch.float64, device=graph.device)
+    r = as_tensor("residuals", residuals, dtype=torch.float64, device=graph.device)
     r = r.unsqueeze(1) if r.dim() == 1 else r
     if r.dim() != 2 or r.size(0) != nodes.numel() or not bool(torch.isfinite(r).all()):
         raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum._checks import check_unmasked
 from walksum._torch import unwrapped
 
 LOG_2PI = math.log(2 * math.pi)
@@ -24,13 +25,21 @@ class Observations:
     noise: Tensor | None
 
 
-def as_tensor(given: Any, **kind: Any) -> Tensor:
-    """``torch.as_tensor``; of a column of a table in the order of its rows, whatever their labels."""
+def as_tensor(name: str, given: Any, **kind: Any) -> Tensor:
+    """``torch.as_tensor`` of real numbers; of a column of a table in the order of its rows, whatever their labels."""
     if isinstance(given, Tensor):
         given = given if given.layout is torch.strided else given.to_dense()
     elif hasattr(given, "__array__"):
+        check_unmasked(name, given)
         given = np.array(given)  # a copy: torch warns of arrays that cannot be written to, as pandas gives
-    return torch.as_tensor(given, **kind)
+        if not given.dtype.isnative:
+            given = given.astype(given.dtype.newbyteorder("="))
+    if "complex" in str(getattr(given, "dtype", "")):
+        raise ValueError(f"{name} has dtype {given.dtype}; expected real numbers, use {name}.real")
+    try:
+        return torch.as_tensor(given, **kind)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} holds something else than real numbers: {error}") from error
 
 
 def is_finite(values: Tensor) -> bool:
@@ -41,7 +50,7 @@ def is_finite(values: Tensor) -> bool:
 
 def check_nodes(nodes: Any, num_nodes: int, device: torch.device) -> Tensor:
     """Distinct numbers of nodes ``[n]``; a mask of N booleans will do."""
-    nodes = as_tensor(nodes, device=device)
+    nodes = as_tensor("nodes", nodes, device=device)
     if nodes.dtype == torch.bool:
         if nodes.shape != (num_nodes,):
             raise ValueError(f"nodes is a mask of shape {tuple(nodes.shape)}; expected [{num_nodes}]")
@@ -68,7 +77,7 @@ def check_observations(
 ) -> Observations:
     """Observations of a field of this batch shape, in the dtype and on the device of ``like``."""
     nodes = check_nodes(nodes, num_nodes, like.device)
-    values = as_tensor(values, dtype=like.dtype, device=like.device)
+    values = as_tensor("values", values, dtype=like.dtype, device=like.device)
     count = nodes.numel()
     if values.dim() == 0 or values.size(-1) != count:
         raise ValueError(f"values has shape {tuple(values.shape)} for {count} nodes; expected [..., {count}]")
@@ -85,7 +94,7 @@ def check_observations(
 
 
 def _check_noise(noise: Any, count: int, batch: torch.Size, like: Tensor) -> Tensor:
-    noise = as_tensor(noise, dtype=like.dtype, device=like.device)
+    noise = as_tensor("noise", noise, dtype=like.dtype, device=like.device)
     if noise.dim() and noise.size(-1) not in (1, count):
         raise ValueError(f"noise has shape {tuple(noise.shape)}; expected a number or one variance per node, [{count}]")
     if noise.dim() > 2 or (noise.dim() == 2 and noise.size(0) not in (1, batch[-1])):
@@ -95,4 +104,9 @@ def _check_noise(noise: Any, count: int, batch: torch.Size, like: Tensor) -> Ten
         )
     if not is_finite(noise.log()):
         raise ValueError("noise must be positive and finite: it is a variance. For exact observations use noise=None")
+    if not is_finite(1 / noise):
+        raise ValueError(
+            f"noise holds a variance whose inverse lies beyond the largest number of {noise.dtype}; "
+            "for exact observations use noise=None"
+        )
     return noise.expand(*noise.shape[:-1], count) if noise.dim() else noise.expand(count)

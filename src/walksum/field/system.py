@@ -40,9 +40,8 @@ class System:
 
     def scaled(self) -> tuple[System, Tensor]:
         """``S J S`` with a diagonal about 1, and the diagonal of S ``[H, n]``: powers of two, which round nothing."""
-        J, (i, j) = self.J, self.J.graph.edges
-        S = torch.exp2(-torch.round(torch.log2(J.diag) / 2))
-        return self.with_values(J.diag * S * S, J.off * S[:, i] * S[:, j]), self.own(S)
+        J, S = balanced(self.J)
+        return self.with_values(J.diag, J.off), self.own(S)
 
     def solve(self, h: Tensor, solver: Solver, on_nonconverged: str = "raise") -> Tensor:
         # scaled: an iteration ends by the largest numbers of a column, beside which those of other nodes may be small
@@ -75,6 +74,14 @@ class System:
         J, generator = self.J, None if seed is None else torch.Generator(device).manual_seed(seed)
         shape = (J.heads, self.num_nodes + J.graph.num_edges, columns)
         return torch.randn(shape, generator=generator, dtype=J.dtype, device=device).to(J.device)
+
+
+def balanced(J: Precision) -> tuple[Precision, Tensor]:
+    """``S J S`` with a diagonal about 1, and the diagonal of S ``[H, N]``: powers of two, which round nothing."""
+    i, j = J.graph.edges
+    diag = J.diag.detach()
+    S = torch.exp2(-torch.round(torch.log2(torch.where(diag > 0, diag, 1.0)) / 2))
+    return Precision(J.graph, J.diag * S * S, J.off * S[:, i] * S[:, j]), S
 
 
 def system_of(J: Precision) -> System:

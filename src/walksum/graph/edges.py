@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
@@ -15,6 +16,7 @@ from walksum._torch import unwrapped
 if TYPE_CHECKING:
     from walksum.graph.graph import Graph
 
+LARGEST = isqrt(2**63 - 1)  # nodes: an edge is told by the number i N + j
 PIECE = 2**22  # entries that are turned into keys at once
 INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
@@ -59,11 +61,12 @@ def _unpack(edge_index: EdgeInput) -> tuple[Tensor, int | None, Tensor | None]:
             "a torch sparse matrix, a SparseTensor, a walksum.Graph, a networkx or libpysal graph, or the path of "
             "a .gal or .gwt file; of an array or a list make torch.as_tensor(edge_index)"
         )
-    return _check_pairs(edge_index), _edge_index_size(edge_index), None
+    return check_pairs(edge_index), _edge_index_size(edge_index), None
 
 
 def _unpack_sparse(matrix: Tensor) -> tuple[Tensor, int, Tensor | None]:
     _check_square(matrix.shape)
+    _check_indices(matrix.detach())
     coo = matrix.to_sparse_coo()
     if coo.dtype in INTEGERS:
         coo = coo.double()  # before sums, which overflow in a byte
@@ -74,8 +77,27 @@ def _unpack_sparse(matrix: Tensor) -> tuple[Tensor, int, Tensor | None]:
     return coo.indices(), matrix.size(0), _weights(values)
 
 
+def _check_indices(matrix: Tensor) -> None:
+    """Whether the indices lie inside of the matrix: torch reads and writes memory by them without a check."""
+    if matrix.layout == torch.sparse_coo:
+        found = matrix._indices()
+    else:
+        by_row = matrix.layout in (torch.sparse_csr, torch.sparse_bsr)
+        ends = matrix.crow_indices() if by_row else matrix.ccol_indices()
+        found = matrix.col_indices() if by_row else matrix.row_indices()
+        if int(ends[0]) != 0 or int(ends[-1]) != found.numel() or bool((ends.diff() < 0).any()):
+            name = "crow_indices" if by_row else "ccol_indices"
+            raise ValueError(
+                f"edge_index is a damaged sparse matrix: its {name} do not ascend from 0 to {found.numel()}, the "
+                "number of its entries; make it anew, for example by torch.sparse_coo_tensor"
+            )
+    _count_nodes(found, matrix.size(0), None)
+
+
 def _weights(values: Tensor | None) -> Tensor | None:
     """The values of a matrix as weights, whole numbers too; None where all of them are one."""
+    if values is not None and values.is_complex():
+        raise ValueError(f"edge_index holds values of dtype {values.dtype}; a weight is a real number, use abs()")
     if values is None or (not values.requires_grad and bool((values == 1).all())):
         return None
     return values if values.is_floating_point() else values.double()
@@ -103,8 +125,8 @@ def _check_square(sizes: Any) -> None:
         raise ValueError(f"the adjacency matrix has shape {tuple(sizes)}; a graph needs a square one")
 
 
-def _check_pairs(edge_index: Tensor) -> Tensor:
-    pairs = edge_index.as_subclass(Tensor)
+def check_pairs(edge_index: Tensor) -> Tensor:
+    pairs = edge_index if type(edge_index) is Tensor else edge_index.as_subclass(Tensor)  # no compiler follows that
     if pairs.dtype not in INTEGERS:
         raise ValueError(f"edge_index has dtype {pairs.dtype}; indices must be integers, use edge_index.long()")
     if pairs.dim() != 2 or pairs.size(0) != 2:
@@ -117,6 +139,8 @@ def _check_pairs(edge_index: Tensor) -> Tensor:
 def check_num_nodes(num_nodes: Any) -> None:
     if isinstance(num_nodes, bool | str | None) or not num_nodes >= 0 or num_nodes % 1:
         raise ValueError(f"num_nodes={num_nodes!r}; expected a non-negative whole number")
+    if num_nodes > LARGEST:
+        raise ValueError(f"num_nodes={num_nodes!r}; a graph has at most {LARGEST} nodes: number those there are from 0")
 
 
 def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
@@ -133,6 +157,7 @@ def _count_nodes(pairs: Tensor, size: int | None, num_nodes: int | None) -> int:
             f"edge_index contains node {high}, but num_nodes={count}; pass num_nodes={high + 1} or larger "
             "(to a layer or model: one row of x for each node)"
         )
+    check_num_nodes(count)  # of ids in the place of numbers
     return int(count)
 
 

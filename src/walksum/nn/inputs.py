@@ -15,7 +15,7 @@ from torch_geometric.nn.resolver import activation_resolver
 from walksum._torch import no_compile, outside_transforms
 from walksum.graph import EdgeInput, Graph
 from walksum.graph.cache import Snapshot
-from walksum.graph.edges import read_pairs
+from walksum.graph.edges import check_pairs, read_pairs
 from walksum.solving import HALF
 
 FLOAT32_SCALE = 1 - 1e-5  # beyond it float32 rounds J = I - s A away from what was asked: the error is eps / (1 - s)
@@ -66,6 +66,8 @@ def check_features(x: Any, in_channels: int, name: str = "x", first: nn.Module |
 def check_layout(x: Tensor, name: str = "x") -> None:
     if x.layout != torch.strided:
         raise ValueError(f"{name} has layout {x.layout}; a layer takes dense features, use {name}.to_dense()")
+    if x.is_meta:
+        raise ValueError(f"{name} is on the meta device, which holds no numbers to solve with; give it a real one")
 
 
 def check_pair(x: Any, in_channels: tuple[int, int], first: tuple[nn.Module, nn.Module]) -> None:
@@ -98,7 +100,7 @@ def join_sides(edge_index: Any, sources: int, targets: int) -> Tensor | Graph:
             f"not {type(edge_index).__name__}; use torch_geometric.utils.to_edge_index"
         )
     if torch.compiler.is_compiling():
-        return _shift(edge_index, sources)
+        return _shift(check_pairs(edge_index), sources, targets)
     return _kept_join(edge_index, sources, targets)
 
 
@@ -109,22 +111,26 @@ _joined: WeakIdKeyDictionary = WeakIdKeyDictionary()
 def _kept_join(edge_index: Tensor, sources: int, targets: int) -> Tensor:
     known = _joined.get(edge_index)
     if known is None or known[0] != (sources, targets) or not known[1].fits(edge_index):
-        _check_range(edge_index, sources, targets)
-        joined = outside_transforms(_shift, edge_index, sources)
+        pairs = check_pairs(edge_index)
+        _check_range(pairs, sources, targets)
+        joined = outside_transforms(_shift, pairs, sources, targets)
         known = _joined[edge_index] = ((sources, targets), Snapshot(edge_index), joined)
     return known[2]
 
 
-def _shift(edge_index: Tensor, sources: int) -> Tensor:
-    row, col = edge_index.as_subclass(Tensor)
-    return torch.stack([row, col + sources])
+def _shift(pairs: Tensor, sources: int, targets: int) -> Tensor:
+    row, col = pairs
+    none = sources + targets  # in compiled code nobody has checked yet: one side's number must not become the other's
+    return torch.stack([torch.where(row < sources, row, none), torch.where(col < 0, none, col + sources)])
 
 
 def _check_range(edge_index: Tensor, sources: int, targets: int) -> None:
     for side, count, name in ((0, sources, "source"), (1, targets, "target")):
-        largest = int(edge_index[side].max()) if edge_index.size(-1) else -1
-        if largest >= count:
-            raise ValueError(f"edge_index contains {name} node {largest}, but x has {count} {name} rows")
+        low, high = map(int, torch.aminmax(edge_index[side])) if edge_index.size(-1) else (0, -1)
+        if low < 0:
+            raise ValueError(f"edge_index contains the negative {name} node {low}; nodes are numbered from 0")
+        if high >= count:
+            raise ValueError(f"edge_index contains {name} node {high}, but x has {count} {name} rows")
 
 
 def one_column(edge_weight: Tensor | None) -> Tensor | None:
