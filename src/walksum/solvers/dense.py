@@ -27,12 +27,22 @@ class Dense(Solver):
         return PreparedDense(J, self)
 
 
+def cholesky(J: Precision, dtype: torch.dtype) -> tuple[Tensor, bool]:
+    """The factor ``[H, N, N]``, and whether J is not positive definite.
+
+    A pivot that is rounding alone tells that too, as it does in :class:`Direct`: a singular J can have a factor.
+    """
+    factor, info = torch.linalg.cholesky_ex(J.to_dense().to(dtype))
+    least = 4 * torch.finfo(torch.float64).eps * J.num_nodes**0.5
+    rounding = factor.diagonal(dim1=1, dim2=2).square() <= least * J.diag
+    return factor, bool((info != 0).any() | rounding.any())
+
+
 class PreparedDense(Measured):
     def __init__(self, J: Precision, solver: Dense):
         super().__init__(J, solver)
         self.tol = exact_tol(None, J)
-        self.factor, info = torch.linalg.cholesky_ex(J.to_dense())
-        self.failed = bool((info != 0).any())
+        self.factor, self.failed = cholesky(J, J.dtype)
 
     def run(self, h: Tensor) -> Outcome:
         if self.failed:

@@ -12,6 +12,7 @@ from walksum import backends
 from walksum._checks import check_choice, check_limits
 from walksum.precision import Precision
 from walksum.solvers.base import Measured, Outcome, Solver, Status, exact_tol, status_of
+from walksum.solvers.dense import cholesky
 
 STORAGES = ("full", "half")
 
@@ -56,8 +57,7 @@ class PreparedInverse(Measured):
         super().__init__(J, solver)
         self.tol = exact_tol(solver.tol, J)
         self.aim = self.tol if solver.tol is not None else torch.finfo(J.dtype).eps
-        factor, info = torch.linalg.cholesky_ex(J.to_dense().double())
-        self.failed = bool((info != 0).any())
+        factor, self.failed = cholesky(J, torch.float64)
         inverse = torch.cholesky_inverse(factor) if not self.failed else factor
         # entries of at most 1 times columns of at most 1: a product of half precision cannot overflow
         self.size = inverse.abs().flatten(1).amax(1).view(-1, 1, 1).to(J.dtype) if J.num_nodes else inverse.new_ones(1)
