@@ -25,7 +25,7 @@ def runs(thread: Path) -> bool:
 
 
 def others_sleep() -> None:
-    """Wait until no other thread of this process runs: one that ends may hold a lock of MKL, which a fork would keep."""
+    """Wait until no other thread of this process runs: one that ends may hold a lock of MKL, which a fork keeps."""
     deadline = time.monotonic() + 10
     while sum(map(runs, Path("/proc/self/task").glob("*"))) > 1 and time.monotonic() < deadline:
         time.sleep(0.01)
