@@ -287,8 +287,8 @@ def _times(record: Record) -> str:
 
 def _verdict(records: list[Record], bench: str) -> str:
     found = verdicts(records, bench)
-    short_of = [f"{t.name} ({interval_text(worst)}, target {t.bound})" for t, v, worst in found if v in (MISSED, NOISE)]
-    said = f" Missed or within noise: {'; '.join(short_of)}." if short_of else ""
+    short_of = [[t.name, t.bound, interval_text(worst)] for t, v, worst in found if v in (MISSED, NOISE)]
+    said = f"\n\n{table(['missed or within noise', 'target', 'measured'], short_of)}" if short_of else ""
     return f"Targets: {counted(found)}.{said}"
 
 
