@@ -88,7 +88,7 @@ HOST = (
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    return markdown_table([head, ["---"] * len(head), *rows]) + "\n"
+    return markdown_table(head, rows) + "\n"
 
 
 def short(seconds: Any) -> str:

@@ -41,7 +41,7 @@ def test_a_page_of_several_records_holds_their_tables(page):
 
 
 def test_the_page_of_pyg_reads_every_file_of_its_tests():
-    files = {path.name for path in (ROOT / "tests" / "pyg").glob("test_pyg_*.py")}
+    files = {path.stem.removeprefix("test_pyg_") for path in (ROOT / "tests" / "pyg").glob("test_pyg_*.py")}
     assert set(runpy.run_path(str(ROOT / "scripts" / "pyg_page.py"))["FILES"]) == files
 
 
