@@ -107,17 +107,6 @@ def gpu() -> str:
     return markdown_table(["graph", "mode", "model", "time", "in GAT's"], rows)
 
 
-def solves() -> str:
-    """Solves on a GPU in multiples of the yardstick, bold where they miss their aim."""
-    rows = []
-    for row in read("host_time"):
-        if "ratio" in row and "design" in row:
-            missed = row.get("limit") is not None and row["ratio"] < row["limit"]
-            times = f"**{row['ratio']:.0f}**" if missed else f"{row['ratio']:.0f}"
-            rows.append([row["graph"], row["design"], str(row["heads"]), row["contestant"], times])
-    return markdown_table(["graph", "design", "heads", "solver", "times the yardstick"], rows)
-
-
 def graph_level() -> str:
     """Accuracy on whole graphs."""
     graphs = read("graph_level")
@@ -137,7 +126,7 @@ def updated(text: str) -> str:
     """The page with every table between its marks made anew."""
     for name in FILES:
         text = fill_marks(text, name, tested(name))
-    for make in (minibatch, batches, training_steps, gpu, solves, graph_level, layer_scale):
+    for make in (minibatch, batches, training_steps, gpu, graph_level, layer_scale):
         text = fill_marks(text, make.__name__, make())
     return text
 
