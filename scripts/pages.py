@@ -4,7 +4,7 @@
 
 Records: results/table1 (``walksum bench table1``); results/longrange (``walksum bench longrange``) and results/links
 (``python scripts/link_records.py``); results/tables (``python -m benchmarks.tables``, also with --coverage, and
-``python benchmarks/points.py``). Pages with more to them have a script of their own: NAME_page.py.
+``python -m benchmarks.points``). Pages with more to them have a script of their own: NAME_page.py.
 """
 
 from __future__ import annotations
