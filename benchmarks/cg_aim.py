@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,8 +21,7 @@ from unittest.mock import patch
 import torch
 
 import walksum as ws
-from benchmarks import graphs, timing
-from benchmarks.gpu import torch_csr
+from benchmarks import graphs, peers, records, timing
 from walksum.solvers.cg import cuda
 
 AIMS = (2**-24, 2**-25, 2**-26, 2**-27, 2**-28)
@@ -41,7 +39,8 @@ def compared(nodes: int, pairs: int, columns: int, device: str) -> Iterator[dict
     for scale in SCALES:
         off = -(scale * root[i] * root[j]).float()
         J = ws.Precision(graph, torch.ones(nodes, device=device), off)
-        exact = _exact(J, h[..., :8].contiguous())
+        some = h[..., :8].double()
+        exact, _ = peers.TorchCSR(graph).solve(J.diag.double(), J.off.double(), some, tol=1e-13, most=100_000)
         for aim in AIMS:
             with patch.object(cuda, "AIM", aim):
                 run = partial(ws.CG().prepare(J), h)
@@ -52,38 +51,16 @@ def compared(nodes: int, pairs: int, columns: int, device: str) -> Iterator[dict
             yield kept | {"seconds": taken}
 
 
-def _exact(J: ws.Precision, h: torch.Tensor) -> torch.Tensor:
-    """Conjugate gradients in float64 on the same numbers, in torch's operations."""
-    crow, col, value = torch_csr(J)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
-        A = torch.sparse_csr_tensor(crow, col, value.double(), (J.num_nodes, J.num_nodes), check_invariants=False)
-    b = h[0].double()
-    x, r = torch.zeros_like(b), b.clone()
-    p, rho = r.clone(), (r * r).sum(0)
-    first = rho.clone()
-    while bool((rho > 1e-26 * first).any()):
-        q = A @ p
-        alpha = rho / (p * q).sum(0)
-        x += alpha * p
-        r -= alpha * q
-        rho, before = (r * r).sum(0), rho
-        p = r + (rho / before) * p
-    return x[None]
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.cg_aim", description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="a small graph, to try it anywhere")
     parser.add_argument("--out", type=Path, default=Path("results/bench/cg_aim.jsonl"))
     args = parser.parse_args(argv)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     for size in SMALL if args.small else SIZES:
         for record in compared(*size, args.device):
             print(json.dumps(record), flush=True)
-            with args.out.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            records.append_line(args.out, record)
     return 0
 
 

@@ -20,7 +20,7 @@ import torch
 import torch.multiprocessing as mp
 
 import walksum as ws
-from benchmarks import graphs
+from benchmarks import graphs, timing
 from walksum._files import to_json, write_file
 from walksum.data import load
 from walksum.data.splits import Split
@@ -51,26 +51,19 @@ def step(model: ws.GLTConv, x: torch.Tensor, graph: Any) -> tuple[torch.Tensor, 
     return out.detach(), list(torch.autograd.grad(out.square().sum(), list(model.parameters())))
 
 
-def peak(reset: bool = False) -> int:
-    """The largest resident memory of this process since the last reset, in bytes."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    line = next(each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
-
-
 def work(rank: int, processes: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     with joined(timeout=300):
         small = graphs.power_law(60, 120, 0.4)
         step(layer(), torch.randn(60, COLUMNS, dtype=torch.float64), small)  # load what is compiled
-        before = peak(reset=True)
+        timing.clear_peak()
+        before = timing.peak_resident()
         data = load_part(f"{folder}/parts-{processes}", rank)
         model, exchange = layer(), data.edges.exchange
         start = time.perf_counter()
         out, gradients = step(model, data.x, data.edges)
-        seconds, held = time.perf_counter() - start, peak() - before
+        seconds, held = time.perf_counter() - start, timing.peak_resident() - before
         for each in gradients:
             exchange.sum(each)
         assert model.last_solve is not None

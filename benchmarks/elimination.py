@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 import walksum as ws
+from benchmarks import graphs, timing
 from benchmarks.records import machine
 from walksum.backends.cpu.ldl import symbolic
 from walksum.solvers.factor import Factor
@@ -37,25 +38,9 @@ def medians(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Median seconds of each, in turns; a first round warms up, a second tells how often to repeat."""
     for run in runs.values():
         run()
-    calls = {name: max(1, round(LEAST / max(_seconds(run, 1), 1e-6))) for name, run in runs.items()}
-    taken: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            taken[name].append(_seconds(run, calls[name]))
+    samples = {name: timing.sampler(run, "cpu", LEAST) for name, run in runs.items()}
+    taken = timing.interleaved(samples, dict.fromkeys(samples, math.inf), ROUNDS)
     return {name: statistics.median(times) for name, times in taken.items()}
-
-
-def _seconds(run: Callable[[], object], calls: int) -> float:
-    start = time.thread_time()
-    for _ in range(calls):
-        run()
-    return (time.thread_time() - start) / calls
-
-
-def grid_edges(side: int) -> tuple[Tensor, int]:
-    nodes = torch.arange(side * side).view(side, side)
-    across, down = (nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:])
-    return torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in (across, down)], 1), side * side
 
 
 def random_edges(nodes: int) -> tuple[Tensor, int]:
@@ -78,7 +63,7 @@ def cholmod_matrix(A: Any) -> Any:
 def mesh(side: int) -> dict[str, Any]:
     from cvxopt import cholmod
 
-    J = dominant(ws.Graph.from_edge_index(*grid_edges(side)))
+    J = dominant(graphs.grid(side))
     M = cholmod_matrix(J.to_scipy(0))
     F, plan = cholmod.symbolic(M), symbolic.symbolic(J.graph)
     assert plan is not None
@@ -175,8 +160,9 @@ def pubmed(folder: Path) -> dict[str, Any]:
 
 def main(sides: list[int]) -> None:
     torch.set_num_threads(1)
+    timing.clock = time.thread_time
     data = Path(os.environ["WALKSUM_DATA"])
-    once = [(f"grid {k} x {k}", *grid_edges(k)) for k in (14, 32, 55)]
+    once = [(f"grid {k} x {k}", graphs.grid(k).edges, k * k) for k in (14, 32, 55)]
     once += [(f"random, {n} nodes", *random_edges(n)) for n in (200, 1000, 3000)]
     cells = [seen_once(*case) for case in once]
     cells += [counties(data / "counties"), pubmed(data / "Planetoid")]

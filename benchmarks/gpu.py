@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,10 +61,7 @@ def _attempt(make: Callable[[], Record]) -> Record:
 
 def _spmm(problem: problems.Problem, floor: float, device: str) -> Record:
     J, x = ws.Precision(problem.graph, problem.diag, problem.off), problem.h
-    crow, col, value = torch_csr(J)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
-        A = torch.sparse_csr_tensor(crow, col, value, (J.num_nodes, J.num_nodes), check_invariants=False)
+    A = peers.TorchCSR(J.graph).matrix(J.diag, J.off)  # 32-bit indices, as ours
     with torch.no_grad():
         product = _laid_out(J)
         ours, theirs = median(lambda: product(x), device), median(lambda: A @ x[0], device)
@@ -81,17 +77,6 @@ def _laid_out(J: ws.Precision) -> Callable[[torch.Tensor], torch.Tensor]:
     from walksum.backends.cuda.triton.matrix import Matrix
 
     return Matrix.of(J.graph, J.diag, J.off).product
-
-
-def torch_csr(J: ws.Precision) -> tuple[torch.Tensor, ...]:
-    """J with its diagonal, rows in order: what cuSPARSE is given. 32-bit indices, as ours."""
-    (i, j), nodes = J.graph.edges, torch.arange(J.num_nodes, device=J.device)
-    row, col = torch.cat([nodes, i, j]), torch.cat([nodes, j, i])
-    order = torch.argsort(row, stable=True)
-    crow = torch.zeros(J.num_nodes + 1, dtype=torch.int64, device=J.device)
-    torch.cumsum(J.graph.degree + 1, 0, out=crow[1:])
-    value = torch.cat([J.diag[0], J.off[0], J.off[0]])[order]
-    return crow.int(), col[order].int(), value
 
 
 def _gabp_step(problem: problems.Problem, bandwidth: float, device: str) -> Record:

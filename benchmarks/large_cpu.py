@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import walksum as ws
-from benchmarks import graphs, scaling, timing
+from benchmarks import graphs, records, scaling, timing
 
 CORES, COLUMNS, SKEW = 2, 64, 0.3
 STEP = ((1_000_000, 10_000_000), (3_000, 30_000))  # nodes, edges; of --small
@@ -84,11 +84,9 @@ def main() -> None:
     torch.set_num_threads(min(CORES, len(os.sched_getaffinity(0))))
     for task in options.tasks:
         for told in TASKS[task](options.small):
-            line = json.dumps({"task": task, "at": round(time.time()), **told})
-            print(line, flush=True)
-            if options.out is not None:
-                with options.out.open("a") as file:
-                    file.write(line + "\n")
+            row = {"task": task, "at": round(time.time()), **told}
+            print(json.dumps(row), flush=True)
+            records.append_line(options.out, row)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 import walksum as ws
-from benchmarks import graphs
+from benchmarks import graphs, records
+from benchmarks.truth import conjugate_gradients
 from walksum.graph import CSR
 from walksum.graph.graph import _csr, _degree
 
@@ -50,7 +53,6 @@ SIZES = {  # nodes, pairs drawn, columns; of --small, to try it anywhere
 LIMIT = {"products": 90, "ten-million": 90, "papers": 150}  # seconds
 TOLERANCES = {"products": (None, 1e-6), "ten-million": (None,)}  # of the solves; None: the default
 DRAWN = 2**26  # pairs drawn at once
-SLOTS = 2**25  # neighbours gathered at once
 BUCKETS = 64  # ranges of rows that are sorted one after another
 
 
@@ -115,7 +117,6 @@ class Adjacency:
         self.degree = torch.cat(counts)
         self.start = torch.cat([self.degree.new_zeros(1), self.degree.cumsum(0)])
         self.lists = lists  # one per bucket: joined they would take the memory twice for a moment
-        self.first = list(range(0, num_nodes, edge))
 
     def _keys(self, a: Tensor, b: Tensor, low: int, high: int) -> Tensor:
         found = []
@@ -138,25 +139,15 @@ class Adjacency:
         graph._derived.update({(_csr,): lists, (_degree,): self.degree})
         return graph
 
-    def sum(self, x: Tensor, out: Tensor) -> Tensor:
-        """The sum over the neighbours of each node: ``[N, F] -> [N, F]``."""
-        for bucket, (low, neighbours) in enumerate(zip(self.first, self.lists, strict=True)):
-            high = self.first[bucket + 1] if bucket + 1 < len(self.first) else self.num_nodes
-            start = self.start[low : high + 1] - self.start[low]
-            for a, b in _pieces(start, neighbours.numel()):
-                inside = start[a : b + 1] - start[a]
-                gathered = x.index_select(0, neighbours[int(start[a]) : int(start[b])])
-                out[low + a : low + b] = torch.segment_reduce(gathered, "sum", offsets=inside, axis=0, unsafe=True)
-        return out
-
-
-def _pieces(start: Tensor, slots: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with about SLOTS neighbours each; a row is never split."""
-    rows = start.numel() - 1
-    ends = torch.arange(SLOTS, slots + SLOTS, SLOTS, device=start.device)
-    borders = [0, *torch.searchsorted(start, ends).clamp_(max=rows).unique().tolist()]
-    borders = sorted({*borders, rows})
-    return itertools.pairwise(borders)
+    def solve(self, h: Tensor, scale: float, tol: float) -> tuple[Tensor, int | None, float]:
+        """(I - s D^-1/2 A D^-1/2) mu = h on the host, in float64: for graphs that are small."""
+        ones, nodes = np.ones(self.num_directed), (self.num_nodes,) * 2
+        A = sp.csr_matrix((ones, torch.cat(self.lists).cpu().numpy(), self.start.cpu().numpy()), nodes)
+        root = sp.diags(self.degree.clamp_min(1).double().rsqrt().cpu().numpy())
+        J, b = sp.identity(self.num_nodes) - scale * root @ A @ root, h.double().cpu().numpy()
+        mu = conjugate_gradients(J, b, tol)
+        residual, size, given = (abs(each).max(0) for each in (b - J @ mu, mu, b))
+        return torch.from_numpy(mu).to(h), None, float((residual / ((1 + scale) * size + given)).max())
 
 
 def papers(device: str, small: bool) -> Iterator[dict[str, Any]]:
@@ -178,13 +169,13 @@ def papers(device: str, small: bool) -> Iterator[dict[str, Any]]:
     yield {"nodes": nodes, "directed_edges": A.num_directed, "build_s": time.perf_counter() - began, **_memory(device)}
     h = torch.randn(nodes, columns, device=device, generator=generator)
     began = time.perf_counter()
-    _, steps, error = (solve_by_kernels if device == "cuda" else solve)(A, h, 0.99, tol=1e-4)
+    _, steps, error = (solve_by_kernels if device == "cuda" else Adjacency.solve)(A, h, 0.99, tol=1e-4)
     _wait(device)
     yield {"steps": steps, "backward_error": error, "solve_s": time.perf_counter() - began, **_memory(device)}
 
 
 def solve_by_kernels(A: Adjacency, h: Tensor, scale: float, tol: float) -> tuple[Tensor, int, float]:
-    """As :func:`solve`, by the library's kernels, which take neighbour lists and one value for all couplings.
+    """As :meth:`Adjacency.solve`, by the library's kernels: neighbour lists and one value for all couplings.
 
     (I - s D^-1/2 A D^-1/2) mu = h is (D - s A) v = D^1/2 h with mu = D^1/2 v, whose couplings are all -s; Jacobi's
     preconditioner makes the steps of both the same. h is overwritten.
@@ -204,40 +195,9 @@ def solve_by_kernels(A: Adjacency, h: Tensor, scale: float, tol: float) -> tuple
     return mu, found.steps, float((_largest(r) / ((1 + scale) * _largest(mu) + given)).max())
 
 
-def solve(A: Adjacency, h: Tensor, scale: float, tol: float, max_steps: int = 300) -> tuple[Tensor, int, float]:
-    """Conjugate gradients in five vectors; the true residual decides."""
-    root = A.degree.clamp_min(1).to(h.dtype).rsqrt().unsqueeze(1)
-    q, mu, r = torch.empty_like(h), torch.zeros_like(h), h.clone()
-
-    def multiply(x: Tensor) -> Tensor:
-        A.sum(x.mul_(root), q)  # x is scaled in place and back: a copy of it would be a sixth vector
-        x.div_(root)
-        return q.mul_(-scale * root).add_(x)
-
-    p, rho = r.clone(), _dot(r, r)
-    for step in range(1, max_steps + 1):
-        multiply(p)
-        length = rho / _dot(p, q)
-        mu.addcmul_(length, p)
-        r.addcmul_(length, q, value=-1)
-        if step % 10 == 0:
-            torch.sub(h, multiply(mu), out=r)
-            norm = 1 + scale  # the largest eigenvalue of J, at most
-            error = float((_largest(r) / (norm * _largest(mu) + _largest(h))).max())
-            if error <= tol:
-                return mu, step, error
-        rho, before = _dot(r, r), rho
-        p.mul_(rho / before).add_(r)
-    return mu, max_steps, error
-
-
 def _largest(x: Tensor) -> Tensor:
     """The largest magnitude of every column, without a vector of magnitudes."""
     return torch.maximum(x.amax(0), -x.amin(0))
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return torch.stack([torch.dot(x, y) for x, y in zip(a.t(), b.t(), strict=True)])  # no product of their size
 
 
 def _wait(device: str) -> None:
@@ -259,11 +219,8 @@ def _memory(device: str) -> dict[str, float]:
 
 def _tell(task: str, told: dict[str, Any], out: Path | None) -> None:
     rounded = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in told.items()}
-    line = json.dumps({"task": task, **rounded})
-    print(line, flush=True)
-    if out is not None:
-        with out.open("a") as file:
-            file.write(line + "\n")
+    print(json.dumps({"task": task, **rounded}), flush=True)
+    records.append_line(out, {"task": task, **rounded})
 
 
 def run(task: str, device: str, small: bool, out: Path | None) -> None:

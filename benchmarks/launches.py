@@ -10,7 +10,6 @@ less than the host needs to launch them.
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,9 +57,7 @@ def main() -> None:
         for row in launches(name, args.device, args.steps):
             rows.append(row)
             print(name, row["contestant"], f"{row['kernels']:.0f} kernels, {1e3 * row['device_seconds']:.3f} ms")
-            if args.out:
-                args.out.parent.mkdir(parents=True, exist_ok=True)
-                args.out.write_text("".join(json.dumps(each) + "\n" for each in rows))
+            records.write_lines(args.out, rows)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ def _raw(solve_both: Callable[[np.ndarray], np.ndarray], p: Problem, dtype: Any 
     return Outcome(x[..., : p.columns], x[..., p.columns :])
 
 
-def _entries(p: Problem) -> tuple[Tensor, Tensor]:
+def _entries(graph: ws.Graph) -> tuple[Tensor, Tensor]:
     """Row and column of every entry of J: the diagonal, then the edges both ways."""
-    (i, j), nodes = p.graph.edges, torch.arange(p.graph.num_nodes, device=p.graph.device)
+    (i, j), nodes = graph.edges, torch.arange(graph.num_nodes, device=graph.device)
     return torch.cat([nodes, i, j]), torch.cat([nodes, j, i])
 
 
@@ -41,7 +41,7 @@ def _values(diag: Tensor, off: Tensor) -> Tensor:
 
 
 def _matrix(p: Problem, dtype: Any) -> sp.csc_matrix:
-    row, col = (each.numpy() for each in _entries(p))
+    row, col = (each.numpy() for each in _entries(p.graph))
     return sp.csc_matrix((_values(p.diag, p.off).numpy().astype(dtype), (row, col)), (p.graph.num_nodes,) * 2)
 
 
@@ -50,7 +50,7 @@ def scipy_splu(dtype: Any) -> Contestant:
 
     def known(p: Problem) -> Run:
         order = np.argsort(sparse_lu(_matrix(p, dtype)).perm_c)
-        row, col = (each.numpy() for each in _entries(p))
+        row, col = (each.numpy() for each in _entries(p.graph))
         place = np.argsort(order)
         numbered = sp.csc_matrix((np.arange(1.0, row.size + 1), (place[row], place[col])))
         slot = numbered.data.astype(np.int64) - 1
@@ -111,19 +111,23 @@ def torch_sla() -> Contestant:
     def make(p: Problem) -> Run:
         import torch_sla as sla
 
-        row, col = _entries(p)
+        (row, col), size = _entries(p.graph), (p.graph.num_nodes,) * 2
 
-        def run() -> Outcome:
+        def solve(values: Tensor, h: Tensor) -> Tensor:
             sla.SOLVER_CACHE.clear()
-            diag, off, h = leaves(p)
-            size = (p.graph.num_nodes,) * 2
-            mu = sla.spsolve(_values(diag, off), row, col, size, h[0], is_symmetric=True, is_spd=True)
-            mu.backward(p.grad[0])
-            return Outcome(mu.detach().unsqueeze(0), h.grad)
+            return sla.spsolve(values, row, col, size, h, is_symmetric=True, is_spd=True)
 
-        return run
+        return lambda: _differentiated(p, solve)
 
     return Contestant(make)
+
+
+def _differentiated(p: Problem, solve: Callable[[Tensor, Tensor], Tensor]) -> Outcome:
+    """Forward and backward of ``solve(values, h [N, F])``, which has derivatives of its own."""
+    diag, off, h = leaves(p)
+    mu = solve(_values(diag, off), h[0])
+    mu.backward(p.grad[0])
+    return Outcome(mu.detach().unsqueeze(0), h.grad)
 
 
 def torchsparsegradutils() -> Contestant:
@@ -131,46 +135,45 @@ def torchsparsegradutils() -> Contestant:
         from torchsparsegradutils import sparse_generic_solve
         from torchsparsegradutils.utils.linear_cg import LinearCGSettings, linear_cg
 
-        index, shape = torch.stack(_entries(p)), (p.graph.num_nodes,) * 2
+        index, shape = torch.stack(_entries(p.graph)), (p.graph.num_nodes,) * 2
         settings = LinearCGSettings(cg_tolerance=CG_TOL, max_cg_iterations=CG_STEPS)
 
-        def run() -> Outcome:
-            diag, off, h = leaves(p)
-            A = torch.sparse_coo_tensor(index, _values(diag, off), shape)
-            mu = sparse_generic_solve(A, h[0], linear_cg, linear_cg, settings=settings)
-            mu.backward(p.grad[0])
-            return Outcome(mu.detach().unsqueeze(0), h.grad)
+        def solve(values: Tensor, h: Tensor) -> Tensor:
+            A = torch.sparse_coo_tensor(index, values, shape)
+            return sparse_generic_solve(A, h, linear_cg, linear_cg, settings=settings)
 
-        return run
+        return lambda: _differentiated(p, solve)
 
     return Contestant(make)
 
 
-class _TorchCSR:
+class TorchCSR:
     """J as torch's own CSR matrix (MKL, cuSPARSE); where its values go depends on the graph alone."""
 
-    def __init__(self, p: Problem):
-        row, col = _entries(p)
-        self.size = p.graph.num_nodes
+    def __init__(self, graph: ws.Graph):
+        row, col = _entries(graph)
+        self.size = graph.num_nodes
         self.order = torch.argsort(row * self.size + col)
         counts = torch.bincount(row, minlength=self.size)
         self.start = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
         self.column = col[self.order].int()
         with warnings.catch_warnings():  # torch says this once per process: here, not inside of what is timed
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-            self.matrix(torch.ones_like(p.diag), torch.ones_like(p.off))
+            self.matrix(row.new_ones(1, self.size).float(), row.new_ones(1, graph.num_edges).float())
 
     def matrix(self, diag: Tensor, off: Tensor) -> Tensor:
         value = _values(diag, off).index_select(0, self.order)
         return torch.sparse_csr_tensor(self.start, self.column, value, (self.size,) * 2, check_invariants=False)
 
-    def solve(self, diag: Tensor, off: Tensor, h: Tensor, steps: int | None = None) -> tuple[Tensor, int]:
+    def solve(
+        self, diag: Tensor, off: Tensor, h: Tensor, steps: int | None = None, tol: float = CG_TOL, most: int = CG_STEPS
+    ) -> tuple[Tensor, int]:
         """Conjugate gradients, Jacobi, all columns at once; ``steps``: so many, without looking at the residual."""
         A, inverse, b = self.matrix(diag, off), 1 / diag[0].unsqueeze(1), h[0]
         x, r = torch.zeros_like(b), b.clone()
         p = z = inverse * r
-        rho, bound = (r * z).sum(0), CG_TOL * b.norm(dim=0)
-        for step in range(1, (steps or CG_STEPS) + 1):
+        rho, bound = (r * z).sum(0), tol * b.norm(dim=0)
+        for step in range(1, (steps or most) + 1):
             q = A @ p
             alpha = rho / (p * q).sum(0).clamp_min(1e-30)
             x.addcmul_(alpha, p)
@@ -187,7 +190,7 @@ def torch_cg() -> Contestant:
     """Conjugate gradients that a user of torch writes in fifteen lines, on torch's CSR product."""
 
     def known(p: Problem) -> Run:
-        csr = _TorchCSR(p)
+        csr = TorchCSR(p.graph)
         return lambda: implicit(p, csr.solve)
 
     return Contestant(known, lambda p: lambda: known(p)())
@@ -197,7 +200,7 @@ def torch_cg_captured() -> Contestant:
     """The same as a CUDA graph, with as many steps as it needed when it looked."""
 
     def make_pass(p: Problem) -> Callable[[], tuple[Tensor, Tensor]]:
-        csr = _TorchCSR(p)
+        csr = TorchCSR(p.graph)
         count = max(implicit(p, csr.solve).steps)
         return lambda: _detached(implicit(p, lambda diag, off, h: csr.solve(diag, off, h, count)))
 

@@ -4,9 +4,9 @@ The tables come inside the package libpysal: prices of houses in Baltimore, the 
 counties of Georgia, and the mortality of municipalities around Tokyo (deaths over expected deaths). "field" is a
 synthetic draw whose best predictor is known: kriging with the parameters it was drawn with.
 
-    python benchmarks/points.py            # measure what is missing, then print the table
-    python benchmarks/points.py --print    # print the table alone
-    python benchmarks/points.py --first 20 # ten other splits
+    python -m benchmarks.points             # measure what is missing, then print the table
+    python -m benchmarks.points --print     # print the table alone
+    python -m benchmarks.points --first 20  # ten other splits
 
 Every contestant learns from the 60 + 20 % training and validation rows and is judged by the same 20 % test rows. One
 line per table and seed goes to results/tables/points.jsonl.
@@ -15,7 +15,6 @@ line per table and seed goes to results/tables/points.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -24,6 +23,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from benchmarks import records
 
 RECORDS = Path(__file__).parents[1] / "results" / "tables" / "points.jsonl"
 FIRST, SPLITS = 30, 10  # splits 0 to 6 and 10 were seen while members were chosen: results/tables/points-seen.jsonl
@@ -177,21 +178,15 @@ def measure(name: str, seed: int, members: tuple[str, ...] | None = MEMBERS) -> 
     }
 
 
-def records(path: Path = RECORDS) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def run(path: Path, tables: list[str], members: tuple[str, ...] | None, seeds: range) -> None:
-    done = {(each["table"], each["seed"]) for each in records(path)}
-    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {(each["table"], each["seed"]) for each in records.read_lines(path)}
     for seed in seeds:
         for name in tables:
             if (name, seed) not in done:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of optimisers that stop at a bound
                     record = measure(name, seed, members)
-                with path.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
+                records.append_line(path, record)
                 print(name, seed, {method: round(each, 3) for method, each in record["r2"].items()}, flush=True)
 
 
@@ -233,4 +228,4 @@ if __name__ == "__main__":
             None if chosen.all else MEMBERS,
             range(chosen.first, chosen.first + chosen.splits),
         )
-    show(records(chosen.out))
+    show(records.read_lines(chosen.out))

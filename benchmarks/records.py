@@ -70,6 +70,19 @@ def versions() -> dict[str, str]:
     return found
 
 
+def read_lines(path: Path) -> list[Record]:
+    """One record per line; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def append_line(path: Path | None, row: Record) -> None:
+    """Add one JSON line, where a file was named."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def write_lines(path: Path | None, rows: Iterable[Record]) -> None:
     """One JSON line per row, where a file was named."""
     if path is not None:

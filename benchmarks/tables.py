@@ -25,7 +25,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.records import commit
+from benchmarks.records import append_line, commit, read_lines
 from walksum.data.cache import data_root
 from walksum.data.datasets import load
 
@@ -92,15 +92,13 @@ def covered_by(name: str, seed: int, budget: float) -> dict[str, Any]:
 
 def measure_coverage(splits: range, budget: float, path: Path) -> None:
     """One line per county target and split that the file does not have yet."""
-    known = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
-    done = {(each["problem"], each["seed"]) for each in known}
+    done = {(each["problem"], each["seed"]) for each in read_lines(path)}
     for seed in splits:
         for name in COUNTIES:
             if (name, seed) in done:
                 continue
             record = covered_by(name, seed, budget)
-            with path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            append_line(path, record)
             print(f"{name} {seed}: {100 * record['intervals']['coverage']:.1f} % covered, R^2 {record['score']:.3f}")
 
 
@@ -132,7 +130,6 @@ def main() -> None:
     parser.add_argument("--budget", type=float, help="seconds; default: the command's")
     parser.add_argument("--out", type=Path, default=Path("results/tables/train.jsonl"))
     args = parser.parse_args()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     if args.coverage:
         measure_coverage(range(args.first, args.first + args.coverage), args.budget or 60.0, COVERAGE)
         return
@@ -140,8 +137,7 @@ def main() -> None:
     for name in args.only:
         for seed in range(args.first, args.first + args.seeds):
             record = measure(name, seed, extra)
-            with args.out.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            append_line(args.out, record)
             print(line(record), flush=True)
 
 

@@ -33,13 +33,12 @@ def table(cells: list[tuple[str, str]], records: list[RunRecord]) -> str:
     columns = [cell for cell in cells if cell in tried]
     if not columns:
         return "Not measured."
-    lines = [["changed", *(_title(*cell, cells) for cell in columns)], ["---"] * (1 + len(columns))]
-    lines.append(["the paper", *(_paper(*cell) for cell in columns)])
+    lines = [["the paper", *(_paper(*cell) for cell in columns)]]
     for name in VARIANTS:
         shown = [_cell(name, *cell, records) for cell in columns]
         if any(shown):
             lines.append(["nothing" if name == PLAIN else name, *shown])
-    return markdown_table(lines)
+    return markdown_table(["changed", *(_title(*cell, cells) for cell in columns)], lines)
 
 
 def _title(model: str, dataset: str, cells: list[tuple[str, str]]) -> str:
@@ -85,10 +84,8 @@ def solver_table() -> str:
     """Exact solves and the paper's on the same splits: accuracy, the paired difference, steps, seconds per run."""
     store, model, name = SOLVED
     records = read_records(store)
-    lines = [
-        ["dataset", "splits", "exact", "the paper's GaBP", "difference", "steps forward", "backward", "times as long"]
-    ]
-    lines.append(["---"] * len(lines[0]))
+    head = ["dataset", "splits", "exact", "the paper's GaBP", "difference"]
+    head, lines = [*head, "steps forward", "backward", "times as long"], []
     for dataset in DATASETS:
         ours, theirs = (_runs(which, model, dataset, records) for which in (PLAIN, name))
         if seeds := sorted(set(ours) & set(theirs)):
@@ -99,7 +96,7 @@ def solver_table() -> str:
             slower = fmean(theirs[k].seconds for k in seeds) / fmean(ours[k].seconds for k in seeds)
             gap = f"{fmean(gaps):+.2f} ± {stdev(gaps) / sqrt(len(gaps)):.2f}"
             lines.append([dataset, str(len(seeds)), f"{fmean(a):.1f}", f"{fmean(b):.1f}", gap, *steps, f"{slower:.1f}"])
-    return markdown_table(lines)
+    return markdown_table(head, lines)
 
 
 def updated(text: str) -> str:

@@ -4,7 +4,7 @@
 
 Records: results/table1 (``walksum bench table1``); results/longrange (``walksum bench longrange``) and results/links
 (``python scripts/link_records.py``); results/tables (``python -m benchmarks.tables``, also with --coverage, and
-``python benchmarks/points.py``). Pages with more to them have a script of their own: NAME_page.py.
+``python -m benchmarks.points``). Pages with more to them have a script of their own: NAME_page.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,10 @@ def accuracies() -> str:
     """The six designs, and others beside them: our mean of 30 runs, and the paper's in brackets."""
     specs = [paper_spec(model, data, seed) for model in MODELS for data in DATASETS for seed in range(RUNS)]
     cells = cells_of(specs, read_runs(RESULTS / "table1"))
-    lines = [["", *DATASETS], ["---"] * (1 + len(DATASETS))]
-    for model in MODELS:
-        lines.append([ROWS[model].title, *(f"{cells[model, d].mean:.1f}{_paper(model, d)}" for d in DATASETS)])
-    return markdown_table(lines)
+    lines = (
+        [ROWS[model].title, *(f"{cells[model, d].mean:.1f}{_paper(model, d)}" for d in DATASETS)] for model in MODELS
+    )
+    return markdown_table(["", *DATASETS], lines)
 
 
 def _paper(model: str, data: str) -> str:
@@ -60,12 +61,12 @@ def _paper(model: str, data: str) -> str:
 def links() -> str:
     """Test AUC of each encoder, mean and deviation over splits."""
     records = read("links/cora.jsonl")
-    lines = [["encoder", "validation AUC", "test AUC"], ["---", "---:", "---:"]]
+    lines = []
     for name in dict.fromkeys(record["encoder"] for record in records):
         mine = [record for record in records if record["encoder"] == name]
         val, test = (np.array([record[part] for record in mine]) for part in ("validation", "test"))
         lines.append([name, f"{val.mean():.3f}", f"{test.mean():.3f} ± {test.std(ddof=1):.3f}"])
-    return markdown_table(lines)
+    return markdown_table(["encoder", "validation AUC", "test AUC"], lines, right=True)
 
 
 def long_range(records: Mapping[Key, dict[str, Any]]) -> str:
@@ -91,8 +92,8 @@ def long_range(records: Mapping[Key, dict[str, Any]]) -> str:
 
 
 def _table(title: str, heads: list[str], rows: list[tuple[str, list[str]]]) -> str:
-    lines = [f"### {title}", "", f"| | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
-    return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)]) + "\n"
+    table = markdown_table(["", *heads], ([name, *cells] for name, cells in rows), right=True)
+    return f"### {title}\n\n{table}\n"
 
 
 def _chance(task: str, size: int) -> float:
@@ -102,21 +103,20 @@ def _chance(task: str, size: int) -> float:
 def train_table() -> str:
     """One row per problem: the last run of each with no option but the tables and the metric."""
     runs = {each["problem"]: each for each in read("tables/train.jsonl") if "--budget" not in each["options"]}
-    lines = [
-        "| table | metric | portfolio | best scikit-learn row | the graph | seconds |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines, classes = [], []
     for name, run in runs.items():
         scores = {method: each["mean"] for method, each in run["test"].items()}
         best = max((method for method in scores if method in SKLEARN), key=lambda method: scores[method])
-        lines.append(
-            f"| {name.replace('_', ' ')} | {run['score']} | {scores['auto']:.3f} | {scores[best]:.3f}, "
-            f"{SHORT.get(best, best)} | {run['graph']['verdict']} | {run['seconds']:.0f} |"
-        )
-    for name, run in runs.items():
+        numbers = f"{scores['auto']:.3f}", f"{scores[best]:.3f}, {SHORT.get(best, best)}"
+        lines.append([_spaced(name), run["score"], *numbers, run["graph"]["verdict"], f"{run['seconds']:.0f}"])
         if "rare_recall" in run["parts"]["test"]["auto"]:
-            lines += ["", _of_classes(name, run["parts"]["test"]["auto"])]
-    return "\n".join(lines)
+            classes.append(_of_classes(name, run["parts"]["test"]["auto"]))
+    head = ["table", "metric", "portfolio", "best scikit-learn row", "the graph", "seconds"]
+    return "\n\n".join([markdown_table(head, lines), *classes])
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _of_classes(name: str, found: dict[str, float]) -> str:
@@ -132,41 +132,26 @@ def coverage_table() -> str:
     covered: dict[str, list[float]] = {}
     for each in read("tables/coverage.jsonl"):
         covered.setdefault(each["problem"], []).append(each["intervals"]["coverage"])
-    if not covered:
-        return "Not measured over several splits yet."
-    lines = ["| 95 % intervals | cover | splits | least | most |", "|---|---|---|---|---|"]
+    lines = []
     for name, values in covered.items():
-        mean = 100 * sum(values) / len(values)
-        lines.append(
-            f"| {name.replace('_', ' ')} | {mean:.1f} % | {len(values)} | {100 * min(values):.1f} % | "
-            f"{100 * max(values):.1f} % |"
-        )
-    return "\n".join(lines)
+        mean, least, most = (f"{100 * share:.1f} %" for share in (fmean(values), min(values), max(values)))
+        lines.append([_spaced(name), mean, str(len(values)), least, most])
+    return markdown_table(["95 % intervals", "cover", "splits", "least", "most"], lines)
 
 
 def points_table() -> str:
     """Mean test R^2 over splits, and the error of the synthetic field beside its best predictor's."""
     methods = ("portfolio", "boosting", "kriging", "kriging of all columns", "best predictor")
-    lines = ["| table | splits | " + " | ".join(methods) + " |", "|---" * (2 + len(methods)) + "|"]
-    ratio: list[float] = []
+    lines, ratio = [], list[float]()
     found = read("tables/points.jsonl")
     for name in dict.fromkeys(each["table"] for each in found):
         mine = [each for each in found if each["table"] == name]
-        means = [_mean([each["r2"][method] for each in mine]) if method in mine[0]["r2"] else "" for method in methods]
-        lines.append(f"| {name}, {mine[0]['rows']} rows | {len(mine)} | " + " | ".join(means) + " |")
+        means = ["" if m not in mine[0]["r2"] else f"{fmean(each['r2'][m] for each in mine):.3f}" for m in methods]
+        lines.append([f"{name}, {mine[0]['rows']} rows", str(len(mine)), *means])
         if "best predictor" in mine[0]["rmse"]:
             ratio = [each["rmse"]["portfolio"] / each["rmse"]["best predictor"] for each in mine]
-    if ratio:
-        mean = sum(ratio) / len(ratio)
-        lines += [
-            "",
-            f"On the field the error is {mean:.3f} times that of the best predictor (at most {max(ratio):.3f}).",
-        ]
-    return "\n".join(lines)
-
-
-def _mean(values: list[float]) -> str:
-    return f"{sum(values) / len(values):.3f}"
+    said = f"On the field the error is {fmean(ratio):.3f} times that of the best predictor (at most {max(ratio):.3f})."
+    return f"{markdown_table(['table', 'splits', *methods], lines)}\n\n{said}"
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {  # page -> mark in it -> what stands there

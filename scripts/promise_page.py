@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from walksum.paper.report.document import fill_marks
+from walksum.paper.report.document import fill_marks, markdown_table
 
 ROOT = Path(__file__).parents[1]
 RECORDS, PAGE = ROOT / "results" / "trust", ROOT / "docs" / "promise.md"
@@ -28,12 +28,12 @@ def fuzz() -> list[str]:
         f"One system took {1000 * seconds / max(tried, 1):.0f} ms of one processor, compiling included.",
         *_mended(record),
         "",
-        *_table("class", "systems", {n: c for n, c in record["systems"].items() if n != "all"}),
+        _table("class", "systems", {n: c for n, c in record["systems"].items() if n != "all"}),
         "",
         "What was tried on them, and how it ended (forks, interrupts, other processes, equal bits and gradients on a "
         "drawn part of them; gradients where the condition number is below 1000 and solves converged):",
         "",
-        *_table("check", "times, outcomes", {n: _ended(record, n, c) for n, c in record["checks"].items()}),
+        _table("check", "times, outcomes", {n: _ended(record, n, c) for n, c in record["checks"].items()}),
     ]
     return lines
 
@@ -72,12 +72,8 @@ def _ended(record: dict[str, Any], check: str, count: int) -> str:
     return f"{count:,}" + (f": {_listed(found)}" if found else "")
 
 
-def _table(name: str, value: str, rows: dict[str, Any]) -> list[str]:
-    return [
-        f"| {name} | {value} |",
-        "|---|---|",
-        *(f"| {n} | {v if isinstance(v, str) else f'{v:,}'} |" for n, v in rows.items()),
-    ]
+def _table(name: str, value: str, rows: dict[str, Any]) -> str:
+    return markdown_table([name, value], ([n, v if isinstance(v, str) else f"{v:,}"] for n, v in rows.items()))
 
 
 def gradients() -> list[str]:
@@ -114,7 +110,7 @@ def faults() -> list[str]:
         f"{record['moments']} kills: {lost} lost, doubled, torn or half-written; {scratch} hidden scratch folders or "
         f"files were left; {again} of the killed trainings and sweeps were begun again and ended whole.",
         "",
-        *_table("command", "found after the kill", {n: _listed(f) for n, f in record["found after the kill"].items()}),
+        _table("command", "found after the kill", {n: _listed(f) for n, f in record["found after the kill"].items()}),
     ]
 
 

@@ -42,12 +42,12 @@ def one_dataset(dataset: str, cells: Cells) -> str:
     """A line for each model: its mean on every split, on many of them, and the paper's."""
     models = [model for model in ROWS if any((split, model, dataset) in cells for split in SPLITS)]
     head = [*(f"split {which}" for which, _ in enumerate(SPLITS)), "between splits", "30 random splits", "the paper"]
-    lines = [[dataset.title(), *head], ["---"] * (1 + len(head))]
+    lines = []
     for model in models:
         alone = [cells.get((split, model, dataset)) for split in SPLITS]
         shown = [ROWS[model].title, *map(_shown, alone), _range(alone), _shown(cells.get(("random", model, dataset)))]
         lines.append([*shown, _paper(model, dataset)])
-    return markdown_table(lines)
+    return markdown_table([dataset.title(), *head], lines)
 
 
 def _shown(cell: Cell | None) -> str:
@@ -73,7 +73,7 @@ def deviations(cells: Cells) -> str:
     alone = [cell.std for (protocol, _, _), cell in cells.items() if protocol != "random"]
     random = [cell.std for (protocol, _, _), cell in cells.items() if protocol == "random"]
     drawn = [_of_drawing(cell, dataset) for (protocol, _, dataset), cell in cells.items() if protocol == "random"]
-    lines = [["standard deviation of a cell, in points", "least", "median", "most", "cells"], ["---"] * 5]
+    head, lines = ["standard deviation of a cell, in points", "least", "median", "most", "cells"], []
     rows = {
         "one split, other initial weights": alone,
         "another random split for each run": random,
@@ -85,7 +85,7 @@ def deviations(cells: Cells) -> str:
         known = [value for value in values if value is not None]
         spread = (min(known), median(known), max(known)) if known else ()
         lines.append([name, *(f"{value:.1f}" for value in spread), str(len(known))])
-    return markdown_table(lines)
+    return markdown_table(head, lines)
 
 
 def _of_drawing(cell: Cell, dataset: str) -> float:
@@ -100,7 +100,6 @@ def _papers(group: str) -> list[float]:
 
 def within(cells: Cells) -> str:
     """Where the paper's mean lies among those of the single splits."""
-    lines = [["the paper's mean", "cells"], ["---", "---"]]
     counts = {"within the range of the five splits": 0, "above it": 0, "below it": 0}
     for model in rows.TABLE1:
         for dataset in DATASETS:
@@ -108,7 +107,7 @@ def within(cells: Cells) -> str:
             value = rows.TABLE1[model][dataset]
             if len(means) == len(SPLITS) and value is not None:
                 counts[_side(value[0], means)] += 1
-    return markdown_table(lines + [[name, str(count)] for name, count in counts.items()])
+    return markdown_table(["the paper's mean", "cells"], ([name, str(count)] for name, count in counts.items()))
 
 
 def _side(value: float, means: list[float]) -> str:
@@ -120,7 +119,7 @@ def _side(value: float, means: list[float]) -> str:
 
 def reached(cells: Cells) -> str:
     """Baselines more than two points below the paper over random splits, and how many of the splits are not."""
-    lines = [["", "the paper", "30 random splits", "splits at or above the paper's mean"], ["---"] * 4]
+    lines = []
     for dataset in DATASETS:
         for model in (name for name in rows.TABLE1 if ROWS[name].group == "baseline"):
             value, cell = rows.TABLE1[model][dataset], cells.get(("random", model, dataset))
@@ -129,7 +128,7 @@ def reached(cells: Cells) -> str:
             count = sum(round(accuracy, 1) >= value[0] for accuracy in cell.scores.values())
             name = f"{ROWS[model].title}, {dataset.title()}"
             lines.append([name, _paper(model, dataset), _shown(cell), f"{count} of {cell.runs}"])
-    return markdown_table(lines)
+    return markdown_table(["", "the paper", "30 random splits", "splits at or above the paper's mean"], lines)
 
 
 def updated(text: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import measure, report
 from walksum.paper.report.document import fill_marks
 from walksum.paper.report.make import ReportRequest, make
 
@@ -41,18 +41,21 @@ def test_a_page_of_several_records_holds_their_tables(page):
 
 
 def test_the_page_of_pyg_reads_every_file_of_its_tests():
-    files = {path.name for path in (ROOT / "tests" / "pyg").glob("test_pyg_*.py")}
+    files = {path.stem.removeprefix("test_pyg_") for path in (ROOT / "tests" / "pyg").glob("test_pyg_*.py")}
     assert set(runpy.run_path(str(ROOT / "scripts" / "pyg_page.py"))["FILES"]) == files
 
 
 def test_the_benchmarks_are_made_from_their_records(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    results = tmp_path / "results.md"
-    results.write_text(Path("docs/results.md").read_text(encoding="utf-8"), encoding="utf-8")
+    pages = {name: Path("docs", name).read_text(encoding="utf-8") for name in ("results.md", "benchmarks.md")}
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     report.main(["--docs", str(tmp_path)])
-    for page, made in (("docs/results.md", results), ("docs/benchmarks.md", tmp_path / "benchmarks.md")):
-        same = made.read_text(encoding="utf-8") == Path(page).read_text(encoding="utf-8")
-        assert same, f"{page}: run python -m benchmarks.report"
+    for name, text in pages.items():
+        assert (tmp_path / name).read_text(encoding="utf-8") == text, f"{name}: run python -m benchmarks.report"
+    rule, effort = " ".join(pages["benchmarks.md"].split()), measure.Effort()
+    assert f"A measurement is {effort.runs} runs." in rule
+    assert f"up to {effort.rounds} rounds;" in rule
 
 
 @pytest.mark.data

@@ -423,16 +423,17 @@ def test_smoke_run_and_report(tmp_path, capsys):
     assert all(r["seconds"] > 0 and r["error_mu"] < 1e-4 for r in held["records"])
     assert capsys.readouterr().out.splitlines()[-1].startswith("targets: ")
     (tmp_path / "docs").mkdir()
-    results = tmp_path / "docs" / "results.md"
-    results.write_text("before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n")
+    results, benches = (tmp_path / "docs" / name for name in ("results.md", "benchmarks.md"))
+    for page, mark in ((results, "measured"), (benches, "benches")):
+        page.write_text(f"before\n<!-- {mark} -->\nold\n<!-- /{mark} -->\nafter\n")
     arguments = ["--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
     assert report.main(arguments) == 0
     assert report.main(arguments) == 0  # a second time changes nothing
-    assert results.read_text().startswith("before\n<!-- measured -->\n\n## How fast")
+    assert results.read_text().startswith("before\n<!-- measured -->\n\nOn one thread of ")
     assert results.read_text().endswith("<!-- /measured -->\nafter\n")
     assert "| tiny (" in results.read_text()
     assert "old" not in results.read_text()
-    page = (tmp_path / "docs" / "benchmarks.md").read_text()
+    page = benches.read_text()
     assert "| tiny |" in page
     assert "not measured.**" in page
     assert "a new graph, times faster" in page
@@ -490,9 +491,7 @@ def test_records_of_other_code_can_be_kept_beside_new_ones(tmp_path, monkeypatch
 def test_the_page_says_which_records_are_of_an_earlier_run():
     old, new = solved(), solved("cg", runs=[{"seconds": 1.0}])
     said = report._earlier([{**old, "earlier": "2026-01-02, commit abc"}, new])
-    assert "1 records (solve) are of an earlier run (2026-01-02, commit abc), of one run each" in said
-    assert report._single_runs([old], "gpu")
-    assert not report._single_runs([new], "gpu")
+    assert "1 records (solve) are of an earlier run (2026-01-02, commit abc) and were not" in said
 
 
 def test_the_commit_of_a_copy_is_told(monkeypatch):

@@ -12,7 +12,6 @@ DEVICES = [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", mar
 
 
 def test_neighbour_lists_in_buckets_solve_like_the_library(monkeypatch):
-    monkeypatch.setattr(large_gpu, "SLOTS", 37)
     monkeypatch.setattr(large_gpu, "DRAWN", 50)
     pairs = torch.randint(100, (2, 400), dtype=torch.int32)
     A = large_gpu.Adjacency(pairs, 101)  # the last node has no edges
@@ -20,7 +19,7 @@ def test_neighbour_lists_in_buckets_solve_like_the_library(monkeypatch):
     assert A.num_directed == 2 * graph.num_edges
     assert torch.equal(A.degree, graph.degree)
     h = torch.randn(101, 3, dtype=torch.float64)
-    mu, _, error = large_gpu.solve(A, h, 0.9, tol=1e-12)
+    mu, _, error = A.solve(h, 0.9, tol=1e-12)
     assert error <= 1e-12
     expected = ws.solve(ws.FixedLaplacian(0.9)(graph, h), h, ws.CG(tol=1e-13, preconditioner="jacobi"))
     assert torch.allclose(mu, expected, atol=1e-9)
@@ -69,7 +68,7 @@ def test_the_kernels_solve_neighbour_lists_like_plain_torch():
     pairs = torch.randint(3000, (2, 40_000), dtype=torch.int32, device="cuda")
     pairs[0, :2000] = 7  # a hub
     h = torch.randn(3001, 3, device="cuda")
-    expected, _, error = large_gpu.solve(large_gpu.Adjacency(pairs, 3001), h, 0.9, tol=1e-6)
+    expected, _, error = large_gpu.Adjacency(pairs, 3001).solve(h, 0.9, tol=1e-6)
     mu, _, kernels_error = large_gpu.solve_by_kernels(large_gpu.Adjacency(pairs, 3001), h.clone(), 0.9, tol=1e-6)
     assert max(error, kernels_error) <= 1e-6
     assert torch.allclose(mu, expected, atol=1e-3)

@@ -183,7 +183,7 @@ def leave(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except Exception:
-        sys.exit(code)  # what went wrong is Python's to tell
+        sys.exit(code)  # Python's own exit reports what went wrong
     os._exit(code)
 
 

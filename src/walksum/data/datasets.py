@@ -1,7 +1,7 @@
 """load(name): a published graph as PyG's Data, features and edges as published.
 
-Nothing is normalised, symmetrised or given self-loops here: WebKB and Actor are directed files, and what a
-model wants of its edges is the model's affair.
+Nothing is normalised, symmetrised or given self-loops here: WebKB and Actor are directed files, and each model
+prepares its edges itself.
 """
 
 import os
@@ -25,11 +25,11 @@ def names() -> list[str]:
     return [*SOURCES, "digits"]
 
 
-def on_disk(name: str, root: str | os.PathLike[str] | None = None) -> bool:
+def on_disk(name: str) -> bool:
     """Whether load() needs no download."""
     if name == "digits":
         return True
-    return any(SOURCES[name].present(folder) for folder in (data_root(root), cache_root() / "raw"))
+    return any(SOURCES[name].present(folder) for folder in (data_root(), cache_root() / "raw"))
 
 
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Data:

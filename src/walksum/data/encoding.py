@@ -79,7 +79,7 @@ def within(ends: list[float | None], value: np.ndarray) -> np.ndarray:
 
 
 FARTHEST = 10.0  # standard deviations
-MOST_CATEGORIES = 256  # a column; rarer ones become zeros
+MOST_CATEGORIES = 256  # per column; rarer ones become zeros
 NAMELIKE = 20  # distinct values from which a column where most differ is a name, not a category
 
 

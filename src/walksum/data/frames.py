@@ -19,7 +19,7 @@ from walksum.data.numerals import Numerals
 SAMPLE = 5_000  # rows that show how a column is written
 UNNAMED = ("Unnamed: ", "__index_level_")  # how pandas calls a column without a header, and an index in a Parquet file
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NaT", "<NA>", "null", "NULL", "None")
-LONGEST = 80  # letters of a cell in a message
+LONGEST, LISTED = 80, 8  # letters of a cell, and columns of a table, in a message
 YES_NO = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}  # booleans in a text file
 
 
@@ -210,6 +210,6 @@ def short(value: Any) -> str:
     return repr(f"{value[:LONGEST]}...") if isinstance(value, str) and len(value) > LONGEST else repr(value)
 
 
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(map(repr, names[:LISTED])) + more

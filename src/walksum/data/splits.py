@@ -90,7 +90,7 @@ def make_split(
         protocol: one of PROTOCOLS.
         seed: which order, or which fold; 0 or more.
         name: dataset whose counts to use; others are cut 60/20/20 %.
-        counts: (train, val, test) instead of the name's; for balanced, (a class, val, test).
+        counts: (train, val, test) instead of the name's; for balanced, (train per class, val, test).
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol={protocol!r} is unknown; choose one of {', '.join(PROTOCOLS)}")
@@ -102,7 +102,7 @@ def make_split(
 def _labels(data: Data | Tensor) -> np.ndarray:
     y = data if isinstance(data, Tensor) else data.y
     if y.dim() != 1:
-        raise ValueError(f"labels have shape {tuple(y.shape)}; one class a node is needed, shape [N]")
+        raise ValueError(f"labels have shape {tuple(y.shape)}; expected one class per node, [N]")
     return y.cpu().numpy()
 
 
@@ -141,11 +141,11 @@ def _one_split(which: int) -> Rule:
 
 def _balanced(data: Data | Tensor, seed: int, name: str | None, counts: Counts | None) -> Split:
     y = _labels(data)
-    a_class, num_val, num_test = counts or (20, 500, 1000)
+    per_class, num_val, num_test = counts or (20, 500, 1000)
     order = _order(len(y), seed)
     # A class gives at most half of its nodes (but one at least), so that small ones can be tested too.
     train = [
-        members[: min(a_class, max(1, len(members) // 2))]
+        members[: min(per_class, max(1, len(members) // 2))]
         for label in np.unique(y)
         if len(members := order[y[order] == label])
     ]

@@ -169,7 +169,7 @@ def _separator(path: Path, encoding: str) -> str:
 
 
 def _refuse_other_kinds(path: Path) -> None:
-    """A file of another kind under the name of a text table would be read as one column of rubbish."""
+    """A file of another kind under the name of a text table would be read as one column without meaning."""
     with path.open("rb") as file:
         start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
     for mark, kind in OTHER_KINDS.items():

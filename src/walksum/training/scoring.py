@@ -6,15 +6,11 @@ which check their inputs each time, take more than ten times as long.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from torch import Tensor
-
-Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -35,10 +31,10 @@ def score_classes(prediction: Tensor, y: Tensor) -> Score:
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
     """The 95 % interval of a share that was ``hits`` of ``count``; stays in [0, 1] and is right for few nodes."""
-    share, spread = hits / count, Z**2 / count
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z / (1 + spread) * math.sqrt(share * (1 - share) / count + spread / (4 * count))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    from scipy.stats import binomtest
+
+    low, high = binomtest(hits, count).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def over_seeds(values: list[float]) -> tuple[float, float]:

@@ -128,16 +128,9 @@ def _markdown_block(block: Block) -> str:
 
 
 def _markdown_grid(grid: Grid) -> str:
-    rest = len(grid.columns) - 1
-    lines = [_line(map(_escape, grid.columns)), _line(["---", *["---:"] * rest])]
-    for row in grid.rows:
-        heading = [f"*{_escape(row)}*", *[""] * rest] if isinstance(row, str) else None
-        lines.append(_line(heading or map(_markdown_cell, row)))  # type: ignore[arg-type]
-    return "\n".join(lines) + f"\n\n{_escape(grid.caption)}"
-
-
-def _line(texts: Iterable[str]) -> str:
-    return "| " + " | ".join(texts) + " |"
+    empty = [""] * (len(grid.columns) - 1)
+    rows = ([f"*{_escape(row)}*", *empty] if isinstance(row, str) else map(_markdown_cell, row) for row in grid.rows)
+    return f"{markdown_table(map(_escape, grid.columns), rows, right=True)}\n\n{_escape(grid.caption)}"
 
 
 def _markdown_cell(cell: TableCell) -> str:
@@ -287,6 +280,8 @@ def fill_marks(text: str, name: str, content: str) -> str:
     return f"{before}{begin}\n\n{content.strip()}\n\n{end}{rest.split(end)[1]}"
 
 
-def markdown_table(lines: Iterable[Iterable[str]]) -> str:
-    """One line of text per list of cells, the first two being the head and the line below it."""
-    return "\n".join(map(_line, lines))
+def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]], right: bool = False) -> str:
+    """A table in Markdown; ``right``: every column after the first holds numbers, aligned right."""
+    names = list(head)
+    rule = ["---", *["---:" if right else "---"] * (len(names) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (names, rule, *rows))
