@@ -85,6 +85,16 @@ def test_targets_at_two_hops_leave_ways_back_out(graph):
     np.testing.assert_allclose(found[some, :2], (two @ Y)[some] / two.sum(1, keepdims=True)[some], atol=1e-9)
 
 
+def test_nodes_without_others_near_do_not_tell_their_target_apart():
+    y, nodes = np.random.default_rng(0).normal(size=(30, 1)), np.arange(30)
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 30)
+    far, near = other_targets(graph, nodes, y, (0.9,), ratio=True), neighbour_targets(graph, nodes, y)
+    for found in (far, near):
+        np.testing.assert_allclose(found[4:, 0], y[:4].mean(), rtol=1e-12)
+    alone = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), 30)
+    np.testing.assert_allclose(other_targets(alone, nodes, y, (0.9,), ratio=True), y.mean(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("task", ["classes", "numbers"])
 def test_no_row_depends_on_its_own_target(graph, task):
     random = np.random.default_rng(3)
