@@ -183,3 +183,9 @@ def test_words_of_a_frame_are_not_taken_for_their_codes(grid):
     model = FieldRegressor(make_pipeline(columns, Ridge()), graph=grid).fit(frame, draw(grid))
     as_numbers = frame.iloc[[1, 4]].astype(int)
     assert (model.predict(as_numbers) == model.transduction_[[1, 4]]).all()
+
+
+def test_two_columns_of_one_name_are_refused(grid):
+    X = pd.DataFrame([["a", 1.0, "b"]] * N, columns=["town", "size", "town"])
+    with pytest.raises(ValueError, match="X has several columns called 'town'; names must be unique"):
+        FieldRegressor(Ridge(), grid).fit(X, draw(grid))

@@ -85,6 +85,16 @@ def test_targets_at_two_hops_leave_ways_back_out(graph):
     np.testing.assert_allclose(found[some, :2], (two @ Y)[some] / two.sum(1, keepdims=True)[some], atol=1e-9)
 
 
+def test_nodes_without_others_near_do_not_tell_their_target_apart():
+    y, nodes = np.random.default_rng(0).normal(size=(30, 1)), np.arange(30)
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 30)
+    far, near = other_targets(graph, nodes, y, (0.9,), ratio=True), neighbour_targets(graph, nodes, y)
+    for found in (far, near):
+        np.testing.assert_allclose(found[4:, 0], y[:4].mean(), rtol=1e-12)
+    alone = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), 30)
+    np.testing.assert_allclose(other_targets(alone, nodes, y, (0.9,), ratio=True), y.mean(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("task", ["classes", "numbers"])
 def test_no_row_depends_on_its_own_target(graph, task):
     random = np.random.default_rng(3)
@@ -182,3 +192,30 @@ def test_whole_numbers_are_numbers_where_that_is_said():
 def test_settings_that_mean_nothing_are_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         GraphFeatures(np.array([[0, 1], [1, 2]]), np.eye(3), **setting).fit(np.arange(3))
+
+
+def test_several_rows_of_one_node_count_by_their_mean(graph):
+    table, nodes, y = np.zeros((N, 1)), np.array([2, 9, 4, 2]), np.array([1.0, 5.5, 2.5, 4.0])
+    once = GraphFeatures(graph, table, labels="numbers").fit(nodes[:3], np.r_[2.5, y[1:3]])
+    twice = GraphFeatures(graph, table, labels="numbers").fit(nodes, y)
+    np.testing.assert_allclose(twice.transform(np.arange(N)), once.transform(np.arange(N)))
+    shares = GraphFeatures(graph, table, labels=True).fit(nodes, ["a", "b", "b", "b"]).transform([3])
+    swapped = GraphFeatures(graph, table, labels=True).fit(nodes[::-1], ["b", "b", "b", "a"]).transform([3])
+    np.testing.assert_allclose(shares, swapped)
+
+
+def test_targets_and_scales_that_cannot_be_used_are_refused(graph):
+    table, nodes, y = np.zeros((N, 1)), np.arange(N), np.arange(N) / 7
+    with pytest.raises(ValueError, match=r"1d array"):
+        GraphFeatures(graph, table, labels=True).fit(nodes, np.stack([y, y], 1))
+    with pytest.raises(ValueError, match="y has 30 masked numbers"):
+        GraphFeatures(graph, table, labels=True).fit(nodes, np.ma.masked_all(N))
+    with pytest.raises(ValueError, match="X has 1 masked numbers"):
+        GraphFeatures(graph).fit(np.ma.masked_equal(y[:, None], 0))
+    for scales in ((0.5, "a"), (1.0,), (float("nan"),)):
+        with pytest.raises(ValueError, match=r"scales=.*expected numbers between -1 and 1"):
+            GraphFeatures(graph, table, scales=scales).fit(nodes)
+    with pytest.raises(ValueError, match=r"scales=\(-0.5,\) holds none above 0"):
+        GraphFeatures(graph, table, scales=(-0.5,), labels="numbers").fit(nodes, y)
+    with pytest.raises(ValueError, match=r"GraphFeatures.graph, table=X. takes node numbers as rows"):
+        GraphFeatures(graph).fit(table[1:])

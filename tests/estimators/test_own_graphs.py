@@ -1,5 +1,7 @@
 """Estimators with a graph and labels as scikit-learn's users hold them: networkx, texts, gaps, cross-validation."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -151,3 +153,21 @@ def test_rows_that_a_cross_validation_cut_out_are_told():
 def test_a_budget_may_be_a_number_of_numpy():
     X, y, graph = _two_rings()
     ws.AutoClassifier(np.float32(20), members=("label",), cv=2, random_state=0).fit(X, y, graph=graph)
+
+
+def test_names_of_rows_in_another_order_than_the_graphs_are_said():
+    import networkx as nx
+    import pandas as pd
+
+    graph = nx.Graph([("a", "d"), ("d", "b"), ("b", "c")])  # as from_pandas_edgelist makes it, in the order of edges
+    X = pd.DataFrame({"size": [0.0, 3.0, 1.0, 2.0]}, index=list("abcd"))
+    table = nx.to_pandas_adjacency(graph)
+    for given, said in ((graph, r"nodelist=X.index\)"), (table, r"graph.loc\[X.index, X.index\]")):
+        with pytest.warns(UserWarning, match=r"begin \['a', 'd', 'b', 'c'\] and X.index begins \['a', 'b'.*" + said):
+            ws.GraphFeatures(given).fit(X)
+        with pytest.warns(UserWarning, match="row k of X"):
+            ws.GLTRegressor(max_epochs=1, device="cpu").fit(X, X["size"], graph=given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ws.GraphFeatures(table.loc[X.index, X.index]).fit(X)
+        ws.GraphFeatures(graph).fit(X.loc[list(graph.nodes)])

@@ -121,3 +121,20 @@ def test_an_adjacency_matrix_is_real_and_undamaged():
     matrix.indices[0] = 10**8
     with pytest.raises(ValueError, match="graph is a damaged csc matrix"):
         as_graph_of(matrix, 4)
+
+
+@pytest.mark.parametrize(("model", "graph"), classifiers() + regressors())
+def test_masks_are_refused_instead_of_dropped(model, graph):
+    hidden, table = np.ma.masked_array(CLASS, mask=SOME), np.ma.masked_array(X, mask=X > 2)
+    with pytest.raises(ValueError, match=r"y has 10 masked numbers; leave them out, or fill them by y.filled"):
+        model.fit(X, hidden, **graph)
+    with pytest.raises(ValueError, match=r"X has [0-9]+ masked numbers"):
+        model.fit(table, CLASS, **graph)
+
+
+@pytest.mark.filterwarnings("ignore::walksum.solvers.base.SolveWarning")
+def test_a_network_that_overflows_is_an_error_of_fit():
+    with pytest.raises(
+        ValueError, match=r"outputs are not finite: X holds a value of size .*e\+30, lr=.*StandardScaler"
+    ):
+        GLTClassifier(max_epochs=2, random_state=0, device="cpu").fit(X * 1e30, CLASS)

@@ -37,7 +37,6 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     Nodes of networkx and libpysal are the rows in their own order.
     """
     if isinstance(graph, Graph | Tensor) or is_named(graph):
-        _warn_of_order(graph, num_rows)
         found = Graph.from_edge_index(graph, num_rows if isinstance(graph, Tensor) else None)
     elif sp.issparse(graph) or np.shape(graph) == (num_rows, num_rows):
         matrix = entries(graph)
@@ -52,7 +51,8 @@ def as_graph_of(graph: Any, num_rows: int) -> Graph:
     if found.num_nodes != num_rows:
         raise ValueError(
             f"graph has {found.num_nodes} nodes but X has {num_rows} rows; they must agree: scikit-learn's "
-            "cross-validation cuts rows out of X, TransductiveKFold.cross_val_score keeps them without a label"
+            "cross-validation cuts rows out of X, TransductiveKFold.cross_val_score keeps them without a label, and "
+            "GraphFeatures(graph, table=X) takes node numbers as rows"
         )
     return found
 
@@ -66,15 +66,31 @@ def entries(matrix: Any) -> sp.coo_matrix:
     return found.tocoo()
 
 
-def _warn_of_order(graph: Any, num_rows: int) -> None:
-    """Warn if the nodes of a networkx graph are 0 to N - 1 in another order than the rows."""
-    nodes = list(graph.nodes) if hasattr(graph, "is_directed") and hasattr(graph, "nodes") else []
-    if nodes != list(range(num_rows)) and set(nodes) == set(range(num_rows)):
-        warnings.warn(
-            f"row k of X is taken for the k-th node of graph.nodes, but these begin {nodes[:4]}; to mean row k by node "
-            f"k, give networkx.to_scipy_sparse_array(graph, nodelist=range({num_rows}))",
-            stacklevel=4,
-        )
+def warn_of_order(graph: Any, X: Any) -> None:
+    """Warn if the graph names the rows of X, by their index or by 0 to N - 1, in another order than X has them."""
+    where, nodes, remedy = _node_names(graph)
+    names = {f"range({len(nodes)})": list(range(len(nodes)))}
+    if hasattr(X, "iloc"):
+        names = {"X.index": list(X.index)} | names
+    for order, rows in names.items():
+        if nodes != rows and len(nodes) == len(rows) and set(nodes) == set(rows):
+            warnings.warn(
+                f"row k of X is taken for the k-th node of {where}, but these begin {nodes[:4]} and {order} begins "
+                f"{rows[:4]}; to join them by name, give {remedy.format(order)}",
+                stacklevel=3,
+            )
+            return
+
+
+def _node_names(graph: Any) -> tuple[str, list, str]:
+    """Where the graph names its nodes, these names in order, and how to have them in another order."""
+    if hasattr(graph, "iloc"):
+        square = graph.shape[0] == graph.shape[-1]
+        return "graph.index", list(graph.index) if square else [], "graph.loc[{0}, {0}]"
+    if hasattr(graph, "nodes") and hasattr(graph, "is_directed"):
+        return "graph.nodes", list(graph.nodes), "networkx.to_scipy_sparse_array(graph, nodelist={0})"
+    names = next((name for name in ("unique_ids", "id_order") if hasattr(graph, name)), None)
+    return f"graph.{names}", list(getattr(graph, names)) if names else [], "walksum.spatial_graph(graph, ids={0}).graph"
 
 
 def as_features(X: np.ndarray) -> Tensor:

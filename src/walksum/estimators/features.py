@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from walksum._checks import check_choice, check_count
-from walksum.data.knn import GraphLike, TableLike, as_graph_of
+from walksum._checks import check_choice, check_count, check_unmasked
+from walksum.data.knn import GraphLike, TableLike, as_graph_of, warn_of_order
 from walksum.data.user_files import MANY_VALUES
 from walksum.estimators.labels import columns_of_words_named, known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
@@ -96,6 +97,7 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         graph = self.graph if graph is None else graph
         if graph is None:
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
+        warn_of_order(graph, X if self.table is None else self.table)
         self.graph_ = as_graph_of(graph, table.shape[0])
         nodes = self._nodes(X, table.shape[0])
         self.table_ = table if self.table is None else None
@@ -138,6 +140,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             check_count("components", self.components)
         if isinstance(self.scales, str) or not isinstance(self.scales, Iterable):
             raise ValueError(f"scales={self.scales!r}; expected a sequence of numbers, such as (0.5, 0.9)")
+        if not all(isinstance(s, Real) and abs(s) < 1 for s in self.scales):
+            raise ValueError(f"scales={self.scales!r}; expected numbers between -1 and 1, such as (0.5, 0.9)")
         if not (len(list(self.scales)) or self.hops or self.degrees or self.columns):
             raise ValueError("scales=, hops=0, degrees=False and columns=False leave no column; leave out one of them")
 
@@ -158,6 +162,8 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
         if y is None:
             raise ValueError("y is None; labels=True needs the known targets")
         check_consistent_length(nodes, y)
+        check_unmasked("y", y)
+        y = column_or_1d(y, warn=True)
         given, labelled = known_labels(np.asarray(y, dtype=np.float64 if self.labels == NUMBERS else None))
         numbers = given.dtype.kind == "f" and type_of_target(given[~np.isnan(given)]).startswith("continuous")
         numbers = self.labels == NUMBERS or (numbers and self.labels != CLASSES)
@@ -174,11 +180,20 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
             raise ValueError("y has no known target; NaN (or -1 among class codes) marks the unknown")
         if numbers:
             positive = [s for s in self.scales if s > 0]  # sums of alternating signs make no weighted mean
-            found = other_targets(self.graph_, nodes, targets.astype(np.float64)[:, None], positive, ratio=True)
+            if not positive:
+                raise ValueError(f"scales={self.scales!r} holds none above 0, which labels of numbers need; add one")
+            found = other_targets(self.graph_, *_one_per_node(nodes, targets[:, None]), positive, ratio=True)
             return found, [f"target of others, s={s:g}" for s in positive]
         classes, codes = np.unique(targets, return_inverse=True)
-        found = other_targets(self.graph_, nodes, np.eye(len(classes))[codes], self.scales)
+        found = other_targets(self.graph_, *_one_per_node(nodes, np.eye(len(classes))[codes]), self.scales)
         return found, [f"target of others, s={s:g}, {label}" for s in self.scales for label in classes]
+
+
+def _one_per_node(nodes: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes that have several rows, once each with the mean of their targets."""
+    once, place = np.unique(nodes, return_inverse=True)
+    mean = sp.coo_matrix((1 / np.bincount(place)[place], (place, np.arange(len(nodes)))), (len(once), len(nodes)))
+    return once, mean @ targets.astype(np.float64)
 
 
 def _checked_table(X: Any) -> Any:

@@ -11,7 +11,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from walksum.data.knn import GraphLike, RandomState, TableLike, as_graph_of
+from walksum._checks import check_unmasked
+from walksum.data.knn import GraphLike, RandomState, TableLike, as_graph_of, warn_of_order
 from walksum.estimators.labels import (
     NodeClassifier,
     NodeRegressor,
@@ -42,13 +43,18 @@ class _FieldEstimator(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("graph is None; give an adjacency matrix, an edge list or a walksum.Graph")
         if isinstance(self.cv, bool) or not isinstance(self.cv, int) or self.cv < 2:
             raise ValueError(f"cv={self.cv!r}; expected a number of folds, 2 or more")
+        warn_of_order(graph, X)
         self.graph_ = as_graph_of(graph, len(rows))
         self.X_ = rows
         return X if hasattr(X, "iloc") else rows
 
     def _numbers(self, X: Any, reset: bool) -> np.ndarray:
         """Rows as numbers, by which they are found again: what is no number by its place among the words of ``fit``."""
+        check_unmasked("X", X)
         if reset:
+            if hasattr(X, "iloc") and not X.columns.is_unique:
+                twice = X.columns[X.columns.duplicated()][0]
+                raise ValueError(f"X has several columns called {twice!r}; names must be unique")
             kinds = X.dtypes.items() if hasattr(X, "iloc") else ()
             self._words = {name: X[name].astype(str).unique() for name, kind in kinds if kind.kind not in "biuf"}
         if not self._words:  # NaN is for the estimator to fill

@@ -14,7 +14,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from walksum.data.knn import GraphLike, RandomState, TableLike, as_features, as_graph_of, knn_graph
+from walksum._checks import check_unmasked
+from walksum.data.knn import GraphLike, RandomState, TableLike, as_features, as_graph_of, knn_graph, warn_of_order
 from walksum.data.splits import Split
 from walksum.estimators.labels import (
     NodeClassifier,
@@ -102,6 +103,11 @@ class _GLTEstimator(BaseEstimator):
             outcome = fit(self.model_, data, recipe, device=self.device)
         self.n_iter_ = len(outcome.history)
         self.output_ = self._forward(X, self.graph_)
+        if not np.isfinite(self.output_).all():
+            raise ValueError(
+                f"the network's outputs are not finite: X holds a value of size {np.abs(X).max():g}, lr={self.lr}; "
+                "standardise the columns, for example by StandardScaler in a Pipeline, or lower lr"
+            )
 
     def _split(self, y: Tensor, random: np.random.RandomState) -> Split:
         known = (~y.isnan() if y.is_floating_point() else y >= 0).nonzero().view(-1)
@@ -117,7 +123,8 @@ class _GLTEstimator(BaseEstimator):
     def _outputs(self, X: TableLike, graph: GraphLike | None) -> np.ndarray:
         """The model's outputs for rows of X: looked up for rows of fit, else computed on the graph joined to them."""
         check_is_fitted(self)
-        asked = validate_data(self, X, reset=False, dtype=np.float64)
+        with columns_of_words_named(X):
+            asked = validate_data(self, X, reset=False, dtype=np.float64)
         if graph is not None:
             return self._forward(asked, as_graph_of(graph, len(asked)))
         same = same_rows(self.X_, asked)
@@ -207,6 +214,7 @@ class GLTClassifier(NodeClassifier, _GLTEstimator):
                 or one of networkx; without one, the ``n_neighbors`` nearest rows of X are joined.
             sample_weight: how much each row counts in the loss ``[N]``; a factor of the class weights.
         """
+        warn_of_order(graph, X)
         with columns_of_words_named(X):
             rows = validate_data(self, X, dtype=np.float64)
         labels, known = class_labels(y, len(rows))
@@ -258,6 +266,7 @@ class GLTRegressor(NodeRegressor, _GLTEstimator):
         self, X: TableLike, y: ArrayLike, graph: GraphLike | None = None, sample_weight: ArrayLike | None = None
     ) -> GLTRegressor:
         """Learn from the rows whose y is not NaN; ``graph``, ``sample_weight`` as in :meth:`GLTClassifier.fit`."""
+        warn_of_order(graph, X)
         with columns_of_words_named(X):
             rows = validate_data(self, X, dtype=np.float64)
         targets = number_targets(y, len(rows))
@@ -285,6 +294,7 @@ def row_weights(sample_weight: ArrayLike | None, num_rows: int) -> np.ndarray | 
         return None
     if isinstance(sample_weight, str):
         raise ValueError(f"sample_weight={sample_weight!r}; expected one number of at least zero per row")
+    check_unmasked("sample_weight", sample_weight)
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.any():
         raise ValueError(

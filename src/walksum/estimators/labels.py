@@ -15,6 +15,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from walksum._checks import check_unmasked
 from walksum.data.frames import name_list
 from walksum.data.knn import TableLike
 
@@ -47,7 +48,11 @@ def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
 
 @contextmanager
 def columns_of_words_named(X: Any) -> Iterator[None]:
-    """Name what of a DataFrame holds no numbers: scikit-learn's error names neither the column nor a remedy."""
+    """Name what of a DataFrame holds no numbers: scikit-learn's error names neither the column nor a remedy.
+
+    A mask is refused: numpy drops it, and the numbers below it would be learned from.
+    """
+    check_unmasked("X", X)
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -70,6 +75,7 @@ def _holds_numbers(cells: Any) -> bool:
 def _one_per_row(y: ArrayLike, num_rows: int) -> np.ndarray:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
+    check_unmasked("y", y)
     found = column_or_1d(np.asarray(y), warn=True)
     check_consistent_length(range(num_rows), found)
     return found

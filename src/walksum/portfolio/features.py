@@ -121,10 +121,14 @@ def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int 
 
 
 def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """``total / mass``; where no other target is near, the mean of all others."""
-    others = (full.sum(0) - full) / np.maximum(known.sum() - known, 1)
+    """``total / mass``; where no other target is near, a mean that is the same for all such nodes.
+
+    It is of the targets that have others near: the mean of all others differs from node to node by the own target.
+    """
     small = np.abs(mass) < 1e-9
-    return np.where(small, others, total / np.where(small, 1.0, mass))
+    some = known * ~small if known[~small].any() else known
+    middle = (some * full).sum(0) / np.maximum(some.sum(), 1)
+    return np.where(small, middle, total / np.where(small, 1.0, mass))
 
 
 def diagonal_at(graph: Graph, nodes: np.ndarray, scale: float) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
+from walksum.data.knn import warn_of_order
 from walksum.estimators.auto.base import Auto
 from walksum.estimators.labels import NodeClassifier, class_labels
 from walksum.portfolio.blend import METRICS, Metric
@@ -100,6 +101,7 @@ class AutoClassifier(NodeClassifier, Auto):
                 weight zero counts as one without a label. Label propagation counts all rows the same.
         """
         start = time.monotonic()
+        warn_of_order(graph, X)
         X = self._table(X, reset=True)
         metric_name = self.metric or "accuracy"
         if metric_name not in CLASSIFIER_METRICS:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from walksum.data.knn import warn_of_order
 from walksum.estimators.auto.base import Auto
 from walksum.estimators.labels import NodeRegressor, number_targets
 from walksum.portfolio.blend import METRICS
@@ -44,6 +45,7 @@ class AutoRegressor(NodeRegressor, Auto):
     ) -> AutoRegressor:
         """Learn from the rows whose y is not NaN; arguments as in :meth:`AutoClassifier.fit`."""
         start = time.monotonic()
+        warn_of_order(graph, X)
         X = self._table(X, reset=True)
         metric_name = self.metric or "r2"
         if metric_name not in names_for("regression"):
