@@ -14,10 +14,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vjp
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum._torch import watched
 from walksum.designs import Design
 from walksum.graph import Graph, as_graph
 from walksum.nn.adjacency import Adjacency
@@ -45,6 +46,8 @@ def recipe(design: Design, solver: Solver | str, on_nonconverged: str) -> str:
 def _write_design(design: Design) -> dict[str, Any]:
     if type(design) is Adjacency:
         return {"name": ADJACENCY, **design.arguments()}
+    if any(watched(part) or type(part) not in (type(design), nn.Linear) for part in design.modules()):
+        raise ValueError("hooks, parametrizations and modules that somebody has put in are in no file")
     return design_to_json(design)
 
 

@@ -311,7 +311,8 @@ class GLTConv(MessagePassing):
         assert self.edge is not None
         if graph is not None and graph is not edge_index:
             edge_attr = mean_per_edge(edge_index, graph, edge_attr)
-        logit = nn.functional.linear(edge_attr.to(dtype), self.edge.weight.to(dtype))
+        given, weight = edge_attr.to(dtype), self.edge.weight
+        logit = self.edge(given) if weight.dtype == dtype else nn.functional.linear(given, weight.to(dtype))
         return logit.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp().t()
 
     @assume_constant
