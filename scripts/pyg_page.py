@@ -22,9 +22,9 @@ FILES = {
 NEEDS = {"sampler": "pyg-lib or torch-sparse", "sparse": "torch-sparse"}
 END = """## Limits
 
-- Compiled code (`torch.compile`) keeps the design and the solver that the layer had when it was compiled, and does not
-  write `last_solve`. Edge features need a `walksum.Graph` there, and the list of Graphs of a batch and the
-  samples `[B, N, F]` of a `GLTConv` or `GLT` are taken outside compiled code only.
+- Compiled code (`torch.compile`) notices another `layer.design` or `layer.solver`, but not what is changed within a
+  design after it was compiled, and does not write `last_solve`. Edge features need a `walksum.Graph` there, and the
+  list of Graphs of a batch and the samples `[B, N, F]` of a `GLTConv` or `GLT` are taken outside compiled code only.
 - Compiled code is there to be whole, not to be quick: its backward pass makes J once more. A compiled step of one layer
   is slower than the eager one on a CPU thread; by how much has no record yet.
 - `torch.export` takes an `edge_index`; a design outside `walksum.designs.DESIGNS` stays in its process.
