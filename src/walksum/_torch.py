@@ -52,10 +52,10 @@ except (AttributeError, ImportError, TypeError):
     _compiler = None  # type: ignore[assignment]
 
 try:
-    from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
+    from torch.nn.modules.module import _has_any_global_hook as _has_global_hooks
 except ImportError:
 
-    def has_global_hooks() -> Any:  # nobody can tell: without hooks, what is right with them only takes longer
+    def _has_global_hooks() -> Any:  # nobody can tell: without hooks, what is right with them only takes longer
         return True
 
 
@@ -263,6 +263,12 @@ def assume_constant(function: F) -> F:
     """``torch.compiler.assume_constant_result`` without importing the compiler: run once, when a model is compiled."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def watched(module: torch.nn.Module) -> bool:
+    """Whether a hook sees, and may change, what the module takes and what it makes."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or bool(_has_global_hooks())
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ import os
 import pandas as pd
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import walksum as ws
 from gallery import DESIGNS, GALLERY, complete, cycle, grid, path, problem, random_graph
@@ -101,6 +101,26 @@ def test_forward_mode_gives_the_directional_derivative():
     step = torch.randn_like(J.diag)
     _, slope = torch.func.jvp(lambda d: logdet(ws.Precision(J.graph, d, J.off), "dense"), (J.diag,), (step,))
     close(slope, torch.linalg.vecdot(selected_inverse(J).diag, step))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("method", EXACT)
+def test_dual_numbers_of_torch_autograd(method, heads):
+    graph = ws.Graph.from_edge_index(torch.tensor([[0, 1, 0], [1, 2, 2]]))
+    values = torch.rand(heads, 3, dtype=torch.double) + 3, torch.rand(heads, 3, dtype=torch.double)
+    for ask in (ws.logdet, ws.marginals, lambda J, method: ws.selected_inverse(J, method).off):
+        call = lambda diag, off, ask=ask: ask(ws.Precision(graph, diag, off), method)  # noqa: E731
+        _, wanted = torch.func.jvp(call, values, values)
+        with forward_ad.dual_level():
+            found = call(*(forward_ad.make_dual(each, each) for each in values))
+            torch.testing.assert_close(forward_ad.unpack_dual(found).tangent, wanted)
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_variances_keep_no_inverse(method):
+    ring = torch.arange(50)
+    J = ws.FixedLaplacian(0.9)(ws.Graph.from_edge_index(torch.stack([ring, ring.roll(1)])), torch.empty(0).double())
+    assert ws.marginals(J, method).untyped_storage().nbytes() == 50 * 8
 
 
 def test_the_derivative_of_a_large_selected_inverse_is_refused(monkeypatch):

@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from torch.nn.utils import parametrizations, prune
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explainer, GNNExplainer, PGExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
@@ -300,6 +301,87 @@ def test_compile_own_design_and_solver():
     conv = ws.GLTConv(6, 4, 2, design=Own(0.5), solver=ws.GaBP(tol=1e-6))
     compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(X, EDGES), conv(X, EDGES))
+
+
+ONE_CLASS = {
+    "design": [lambda s=s: ws.GLTConv(6, 4, scale=s) for s in (0.5, 0.9)],
+    "similarity": [lambda s=s: ws.GLTConv(6, 4, similarity=s) for s in ("gaussian", "dot")],
+    "solver": [lambda s=s: ws.GLTConv(6, 4, solver=s) for s in (ws.CG(tol=0.5), "direct")],
+    "own design": [lambda s=s: ws.GLTConv(6, 4, design=Own(s)) for s in (0.5, 0.9)],
+    "coupling": [lambda s=s: ws.Propagate(coupling=s) for s in ("attractive", "repulsive")],
+    "loops": [lambda s=s: ws.Propagate(loops=s) for s in (True, False)],
+    "copy": [lambda s=s: copy.deepcopy(ws.GLTConv(6, 4, design=Own(s))) for s in (0.5, 0.9)],
+    "lazy": [lambda s=s: ws.GLTConv(-1, 4, scale=s) for s in (0.5, 0.9)],
+    "model": [lambda s=s: ws.GLT(6, 16, 2, 2, scale=s).eval() for s in (0.5, 0.9)],
+}
+
+
+@quiet
+@pytest.mark.parametrize("kind", ONE_CLASS)
+def test_compile_layers_of_one_class(kind):
+    """`torch.compile` of several layers or models: each keeps the settings it was made with."""
+    torch._dynamo.reset()
+    for make in [*ONE_CLASS[kind], ONE_CLASS[kind][0]]:
+        layer = make()
+        wanted = layer(X, EDGES)  # which tells a lazy layer its width
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(X, EDGES), wanted)
+
+
+@quiet
+def test_equal_layers_share_compiled_code():
+    """`torch.compile` of many equal layers: they share code; another `layer.solver` is noticed."""
+    torch._dynamo.reset()
+    compilations = []
+
+    def backend(module, _):
+        compilations.append(module)
+        return module
+
+    for _ in range(10):  # beyond torch's limit of recompilations
+        torch.compile(ws.GLTConv(6, 4), backend=backend, fullgraph=True)(X, EDGES)
+    layer = ws.GLTConv(6, 4)
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    layer.solver = ws.CG(tol=0.5)  # noticed
+    torch.testing.assert_close(compiled(X, EDGES), layer(X, EDGES))
+    assert len(compilations) == 2
+
+
+MAPS = {
+    "pruning": lambda linear: prune.l1_unstructured(linear, "weight", 0.9),
+    "spectral_norm": parametrizations.spectral_norm,
+    "weight_norm": parametrizations.weight_norm,
+    "hook": lambda linear: linear.register_forward_hook(lambda *given: 3 * given[-1]),
+}
+
+
+@quiet
+@pytest.mark.parametrize("design", ["laplacian", "diagonally-dominant", "squared"])
+@pytest.mark.parametrize("kind", MAPS)
+def test_changed_maps(kind, design):
+    """Pruning, weight norms and hooks on the linear maps of a design: as on torch's own, also in compiled code."""
+    torch._dynamo.reset()
+    conv = ws.GLTConv(6, 4, design=design)
+    plain = conv(X, EDGES)
+    for linear in [each for each in conv.design.modules() if type(each) is torch.nn.Linear]:
+        MAPS[kind](linear)
+    optimiser = torch.optim.SGD(conv.parameters(), lr=0.1)
+    for _ in range(2):  # hooks make the weights of a step: without them a second backward pass is an error
+        optimiser.zero_grad()
+        conv(X, EDGES).square().sum().backward()
+        optimiser.step()
+    wanted = conv.eval()(X, EDGES)
+    assert not torch.allclose(wanted, plain)
+    torch.testing.assert_close(torch.compile(conv, backend="aot_eager", fullgraph=True)(X, EDGES), wanted)
+
+
+def test_hooks_on_maps_fire():
+    """Forward hooks on the linear maps of a design and of edge features: called, as on torch's own."""
+    conv, seen = ws.GLTConv(6, 4, edge_dim=2), []
+    for part in (conv.design.project, conv.design.confidence, conv.edge):
+        part.register_forward_hook(lambda *given: seen.append(given[0]))
+    conv(X, EDGES, edge_attr=torch.randn(30, 2))
+    assert len(seen) == 3
 
 
 @quiet

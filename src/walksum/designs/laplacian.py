@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from walksum._checks import check_count
-from walksum._torch import needs_grad
+from walksum._torch import needs_grad, watched
 from walksum.designs import fused
 from walksum.designs.base import (
     Design,
@@ -136,24 +136,30 @@ class LearnedLaplacian(Design):
         self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None, edge: Tensor | None = None
     ) -> Precision:
         x = clipped(need(self, "x", x, graph))
-        y = self._maps(x)
+        y, bias = self._maps(x)
         kernel = edge is None and self.similarity == SIMILARITIES["gaussian"]
         if kernel and fused.serves(graph, self.similarity_channels, y, self.gate):
             scale, composed = self.sign * self.scale, partial(self._couplings, graph)
-            off = fused.laplacian_couplings(graph, composed, y, self.confidence.bias, self.gate, self.bound, scale)
+            off = fused.laplacian_couplings(graph, composed, y, bias, self.gate, self.bound, scale)
         else:
-            off = self._couplings(graph, y, self.confidence.bias, self.gate, edge)
+            off = self._couplings(graph, y, bias, self.gate, edge)
         return Precision(graph, off.new_ones(off.size(0), graph.num_nodes), off)
 
-    def _maps(self, x: Tensor) -> Tensor:
-        """Projections and logits, ``[N, H K + H]``."""
-        for part in (self.project, self.confidence):
+    def _maps(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Projections and logits, ``[N, H K + H]``, and the bias that the logits still lack."""
+        parts = self.project, self.confidence
+        for part in parts:
             if isinstance(part, nn.LazyLinear):
                 part(x)  # which makes its weights
+        if not all(type(part) is nn.Linear and not watched(part) for part in parts):
+            y = torch.cat([part(x) for part in parts], -1)  # called, for hooks and what somebody has put in their place
+            return y, y.new_zeros(self.heads)
         maps = self.project.weight, self.confidence.weight
         if x.is_cpu:  # where the bits of one product for both would depend on the number of threads
-            return torch.cat([nn.functional.linear(x, weight) for weight in maps], -1)
-        return nn.functional.linear(x, torch.cat(maps))
+            y = torch.cat([nn.functional.linear(x, weight) for weight in maps], -1)
+        else:
+            y = nn.functional.linear(x, torch.cat(maps))
+        return y, self.confidence.bias
 
     def _couplings(self, graph: Graph, y: Tensor, bias: Tensor, gate: Tensor, edge: Tensor | None = None) -> Tensor:
         refuse_negative_weights(type(self).__name__, graph)

@@ -54,7 +54,8 @@ class DenseFactor:
     def selected_inverse(self) -> tuple[Tensor, Tensor]:
         inverse = torch.cholesky_inverse(self.L)
         i, j = self.prepared.J.graph.edges
-        return inverse.diagonal(dim1=1, dim2=2), inverse[:, i, j]
+        # a copy: a view would keep the whole inverse, and forward mode wants results of the usual strides
+        return inverse.diagonal(dim1=1, dim2=2).clone(memory_format=torch.contiguous_format), inverse[:, i, j]
 
     def half_solve(self, z: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self.L.mT, z, upper=True)

@@ -75,7 +75,8 @@ class _LogDet(OfFactor):
     def forward(diag: Tensor, off: Tensor, graph: Graph, memo: dict, way: str) -> Tensor:
         if graph.num_nodes == 0:
             return diag.new_zeros(diag.size(0))
-        return factorise(graph, diag, off, memo, way).logdet()
+        found = factorise(graph, diag, off, memo, way).logdet()
+        return found.clone(memory_format=torch.contiguous_format)  # the strides that forward mode wants
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:

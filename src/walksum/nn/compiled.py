@@ -14,10 +14,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vjp
 from torch.utils.weak import WeakIdKeyDictionary
 
+from walksum._torch import assume_constant, watched
 from walksum.designs import Design
 from walksum.graph import Graph, as_graph
 from walksum.nn.adjacency import Adjacency
@@ -42,9 +43,40 @@ def recipe(design: Design, solver: Solver | str, on_nonconverged: str) -> str:
     return json.dumps({**parts, "on_nonconverged": on_nonconverged})
 
 
+class Compilable(nn.Module):
+    """A layer with its recipe as an attribute: by its text a compiler tells the layer from others of its class.
+
+    Code that was compiled for one layer also runs for others that look the same, and what is called once, while
+    compiling, is not looked at again. So the text is there before, and goes where a part of it is replaced.
+    """
+
+    design: Any
+    solver: Any
+    on_nonconverged: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("design", "solver", "on_nonconverged"):
+            self.__dict__["recipe"] = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.write_recipe()  # of a copy, whose parts are others
+
+    @assume_constant
+    def write_recipe(self) -> None:
+        self.__dict__["recipe"] = recipe(self.design, self.solver, self.on_nonconverged)
+
+    def current_recipe(self) -> Any:
+        self.write_recipe()
+        return self.recipe
+
+
 def _write_design(design: Design) -> dict[str, Any]:
     if type(design) is Adjacency:
         return {"name": ADJACENCY, **design.arguments()}
+    if any(watched(part) or type(part) not in (type(design), nn.Linear) for part in design.modules()):
+        raise ValueError("hooks, parametrizations and modules that somebody has put in are in no file")
     return design_to_json(design)
 
 

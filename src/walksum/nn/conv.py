@@ -12,7 +12,6 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice, check_count
-from walksum._torch import assume_constant
 from walksum.designs import Design, FixedLaplacian, Setting, make_design
 from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
@@ -41,7 +40,7 @@ LAYER_SCALE = 0.7
 LARGEST_LOGIT = 10.0  # edge features change a coupling by at most e^10
 
 
-class GLTConv(MessagePassing):
+class GLTConv(compiled.Compilable, MessagePassing):
     r"""The graph linear transformation as a PyG layer.
 
     .. math::
@@ -142,6 +141,7 @@ class GLTConv(MessagePassing):
         self.edge = None if edge_dim is None else nn.Linear(edge_dim, heads, bias=False)
         self.last_solve: Solution | None = None
         self.last_backward_solve: Solution | None = None
+        self.write_recipe()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -256,9 +256,10 @@ class GLTConv(MessagePassing):
         """The first input has told the width."""
         self.in_channels = x.size(-1)
         if getattr(self.design, "in_channels", None) == -1:
-            self.design.in_channels = self.in_channels  # type: ignore[assignment]
+            self.design.in_channels = self.in_channels
         if isinstance(self.observe_source, nn.LazyLinear):  # both sides are of one kind
             self.observe_source(x.detach())
+        self.write_recipe()
 
     def _each_sample(
         self, x: Tensor, edge_index: Any, weight: Any, features: Any, asked: Any, edge_attr: Any
@@ -311,12 +312,9 @@ class GLTConv(MessagePassing):
         assert self.edge is not None
         if graph is not None and graph is not edge_index:
             edge_attr = mean_per_edge(edge_index, graph, edge_attr)
-        logit = nn.functional.linear(edge_attr.to(dtype), self.edge.weight.to(dtype))
+        given, weight = edge_attr.to(dtype), self.edge.weight
+        logit = self.edge(given) if weight.dtype == dtype else nn.functional.linear(given, weight.to(dtype))
         return logit.clamp(-LARGEST_LOGIT, LARGEST_LOGIT).exp().t()
-
-    @assume_constant
-    def _recipe(self) -> str:
-        return compiled.recipe(self.design, self.solver, self.on_nonconverged)
 
     def _mix_compiled(self, x: Tensor, h: Tensor, edge_index: Any, weight: Any, edge_attr: Any) -> Tensor:
         """The same as one operator, which a compiler leaves whole."""
@@ -326,7 +324,7 @@ class GLTConv(MessagePassing):
                 raise ValueError("edge features in compiled code need a walksum.Graph, with one row per edge of it")
             factor = self._edge_factor(edge_attr, edge_index, None, h.dtype)
         parameters = list(self._parameters_of_design().values())
-        return compiled.mix_over(edge_index, weight, x, h, factor, parameters, self._recipe())
+        return compiled.mix_over(edge_index, weight, x, h, factor, parameters, self.current_recipe())
 
     def _remember(self, solution: Solution) -> None:
         kept = solution if self.keep_values else solution.without_value()

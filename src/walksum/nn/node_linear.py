@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor, nn
 
-from walksum._torch import Function, in_forward_mode, transforms_active
+from walksum._torch import Function, in_forward_mode, transforms_active, watched
 from walksum.backends import has_numba
 from walksum.nn import row_pass
 
@@ -55,7 +55,7 @@ def linear_after(layer: nn.Module, before: Sequence[nn.Module], x: Tensor, resid
 
 def takes_more(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether a module takes the arguments of this kind: one with hooks or another forward expects x alone."""
-    if torch.compiler.is_compiling() or row_pass.watched(module):
+    if torch.compiler.is_compiling() or watched(module):
         return False
     return getattr(module.forward, "__func__", None) is kind.forward
 

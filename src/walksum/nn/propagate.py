@@ -23,7 +23,7 @@ from walksum.solvers import Solution, Solver, resolve_name
 from walksum.solving import ON_NONCONVERGED, solve
 
 
-class Propagate(MessagePassing):
+class Propagate(compiled.Compilable, MessagePassing):
     r"""Exact propagation over all paths of the graph, in one linear operator.
 
     .. math::
@@ -90,6 +90,7 @@ class Propagate(MessagePassing):
         self.last_solve: Solution | None = None
         self.last_backward_solve: Solution | None = None
         self.reset_parameters()
+        self.write_recipe()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -140,9 +141,9 @@ class Propagate(MessagePassing):
         return self(columns.flatten(1), edge_index, edge_weight).view(columns.shape).movedim(0, -2)
 
     @assume_constant
-    def _recipe(self) -> str:
+    def write_recipe(self) -> None:
         design = self.design or Adjacency(self.start, self.coupling, self.loops, self.logit is not None)
-        return compiled.recipe(design, self.solver, self.on_nonconverged)
+        self.__dict__["recipe"] = compiled.recipe(design, self.solver, self.on_nonconverged)
 
     def _mix_compiled(self, h: Tensor, edge_index: Any, weight: Tensor | None) -> Tensor:
         """The same as one operator, which a compiler leaves whole."""
@@ -150,7 +151,7 @@ class Propagate(MessagePassing):
             parameters, x = [] if self.logit is None else [self.logit], h.detach()  # no J of these reads x
         else:
             parameters, x = list(self.design.parameters()), h
-        return compiled.mix_over(edge_index, weight, x, h.unsqueeze(0), None, parameters, self._recipe())
+        return compiled.mix_over(edge_index, weight, x, h.unsqueeze(0), None, parameters, self.current_recipe())
 
     def _remember(self, solution: Solution) -> None:
         if solution.direction == "forward":

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor, nn
 
-from walksum._torch import Function, has_global_hooks, transforms_active
+from walksum._torch import Function, transforms_active, watched
 from walksum.backends.cpu.pointers import ZERO, blank
 from walksum.backends.cpu.simd import WIDTHS, registers
 from walksum.backends.cpu.threads import over_columns
@@ -56,12 +56,6 @@ def _idle(module: nn.Module) -> bool:
     # not a subclass, which may drop in evaluation too
     off = type(module) in (nn.Dropout, Dropout) and (not module.training or module.p == 0)
     return (off or type(module) is nn.Identity) and not watched(module)
-
-
-def watched(module: nn.Module) -> bool:
-    """Whether a hook sees, and may change, what the module takes and what it makes."""
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks) or has_global_hooks()
 
 
 def has_memory(tensor: Tensor) -> bool:
