@@ -14,7 +14,9 @@ from walksum.portfolio.blend import Metric, is_default
 from walksum.portfolio.columns import (
     COLUMNS,
     EACH_WALK,
+    MANY_NODES,
     NEAR_LABELS,
+    PLACES,
     can_leave_one_out,
     needs_targets,
     needs_this_graph,
@@ -30,7 +32,7 @@ from walksum.portfolio.schedule import Task, Trained, no_member
 from walksum.portfolio.spread import Operator, is_small
 from walksum.portfolio.stack import Config, StackRecipe
 from walksum.portfolio.stacked import StackedNetworks, stack_runner
-from walksum.portfolio.tabular import MODELS, STRENGTHS, Tabular, directed, fit_tabular
+from walksum.portfolio.tabular import MODELS, Tabular, directed, fit_tabular, strengths
 
 BANK = tuple(Operator(scale) for scale in (0.0, 0.5, 0.9, -0.5, -0.9))
 SMOOTH = (*((Operator(scale, loops=True),) for scale in (0.8, 0.9, 0.95)), (Operator(0.9),))
@@ -164,7 +166,7 @@ def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float,
 
 def _tabular(problem: Problem) -> Iterator[Task]:
     sets = [name for name in COLUMNS if name == "x" or (problem.graph.num_edges and name != "smoothed")]
-    sets = [name for name in sets if name not in EACH_WALK and (problem.wide or name != "directions")]
+    sets = [name for name in sets if name not in (*EACH_WALK, PLACES) and (problem.wide or name != "directions")]
     sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem) == (name != NEAR_LABELS)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
@@ -190,11 +192,15 @@ def _tabular(problem: Problem) -> Iterator[Task]:
 
 
 def _directed(problem: Problem) -> Iterator[Task]:
-    """Linear models of words: on what neighbours near and far make of them; a moment each."""
+    """Linear models of words: on what neighbours near and far make of them; of classes also on the graph alone."""
     for columns in EACH_WALK if problem.wide and problem.graph.num_edges else ():
-        for strength in STRENGTHS if problem.classes else STRENGTHS[:1]:
+        for strength in strengths(problem.classes):
             name = f"directed {columns.split()[1]}" + f", C={strength:g}" * bool(problem.classes)
             yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), columns, False, name))
+    if problem.classes and problem.graph.num_edges and problem.num_nodes <= MANY_NODES:
+        for strength in strengths(problem.classes):
+            name = f"place, C={strength:g}"
+            yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), PLACES, False, name))
 
 
 def _tabular_runner(problem: Problem, make: Callable[[int, int], Any], columns: str, needed: bool, name: str) -> Any:
