@@ -39,7 +39,7 @@ MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes u
 LABEL_SCALES = (0.5, 0.9, 0.99)
 NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
 SMOOTHED = Operator(0.8, loops=True)
-PLACES = "place directions"  # the name of columns
+ALL_OWN, PLACES = "all x", "place directions"  # names of columns
 MOST_PLACES = 128
 WALKS = {"near": (2, 0.0), "far": (0, 0.9), "beyond": (2, 0.8)}  # steps and scale of what carries directions
 EACH_WALK = tuple(f"directions {kind}" for kind in WALKS)  # names of columns
@@ -256,6 +256,7 @@ Columns = Callable[[Problem, np.ndarray], np.ndarray]
 
 COLUMNS: dict[str, Columns] = {
     "x": lambda problem, train: own_columns(problem),
+    ALL_OWN: lambda problem, train: reduce_columns(problem.X, None),
     "neighbours": lambda problem, train: neighbours(problem),
     "surroundings": lambda problem, train: surroundings(problem),
     "smoothed": lambda problem, train: smoothed(problem),

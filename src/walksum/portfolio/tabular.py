@@ -188,13 +188,13 @@ def extra_trees(classes: int, seed: int) -> Any:
     )
 
 
-def linear(classes: int, seed: int) -> Any:
+def linear(classes: int, seed: int, strength: float = 0.02) -> Any:
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     if classes:
-        return make_pipeline(StandardScaler(), LogisticRegression(C=0.02, max_iter=300))
+        return make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=300))
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
 
 
