@@ -12,6 +12,7 @@ from torch import Tensor
 from walksum.portfolio.arrays import Additive
 from walksum.portfolio.blend import Blend, sharpened, softmax
 from walksum.portfolio.columns import (
+    ALL_OWN,
     COLUMNS,
     LABEL_SCALES,
     MOST_COLUMNS,
@@ -106,6 +107,8 @@ def _columns(name: str, problem: Problem, x: Tensor) -> Tensor:
     if name.startswith("directions"):
         found = x.double() @ torch.from_numpy(smoothed_basis(problem)).T
         return torch.cat([carried(problem.graph, found, kind) for kind in kinds_of_directions(name)], 1)
+    if name == ALL_OWN:
+        return x.double()
     own = _own(problem, x)
     if name == "x":
         return own
@@ -205,6 +208,8 @@ def column_effects(
 
 def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[str]:
     """In words, in the order of ``COLUMNS[columns]``."""
+    if columns == ALL_OWN:
+        return feature_names(trained, problem.X.shape[1])
     own = feature_names(trained, own_columns(problem).shape[1])
     if columns == "x":
         return own

@@ -32,12 +32,15 @@ from walksum.portfolio.spread import Operator, layer, spread
 from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
+OF_A_CLASS, MOST_DIRECTIONS, MOST_CELLS = 4, 256, 20_000_000  # directions, and cells of a table of so many
 MOST_COLUMNS = 1024  # that a network reads as they are
 COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
 LABEL_SCALES = (0.5, 0.9, 0.99)
 NEAR_LABELS = "surroundings + near labels"  # tried where the others with labels cost too much
 SMOOTHED = Operator(0.8, loops=True)
+ALL_OWN, PLACES = "all x", "place directions"  # names of columns
+MOST_PLACES = 128
 WALKS = {"near": (2, 0.0), "far": (0, 0.9), "beyond": (2, 0.8)}  # steps and scale of what carries directions
 EACH_WALK = tuple(f"directions {kind}" for kind in WALKS)  # names of columns
 WALK_WORDS = {"near": "two steps", "far": "spread, scale 0.9", "beyond": "spread, scale 0.8, and two steps"}
@@ -105,13 +108,19 @@ def directions(problem: Problem, kind: str) -> np.ndarray:
 def smoothed_basis(problem: Problem) -> np.ndarray:
     """The directions ``[components, F]``: those of the training graph, also for other tables."""
     if problem.smoothed_basis is None:
-        graph = problem.graph.to("cpu")
-
-        def smooth(x: np.ndarray) -> np.ndarray:
-            return _steps(graph, torch.from_numpy(np.require(x, np.float64, ["C", "W"])), 2).numpy()
-
-        problem.smoothed_basis = smoothed_directions(problem.X, smooth, COMPONENTS, problem.seed)
+        smooth = partial(_two_steps, problem.graph.to("cpu"))
+        problem.smoothed_basis = smoothed_directions(problem.X, smooth, _many_directions(problem), problem.seed)
     return problem.smoothed_basis
+
+
+def _two_steps(graph: Graph, x: np.ndarray) -> np.ndarray:
+    return _steps(graph, torch.from_numpy(np.require(x, np.float64, ["C", "W"])), 2).numpy()
+
+
+def _many_directions(problem: Problem) -> int:
+    """Many classes lie in as many directions: a line in fewer cannot tell them apart."""
+    most = min(MOST_DIRECTIONS, MOST_CELLS // max(1, problem.num_nodes))
+    return max(COMPONENTS, min(OF_A_CLASS * problem.classes, most))
 
 
 def carried(graph: Graph, x: torch.Tensor, kind: str) -> torch.Tensor:
@@ -139,6 +148,17 @@ def _directions(columns: str, problem: Problem, train: np.ndarray) -> np.ndarray
 def kinds_of_directions(columns: str) -> list[str]:
     """The kinds of walks in a set of columns: one, or all side by side."""
     return list(WALKS) if columns == "directions" else [columns.removeprefix("directions ")]
+
+
+def place_directions(problem: Problem) -> np.ndarray:
+    """Where two steps lead from a node, by their leading directions, in rows of length one: communities, to a line."""
+    return problem.graph.to("cpu").derived(_place_directions, problem.seed)
+
+
+def _place_directions(graph: Graph, seed: int) -> np.ndarray:
+    joined = sp.diags((graph.degree.numpy() > 0).astype(np.float64)).tocsr()  # a node alone is a direction of its own
+    basis = smoothed_directions(joined, partial(_two_steps, graph), MOST_PLACES, seed)
+    return carried(graph, torch.from_numpy(np.ascontiguousarray(joined @ basis.T)), "near").numpy()
 
 
 def graph_coordinates(problem: Problem) -> np.ndarray:
@@ -236,6 +256,7 @@ Columns = Callable[[Problem, np.ndarray], np.ndarray]
 
 COLUMNS: dict[str, Columns] = {
     "x": lambda problem, train: own_columns(problem),
+    ALL_OWN: lambda problem, train: reduce_columns(problem.X, None),
     "neighbours": lambda problem, train: neighbours(problem),
     "surroundings": lambda problem, train: surroundings(problem),
     "smoothed": lambda problem, train: smoothed(problem),
@@ -244,6 +265,7 @@ COLUMNS: dict[str, Columns] = {
     ),
     NEAR_LABELS: lambda problem, train: np.concatenate([surroundings(problem), with_near_targets(problem, train)], 1),
     **{name: partial(_directions, name) for name in ("directions", *EACH_WALK)},
+    PLACES: lambda problem, train: place_directions(problem),
     "place + surroundings + labels": lambda problem, train: np.concatenate(
         [graph_coordinates(problem), surroundings(problem), with_targets(problem, train)], 1
     ),

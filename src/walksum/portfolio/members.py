@@ -12,9 +12,12 @@ import scipy.sparse as sp
 
 from walksum.portfolio.blend import Metric, is_default
 from walksum.portfolio.columns import (
+    ALL_OWN,
     COLUMNS,
     EACH_WALK,
+    MANY_NODES,
     NEAR_LABELS,
+    PLACES,
     can_leave_one_out,
     needs_targets,
     needs_this_graph,
@@ -30,7 +33,7 @@ from walksum.portfolio.schedule import Task, Trained, no_member
 from walksum.portfolio.spread import Operator, is_small
 from walksum.portfolio.stack import Config, StackRecipe
 from walksum.portfolio.stacked import StackedNetworks, stack_runner
-from walksum.portfolio.tabular import MODELS, STRENGTHS, Tabular, directed, fit_tabular
+from walksum.portfolio.tabular import MODELS, Tabular, directed, fit_tabular, linear, strengths
 
 BANK = tuple(Operator(scale) for scale in (0.0, 0.5, 0.9, -0.5, -0.9))
 SMOOTH = (*((Operator(scale, loops=True),) for scale in (0.8, 0.9, 0.95)), (Operator(0.9),))
@@ -39,6 +42,7 @@ NEAR, AROUND = Operator(0.8, loops=True), Operator(0.5, loops=True, own=False)  
 MANY = 1000  # rows to learn from that a deep network deserves its time with
 LARGE, COLUMNS_OF_LARGE = 5000, 100  # rows and columns of tables on which trees and stacked networks take their time
 SEVERAL, LEAST_NODES = 300, 500  # rows to learn from, and nodes, that networks deep in words deserve theirs with
+WHOLE = 100_000_000  # rows times columns times classes of a table that a line reads as it is: a second or two
 ALONE = (Operator(0.0),)
 CONSISTENT = " consistent"  # in the name of networks whose predictions must agree over draws of the dropout
 
@@ -164,7 +168,9 @@ def _name(kind: str, operators: tuple[Operator, ...], inputs: str, decay: float,
 
 def _tabular(problem: Problem) -> Iterator[Task]:
     sets = [name for name in COLUMNS if name == "x" or (problem.graph.num_edges and name != "smoothed")]
-    sets = [name for name in sets if name not in EACH_WALK and (problem.wide or name != "directions")]
+    sets = [
+        name for name in sets if name not in (*EACH_WALK, PLACES, ALL_OWN) and (problem.wide or name != "directions")
+    ]
     sets = [name for name in sets if not needs_targets(name) or can_leave_one_out(problem) == (name != NEAR_LABELS)]
     plans = [(model, columns, 1 if model == "linear" else 3) for columns in reversed(sets) for model in MODELS]
     for model, columns, share in sorted(plans, key=lambda plan: plan[0] == "boosting"):  # the slowest last
@@ -187,14 +193,22 @@ def _tabular(problem: Problem) -> Iterator[Task]:
         runner = _tabular_runner(problem, MODELS[model], columns, whole, name)
         reads = columns != "x", needs_targets(columns)
         yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)
+    if problem.wide and problem.classes and problem.X.size and np.prod(problem.X.shape) * problem.classes <= WHOLE:
+        # dense columns of one size have no leading directions: what few of them leave out may tell most
+        runner = _tabular_runner(problem, partial(linear, strength=0.002), ALL_OWN, False, f"linear {ALL_OWN}")
+        yield Task(f"linear {ALL_OWN}", 1, False, runner, always=True)
 
 
 def _directed(problem: Problem) -> Iterator[Task]:
-    """Linear models of words: on what neighbours near and far make of them; a moment each."""
+    """Linear models of words: on what neighbours near and far make of them; of classes also on the graph alone."""
     for columns in EACH_WALK if problem.wide and problem.graph.num_edges else ():
-        for strength in STRENGTHS if problem.classes else STRENGTHS[:1]:
+        for strength in strengths(problem.classes):
             name = f"directed {columns.split()[1]}" + f", C={strength:g}" * bool(problem.classes)
             yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), columns, False, name))
+    if problem.classes and problem.graph.num_edges and problem.num_nodes <= MANY_NODES:
+        for strength in strengths(problem.classes):
+            name = f"place, C={strength:g}"
+            yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), PLACES, False, name))
 
 
 def _tabular_runner(problem: Problem, make: Callable[[int, int], Any], columns: str, needed: bool, name: str) -> Any:

@@ -188,13 +188,13 @@ def extra_trees(classes: int, seed: int) -> Any:
     )
 
 
-def linear(classes: int, seed: int) -> Any:
+def linear(classes: int, seed: int, strength: float = 0.02) -> Any:
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     if classes:
-        return make_pipeline(StandardScaler(), LogisticRegression(C=0.02, max_iter=300))
+        return make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=300))
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
 
 
@@ -210,4 +210,9 @@ def directed(strength: float, classes: int, seed: int) -> Any:
 
 
 MODELS = {"boosting": boosting, "extra trees": extra_trees, "linear": linear}
-STRENGTHS = (3.0, 30.0)  # of linear models on directions
+
+
+def strengths(classes: int) -> tuple[float, ...]:
+    """Of linear models on directions: among many classes each has few of the rows, and is held by the same penalty."""
+    more = max(1.0, classes / 10)
+    return (3.0 * more, 30.0 * more) if classes else (3.0,)
