@@ -21,7 +21,7 @@ from torch_geometric.nn import APPNP, GATConv, GCNConv
 
 import walksum as ws
 from benchmarks import records
-from benchmarks.timing import _no_collections
+from benchmarks.timing import no_collections
 
 CHANNELS, HEADS = 64, 8
 # the most that is asked for, in multiples of GAT: a new graph, and the same graph for fixed and learned designs
@@ -91,7 +91,7 @@ def measure(shape: str, rounds: int, seed: int) -> dict[str, dict[str, float]]:
     known, taken = layers(), {"new": {}, "same": {}}  # type: ignore[var-annotated]
     inputs = torch.randn(nodes, CHANNELS, generator=generator)  # of the model, for the design that reads those
     x = inputs.clone().requires_grad_()
-    with _no_collections():
+    with no_collections():
         for k in range(rounds + 3):
             edges = make(generator)
             for name, (_, layer) in known.items():

@@ -144,11 +144,11 @@ def _large_problem(name: str, device: str) -> problems.Problem:
     return problems.Problem(name, "F-Lap", J.graph, J.diag, J.off, h, grad)
 
 
-def _laplacian(graph: ws.Graph, strength: float = 0.99) -> ws.Precision:
-    """I - strength D^-1/2 A D^-1/2."""
+def _laplacian(graph: ws.Graph) -> ws.Precision:
+    """I - 0.99 D^-1/2 A D^-1/2."""
     root = graph.degree.float().clamp_min(1).rsqrt()
     i, j = graph.edges
-    return ws.Precision(graph, torch.ones(graph.num_nodes, device=graph.device), -strength * root[i] * root[j])
+    return ws.Precision(graph, torch.ones(graph.num_nodes, device=graph.device), -0.99 * root[i] * root[j])
 
 
 def run_solves(args: argparse.Namespace, store: Store, progress: Progress) -> None:

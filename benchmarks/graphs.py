@@ -13,12 +13,12 @@ from walksum import Graph
 LARGE = ("power-law-1m", "wide-2.4m")  # 1M nodes, 20M directed edges, hubs of 19 thousand; 2.4M nodes, 121M
 
 
-def power_law(nodes: int, edges: int, skew: float, seed: int = 0) -> Graph:
+def power_law(nodes: int, edges: int, skew: float) -> Graph:
     """Endpoints drawn with density ~ rank^-skew, ranks shuffled: exactly ``edges`` edges, no loops, no duplicates.
 
     The largest hub has about ``2 edges / nodes^(1 - skew)`` neighbours.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     label, keys = rng.permutation(nodes), np.empty(0, np.int64)
     while keys.size < edges:
         a, b = (label[(nodes * rng.random(edges + edges // 6) ** (1 / (1 - skew))).astype(np.int64)] for _ in range(2))
@@ -54,18 +54,18 @@ def weighted_pairs(weight: Tensor, count: int, generator: torch.Generator) -> Te
     return torch.searchsorted(total, draw).clamp_(max=weight.numel() - 1)
 
 
-def power_law_on(device: str, num_nodes: int, num_edges: int, seed: int = 1, exponent: float = 0.556) -> Graph:
+def power_law_on(device: str, num_nodes: int, num_edges: int, exponent: float = 0.556) -> Graph:
     """1M nodes and 10M edges give hubs of about 19 thousand neighbours."""
-    generator = torch.Generator(device=device).manual_seed(seed)
+    generator = torch.Generator(device=device).manual_seed(1)
     weight = torch.arange(1, num_nodes + 1, device=device).double() ** -exponent
     weight = weight[torch.randperm(num_nodes, device=device, generator=generator)]  # hubs anywhere
     return Graph.from_edge_index(weighted_pairs(weight, num_edges, generator), num_nodes)
 
 
-def lognormal_on(device: str, num_nodes: int, num_edges: int, seed: int = 1, sigma: float = 1.16) -> Graph:
+def lognormal_on(device: str, num_nodes: int, num_edges: int) -> Graph:
     """Median degree half of the mean, as in ogbn-products."""
-    generator = torch.Generator(device=device).manual_seed(seed)
-    weight = torch.exp(sigma * torch.randn(num_nodes, device=device, generator=generator))
+    generator = torch.Generator(device=device).manual_seed(1)
+    weight = torch.exp(1.16 * torch.randn(num_nodes, device=device, generator=generator))
     return Graph.from_edge_index(weighted_pairs(weight, num_edges, generator), num_nodes)
 
 

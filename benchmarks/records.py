@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from walksum._files import append_lines, write_file
+
 Record = dict[str, Any]
 KEY = ("kind", "graph", "design", "heads", "columns", "contestant", "mode", "dropout")
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "triton", "pyamg", "cvxopt", "torch-sla")
@@ -78,16 +80,13 @@ def read_lines(path: Path) -> list[Record]:
 def append_line(path: Path | None, row: Record) -> None:
     """Add one JSON line, where a file was named."""
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        append_lines(path, [json.dumps(row)])
 
 
 def write_lines(path: Path | None, rows: Iterable[Record]) -> None:
     """One JSON line per row, where a file was named."""
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_file(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def key(record: Record) -> tuple:
@@ -129,10 +128,7 @@ class Store:
     def write(self) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {**self.header, "versions": versions(), "written": now, "records": [*self.records.values()]}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(_plain(content), indent=1, allow_nan=False) + "\n")
-        os.replace(scratch, self.path)
+        write_file(self.path, json.dumps(_plain(content), indent=1, allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -58,7 +58,7 @@ def interleaved(samples: dict[Key, Sample], budget: dict[Key, float], rounds: in
     """
     taken: dict[Key, list[float]] = {name: [] for name in samples}
     spent = dict.fromkeys(samples, 0.0)
-    with _no_collections():
+    with no_collections():
         turns, shuffle = list(samples), random.Random(0).shuffle
         for _ in range(rounds):
             for name in turns:
@@ -71,7 +71,7 @@ def interleaved(samples: dict[Key, Sample], budget: dict[Key, float], rounds: in
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """As in timeit: what the collector takes depends on everything else in the process."""
     gc.collect()
     gc.disable()

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "tests" / "explore"), str(ROOT / "scripts")]
 
 from audit import audit, set_scheme, set_size  # noqa: E402
 from browser import Page, start_chromium  # noqa: E402
-from screenshots import Served, wait_until_drawn  # noqa: E402
+from screenshots import serve, wait_until_drawn  # noqa: E402
 
 from walksum._files import write_file  # noqa: E402
 
@@ -94,7 +94,7 @@ def main() -> None:
         chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), downloads)
         try:
             for folder in options.runs:
-                page = Page(chromium, Served(folder, options.nodes, options.edges))
+                page = Page(chromium, serve(folder, options.nodes, options.edges))
                 found[f"report of {folder.name}"] = check_file(page, (folder / "report.html").resolve().as_uri())
                 found[f"explorer of {folder.name}"] = check_explorer(page)
                 write_file(options.out, json.dumps(found, indent=1, ensure_ascii=False) + "\n")

@@ -19,7 +19,6 @@ import argparse
 import io
 import shutil
 import sys
-import threading
 from pathlib import Path
 
 import torch
@@ -30,9 +29,9 @@ sys.path.insert(0, str(ROOT / "tests" / "explore"))
 
 from audit import set_scheme, set_size  # noqa: E402
 from browser import Page, start_chromium  # noqa: E402
+from village import Served  # noqa: E402
 
 from walksum.analysis.inverse import apply_inverse, units  # noqa: E402
-from walksum.explore.server import open_server, url_of  # noqa: E402
 from walksum.workflow.problem import Source, problem_of_run, read_node_table  # noqa: E402
 from walksum.workflow.run import open_run  # noqa: E402
 from walksum.workflow.trained_run import open_trained_run  # noqa: E402
@@ -43,16 +42,12 @@ CANDIDATES = 100  # nodes from which the pictured one is chosen
 PANELS = ("correlation", "spectrum", "convergence")
 
 
-class Served:
-    def __init__(self, folder: Path, nodes: Path | None, edges: Path | None):
-        run = open_run(folder)
-        source = Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()  # a dataset has a name
-        problem = problem_of_run(run, source, labels=True)
-        table = read_node_table(run, source, problem)
-        self.trained = open_trained_run(run, problem, title=folder.name, table=table)
-        self.server = open_server(self.trained, 0)
-        self.url = url_of(self.server)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+def serve(folder: Path, nodes: Path | None, edges: Path | None) -> Served:
+    run = open_run(folder)
+    source = Source(nodes=nodes, edges=edges) if run.config["columns"] else Source()  # a dataset has a name
+    problem = problem_of_run(run, source, labels=True)
+    table = read_node_table(run, source, problem)
+    return Served(open_trained_run(run, problem, title=folder.name, table=table))
 
 
 def set_colour_scheme(page: Page, scheme: str) -> None:
@@ -172,13 +167,13 @@ def main() -> None:
     chromium = start_chromium(shutil.which("chromium"), shutil.which("chromedriver"), options.out)
     try:
         for folder in options.runs:
-            page = Page(chromium, Served(folder, options.nodes, options.edges))
+            page = Page(chromium, serve(folder, options.nodes, options.edges))
             set_size(page.driver, *SIZE)
             explorer_of(page, folder.name, options.only, options.out)
             whole_of(page, folder.name, options.only, options.out)
             report_of(page, folder, folder.name, options.only, options.out)
         if options.panels:
-            page = Page(chromium, Served(options.panels, options.nodes, options.edges))
+            page = Page(chromium, serve(options.panels, options.nodes, options.edges))
             set_size(page.driver, *SIZE)
             for key, view in VIEWS.items():
                 picture_of(page, *view, options.out / f"{key}.png")

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and JSON in which NaN is null."""
+"""Files and folders that are written whole or not at all, lines added to a file, and JSON in which NaN is null."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,17 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | Callable[[Pa
         if isinstance(error, OSError):
             raise _cannot_write(path, error) from error
         raise
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Add lines by one write: a reader sees all of them, or after a crash a torn end, which keeps a line of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b", buffering=0) as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            lines = lines if file.read(1) == b"\n" else ["", *lines]
+        file.write("".join(f"{line}\n" for line in lines).encode())
+        os.fsync(file.fileno())
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from walksum.cli import app
+from walksum.paper import portfolio_bench
 from walksum.paper.portfolio_bench import REFIT, _work, chosen, done, measure, read, run
 from walksum.paper.report.portfolio import lines_of, mean_ranks, scores_of
 from walksum.paper.sweep.record import RunRecord
@@ -42,6 +43,16 @@ def test_a_failure_is_told_and_leaves_no_record(tmp_path):
     assert "Error" in line
     assert failed
     assert not (tmp_path / "records.jsonl").exists()
+
+
+def test_a_record_after_a_torn_one_is_kept(tmp_path, monkeypatch):
+    """A line that a kill had cut short took the next record with it: both were measured again."""
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"dataset": "texas", "se')
+    record = {"dataset": "texas", "seed": 3, "blends": {}, "total_seconds": 1.0}
+    monkeypatch.setattr(portfolio_bench, "run", lambda *asked: record)
+    _work(("texas", 3, 1.0, "cpu", None, None, path))
+    assert read(path) == [record]
 
 
 def test_the_command_tells_a_failure_even_when_quiet(tmp_path):

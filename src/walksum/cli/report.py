@@ -36,11 +36,10 @@ def report(
     from walksum._files import write_file
     from walksum.cli.bench_options import chosen_datasets, chosen_models
     from walksum.paper.report.document import format_of, show
-    from walksum.paper.report.make import ReportRequest, Selection, make
+    from walksum.paper.report.make import ReportRequest, make
 
-    columns = tuple(chosen_datasets(datasets)) if datasets else ()
-    selection = Selection(tuple(chosen_models(models or [])), columns, (protocol,) if protocol else ())
-    request = ReportRequest(store, format_of(format, out), out, plots, selection)
+    rows, columns = tuple(chosen_models(models or [])), tuple(chosen_datasets(datasets)) if datasets else ()
+    request = ReportRequest(store, format_of(format, out), out, plots, rows, columns, (protocol,) if protocol else ())
     made = make(request)
     if made.remark:
         console.progress(made.remark, last=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from walksum._files import append_lines
 
 RANDOM = ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
 PUBLIC = ("chameleon", "squirrel", "minesweeper")
@@ -227,10 +228,7 @@ def _work(job: tuple) -> tuple[str, bool]:
         record = run(name, seed, *rest)
     except Exception as error:  # one failure must not end the others
         return f"{name} {seed} failed: {error!r}", True
-    line = json.dumps(record, default=float) + "\n"
-    handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
-    os.write(handle, line.encode())  # one call, so that lines of several processes do not mix
-    os.close(handle)
+    append_lines(path, [json.dumps(record, default=float)])
     blends = {k: round(100 * v["test"], 2) for k, v in record["blends"].items() if v}
     return f"{name} {seed}: {blends} {record['total_seconds']} s", False
 

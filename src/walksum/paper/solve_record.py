@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from walksum._files import to_json
+from walksum._files import append_lines, to_json
 
 FILE = "solves.jsonl"
 RULES = ("messages", "rescaled", "residual")
@@ -75,15 +74,8 @@ class SolveRecord:
 
 
 def append_solves(folder: Path, records: Iterable[SolveRecord]) -> None:
-    """Add records as one write: a reader sees all of them, or after a crash a torn end that it skips."""
-    text = "".join(record.to_line() + "\n" for record in records)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    if path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
-        text = "\n" + text  # the torn end of an interrupted write keeps a line of its own
-    with path.open("ab", buffering=0) as file:
-        file.write(text.encode())
-        os.fsync(file.fileno())
+    """Add records; those of one probe together."""
+    append_lines(folder / FILE, (record.to_line() for record in records))
 
 
 def read_solves(folder: Path) -> list[SolveRecord]:

@@ -13,7 +13,7 @@ from synthetic import draw, run
 from walksum.paper.report import document as render
 from walksum.paper.report import make, notes, table1
 from walksum.paper.report.document import Bullets, Document, Grid, Picture, TableCell, Title, Words
-from walksum.paper.report.make import ReportRequest, Selection
+from walksum.paper.report.make import ReportRequest
 from walksum.paper.report.plots import as_svg, plots_of
 from walksum.paper.report.sections import sections_of
 from walksum.paper.rows import ROWS
@@ -208,7 +208,7 @@ def test_a_click_sorts_by_the_number_and_not_by_what_stands_below(tmp_path):
 
 
 def test_the_command_of_a_report_survives_a_shell():
-    request = ReportRequest(Path("my store"), "md", Path("a'b.md"), selection=Selection(("gcn", "gat")))
+    request = ReportRequest(Path("my store"), "md", Path("a'b.md"), models=("gcn", "gat"))
     assert shlex.split(request.command) == [
         *("walksum", "report", "my store", "--format", "md", "--out", "a'b.md", "--models", "gcn,gat")
     ]

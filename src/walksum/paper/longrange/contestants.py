@@ -17,17 +17,18 @@ from walksum.paper.models.message_passing import APPNP, GCNII
 from walksum.paper.models.structure import PerGraph, gcn_edges, with_loops
 from walksum.precision import Precision
 
+KAPPA = 0.95  # below 1
+
 
 class IGNN(nn.Module):
     """Z = ReLU(A Z W + X U + b), read out linearly, with A = D^-1/2 (A + I) D^-1/2.
 
-    The absolute row sums of W are kept at most ``kappa`` by scaling rows that exceed it, so that the map is a
+    The absolute row sums of W are kept at most ``KAPPA`` by scaling rows that exceed it, so that the map is a
     contraction and the fixed point exists. Forward and backward passes iterate to it, at most ``steps`` times; the
     gradient is that of the implicit function theorem.
 
     Args:
         in_channels, out_channels, hidden_channels: sizes.
-        kappa: bound of the rows of W, below 1.
         steps, tol: of the iteration; ``tol`` is the largest change of an entry relative to the largest entry.
 
     Shapes: x [N, in_channels], edge_index [2, E] -> [N, out_channels].
@@ -38,12 +39,11 @@ class IGNN(nn.Module):
         in_channels: int,
         out_channels: int,
         hidden_channels: int = 32,
-        kappa: float = 0.95,
         steps: int = 300,
         tol: float = 1e-5,
     ):
         super().__init__()
-        self.kappa, self.steps, self.tol = kappa, steps, tol
+        self.steps, self.tol = steps, tol
         self.weight = nn.Parameter(torch.empty(hidden_channels, hidden_channels))
         self.inject, self.read = nn.Linear(in_channels, hidden_channels), nn.Linear(hidden_channels, out_channels)
         self.adjacency = PerGraph(_adjacency)
@@ -51,7 +51,7 @@ class IGNN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         A, u = self.adjacency(edge_index, x), self.inject(x)
-        W = self.weight * (self.kappa / self.weight.abs().sum(0).clamp_min(self.kappa))
+        W = self.weight * (KAPPA / self.weight.abs().sum(0).clamp_min(KAPPA))
 
         def layer(z: Tensor) -> Tensor:
             return (A @ (z @ W) + u).relu()

@@ -73,9 +73,13 @@ HINT = "fill one with 'walksum bench table1' or 'walksum bench table2'"
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What to show; empty: everything."""
+class ReportRequest:
+    """What a report is to be made of, and into what; without models, datasets or protocols: of all there are."""
 
+    store: Path
+    format: str = "text"
+    out: Path | None = None
+    plots: Path | None = None
     models: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
@@ -91,6 +95,14 @@ class Selection:
         pairs = ((self.models, model), (self.datasets, dataset), (self.protocols, protocol))
         return all(not chosen or value in chosen for chosen, value in pairs)
 
+    @property
+    def command(self) -> str:
+        """The command that makes the same again."""
+        options: dict[str, Any] = {"out": self.out, "plots": self.plots, "models": ",".join(self.models)}
+        options |= {"datasets": ",".join(self.datasets), "protocol": ",".join(self.protocols)}
+        named = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
+        return shlex.join(["walksum", "report", str(self.store), "--format", self.format, *named])
+
 
 def kind_of(store: Path) -> str:
     """ "table1" or "table2", by the file a folder holds."""
@@ -105,49 +117,29 @@ def kind_of(store: Path) -> str:
     raise ValueError(f"store {store} holds neither {RECORDS} nor {SOLVES}; {HINT}")
 
 
-def runs_of(store: Path, selection: Selection) -> list[RunRecord]:
-    held = read_records(store)
-    found = [r for r in held if selection.takes(r.spec.model, r.spec.dataset, r.spec.protocol)]
-    held_names = sorted({(r.spec.model, r.spec.dataset, r.spec.protocol) for r in held})
-    return _not_empty(found, store, held_names)
+def runs_of(request: ReportRequest) -> list[RunRecord]:
+    held = read_records(request.store)
+    return _chosen(request, held, [(r.spec.model, r.spec.dataset, r.spec.protocol) for r in held])
 
 
-def solves_of(store: Path, selection: Selection) -> list[SolveRecord]:
-    held = read_solves(store)
-    found = [r for r in held if selection.takes(r.model, r.dataset, "random")]
-    return _not_empty(found, store, sorted({(r.model, r.dataset, "random") for r in held}))
+def solves_of(request: ReportRequest) -> list[SolveRecord]:
+    held = read_solves(request.store)
+    return _chosen(request, held, [(r.model, r.dataset, "random") for r in held])
 
 
-def _not_empty(found: list, store: Path, held: list[tuple[str, str, str]]) -> list:
+def _chosen(request: ReportRequest, held: list[Any], names: list[tuple[str, str, str]]) -> list[Any]:
+    """The records that are asked for; ``names``: model, dataset and protocol of each."""
     if not held:
-        raise ValueError(f"store {store} is empty; {HINT}")
+        raise ValueError(f"store {request.store} is empty; {HINT}")
+    found = [record for record, each in zip(held, names, strict=True) if request.takes(*each)]
     if not found:
-        models, datasets, protocols = (", ".join(dict.fromkeys(names)) for names in zip(*held, strict=True))
+        parts = zip(*sorted(set(names)), strict=True)
+        models, datasets, protocols = (", ".join(dict.fromkeys(part)) for part in parts)
         raise ValueError(
-            f"store {store} has nothing of what was asked for; it holds the models {models}, the datasets {datasets} "
-            f"and the protocols {protocols}"
+            f"store {request.store} has nothing of what was asked for; it holds the models {models}, the datasets "
+            f"{datasets} and the protocols {protocols}"
         )
     return found
-
-
-@dataclass(frozen=True)
-class ReportRequest:
-    """What a report is to be made of, and into what."""
-
-    store: Path
-    format: str = "text"
-    out: Path | None = None
-    plots: Path | None = None
-    selection: Selection = field(default_factory=Selection)
-
-    @property
-    def command(self) -> str:
-        """The command that makes the same again."""
-        chosen = self.selection
-        options: dict[str, Any] = {"out": self.out, "plots": self.plots, "models": ",".join(chosen.models)}
-        options |= {"datasets": ",".join(chosen.datasets), "protocol": ",".join(chosen.protocols)}
-        named = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
-        return shlex.join(["walksum", "report", str(self.store), "--format", self.format, *named])
 
 
 @dataclass(frozen=True)
@@ -167,7 +159,7 @@ def make(request: ReportRequest) -> Report:
 
 
 def _table1(request: ReportRequest) -> Report:
-    sections = sections_of(runs_of(request.store, request.selection))
+    sections = sections_of(runs_of(request))
     values: dict[str, Any] = {"kind": "table1", "rows": table1_rows(sections), "tests": table1_tests(sections)}
     drawn = _pictures(sections, request)
     saved = [path for path, _ in drawn if path is not None]
@@ -183,7 +175,7 @@ def _table1(request: ReportRequest) -> Report:
 def _table2(request: ReportRequest) -> Report:
     if request.plots is not None:
         raise ValueError(f"plots=: {request.store} is a store of Table 2, which has no plots; leave it out")
-    held = table2.Table2(tuple(solves_of(request.store, request.selection)))
+    held = table2.Table2(tuple(solves_of(request)))
     values: dict[str, Any] = {"kind": "table2", "rows": table2_rows(held)}
     if request.format == "csv":
         return Report(as_csv(TABLE2_COLUMNS, values["rows"]), None, values)
