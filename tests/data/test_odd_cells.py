@@ -237,3 +237,13 @@ def test_different_weights_of_one_edge_are_said():
     found = read_tables(nodes, edges, Columns("y", edges=EdgeColumns(weight="w")))
     assert found.graph.edge_weight.tolist() == [3, 1]
     assert "1 rows of edges repeat an edge, or its other direction, with another w: the mean is taken" in found.notes[0]
+
+
+def test_a_target_of_many_dates_and_a_column_that_counts_the_rows_are_said(read):
+    rows = "".join(f"n{k},{k + 100},2024-01-{k + 1:02d}\n" for k in range(25))
+    with pytest.raises(ValueError, match="the target holds 25 dates, such as '2024-01-01'; give them as numbers"):
+        read(f"id,sensor,y\n{rows}", "source,target\nn1,n2\n")
+    dates = read(f"id,sensor,y\n{rows}", "source,target\nn1,n2\n", task="classification")
+    assert len(dates.classes) == 25
+    assert dates.notes[-1].startswith("columns that count the rows are learned from: 'sensor'; if one names")
+    assert not any("count the rows" in note for note in read(ROWS).notes)  # of three rows it is chance

@@ -138,3 +138,12 @@ def test_a_class_of_two_is_known_to_every_fold(seed):
     y = np.where(np.arange(COUNT) < 2, 1.0, 0.0)
     for learn, _ in cross_validation(y, np.arange(COUNT), 2, 5, seed):
         assert y[learn].any()
+
+
+def test_labelled_nodes_in_no_part_are_said():
+    words = np.where(np.arange(COUNT) < 40, "train", np.where(np.arange(COUNT) < 50, "test", ""))
+    found = problem(part=words, split="part")
+    said = ["10 nodes have a target and are in no part of the given split: they are predicted, not learned from"]
+    assert split_notes(found, None, split_problem(found, None, 0)) == said
+    chosen = split_notes(found, "20,10,10", split_problem(found, "20,10,10", 0))
+    assert not any("in no part" in note for note in chosen)  # who gives counts means it

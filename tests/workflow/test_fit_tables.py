@@ -162,6 +162,8 @@ def test_a_split_column_is_recorded(tables):
         ({"split": "1,2,3,4"}, "split='1,2,3,4'; expected three counts"),
         ({"split": "0.6,0.2,0.3"}, r"split='0.6,0.2,0.3'; the fractions sum to 1.1, more than 1"),
         ({"model": "gnn"}, "model='gnn'; known: 'auto', 'glt'"),
+        ({"seed": -1}, "seed=-1; expected a whole number from 0 on"),
+        ({"seed": 1.5}, r"seed=1.5; expected a whole number from 0 on"),
         ({"seeds": 0}, "seeds=0; expected a positive whole number"),
         ({"nodes": [1, 2]}, "nodes is a list; expected a pandas DataFrame or the path of a file"),
     ],

@@ -94,7 +94,9 @@ def test_the_graph_and_better_rows_are_told():
     graph["against"] = "auto without edges"
     assert "+20.0 points over auto without edges, 95 %" in verdict(metrics)[1]
     graph["better"] = {"method": "ridge", "gain": -0.02, "low": -0.1, "high": 0.05}
-    assert "ridge scored higher, though not clearly" in verdict(metrics)[1]
+    assert verdict(metrics)[1].endswith(
+        "ridge scored higher, though not clearly: +2.0 points over GLT, 95 % interval -5.0 to +10.0."
+    )
     graph["better"] |= {"low": None, "high": None}
     assert verdict(metrics)[1].endswith("ridge scored higher.")
     metrics["graph"] = None

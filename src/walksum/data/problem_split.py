@@ -219,8 +219,16 @@ def _counts(problem: Problem, how: str | None) -> Counts:
 
 
 def split_notes(problem: Problem, how: str | None, split: Split) -> list[str]:
-    """Notes where counts were perhaps meant as per cent, and on classes of which hardly any node is tested."""
-    return _on_per_cent(problem, how) + _on_rare(problem, split)
+    """Notes where counts were perhaps meant as per cent, on nodes in no part, and on classes of few test nodes."""
+    return _on_per_cent(problem, how) + _on_left_out(problem, how, split) + _on_rare(problem, split)
+
+
+def _on_left_out(problem: Problem, how: str | None, split: Split) -> list[str]:
+    """A column or an earlier run may say nothing of nodes whose target is known."""
+    left = problem.labelled.numel() - sum(split.counts)
+    if not left or how is not None or problem.given_split is None:
+        return []
+    return [f"{left} nodes have a target and are in no part of the given split: they are predicted, not learned from"]
 
 
 def _on_rare(problem: Problem, split: Split) -> list[str]:

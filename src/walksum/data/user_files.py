@@ -115,7 +115,12 @@ def _problem(
     learns = columns.dates is None  # a run knows how its dates are written, and learns nothing more
     y, classes, task = _read_target(table, target, columns.task, learns)
     if learns:
-        notes = [*notes, *_on_case(classes), *_on_codes(frame[features])]
+        notes = [
+            *notes,
+            *_on_case(classes),
+            *_on_codes(frame[features]),
+            *_on_counters(frame[features].drop(columns=[*columns.place_columns], errors="ignore")),
+        ]
     learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
     notes = [*notes, *date_notes]
     groups, group_notes = (None, []) if columns.group is None else _groups(frame[columns.group], columns.group)
@@ -238,6 +243,7 @@ def _read_target(table: Table, values: pd.Series, task: str | None, learns: bool
     as_number = pd.to_numeric(known, errors="coerce")
     if task is None:
         _refuse_odd_cell(table, known, as_number)
+        _refuse_dates(table, known, as_number)
         task = REGRESSION if len(known) and _looks_like_a_quantity(as_number) else CLASSIFICATION
     if task == REGRESSION:
         bad = ~(as_number.abs() <= LARGEST)
@@ -280,6 +286,15 @@ def _refuse_odd_cell(table: Table, known: pd.Series, as_number: pd.Series) -> No
         )
 
 
+def _refuse_dates(table: Table, known: pd.Series, as_number: pd.Series) -> None:
+    """Refuse a target of many dates, each of which would be a class."""
+    if bool(as_number.isna().all()) and known.nunique() > MANY_VALUES and date_format(known) is not None:
+        raise ValueError(
+            f"{table.name}: the target holds {known.nunique()} dates, such as {known.iloc[0]!r}; give them as numbers, "
+            "for example days since a day of your choice, or pass task='classification' to take each as a class"
+        )
+
+
 def _refuse_twins(table: Table, labels: Any) -> None:
     """Refuse a class that is written in two ways, which would be two classes."""
     seen: dict[Any, str] = {}
@@ -308,6 +323,17 @@ def _on_codes(frame: pd.DataFrame) -> list[str]:
     some = ", ".join(found[:5]) + ", ..." * (len(found) > 5)
     said = "if they stand for missing ones, leave those cells empty"
     return [f"numbers far from all others of their column: {some}; {said}"]
+
+
+def _on_counters(frame: pd.DataFrame) -> list[str]:
+    """A note on columns that count the rows: they tell the order of the table, which may be that of the target."""
+    names = [name for name, cells in frame.select_dtypes(np.float64).items() if bool((np.diff(cells) == 1).all())]
+    if not names or len(frame) <= MANY_VALUES:  # a few numbers in a row are chance
+        return []
+    return [
+        f"columns that count the rows are learned from: {name_list(names)}; if one names the nodes, pass it as id=, "
+        "else leave it out by features="
+    ]
 
 
 def _on_case(classes: Sequence[str]) -> list[str]:

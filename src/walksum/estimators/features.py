@@ -31,8 +31,9 @@ class GraphFeatures(TransformerMixin, BaseEstimator):
 
     .. math:: (P_s Y)_i - (P_s)_{ii} Y_i
 
-    for classes (Y one-hot, zero where unknown); for numbers, with s > 0, divided by the same sum of ones. The diagonal
-    of the inverse is exact, so no node ever sees its own target.
+    for classes (Y one-hot, zero where unknown); for numbers, with s > 0, divided by the same sum of ones, and the same
+    mean for all nodes that have no known target near. The diagonal of the inverse is exact, so no node ever sees its
+    own target.
 
     Rows. A graph has one table of all nodes, while a pipeline is fitted on some rows. So give the graph and the table
     to the constructor, and let the rows of ``fit`` and ``transform`` be node numbers, ``[n]`` or ``[n, 1]``: then every

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,8 @@ class Job:
         check_design(self.design, self.learned, self.coupling)
         resolve_name(self.solver)
         available_device(self.device)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ValueError(f"seed={self.seed!r}; expected a whole number from 0 on")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout}; expected a rate in [0, 1)")
         if self.lr is not None and not self.lr > 0:

@@ -119,11 +119,12 @@ def graph_text(metrics: dict[str, Any]) -> str:
     if other["low"] is None:
         return f"{text}. {other['method']} scored higher"
     word = "did better" if other["high"] < 0 else "scored higher, though not clearly"
-    return f"{text}. {other['method']} {word}: {_difference(metrics, other, 'it')}"
+    turned = {"gain": -other["gain"], "low": -other["high"], "high": -other["low"]}
+    return f"{text}. {other['method']} {word}: {_difference(metrics, turned, str(metrics['model']))}"
 
 
 def _difference(metrics: dict[str, Any], record: dict[str, Any], other: str) -> str:
-    """By how much the model is better than another, above 0 always meaning better."""
+    """By how much one method is better than ``other``, above 0 always meaning better."""
     percent, units = metrics["score"] == "accuracy", metrics.get("metric") in ("rmse", "mae")
     show = (lambda v: f"{100 * v:+.1f}") if percent else (lambda v: f"{v:+.3g}") if units else (lambda v: f"{v:+.3f}")
     gain, low, high = (show(record[name]) for name in ("gain", "low", "high"))

@@ -153,7 +153,9 @@ def with_split_of(problem: Problem, run: Path) -> Problem:
     """The problem with the split of an earlier run, found again by the nodes' ids."""
     before = pd.read_csv(run / "predictions.csv", dtype=str, keep_default_na=False)
     if "split" not in before:
-        raise ValueError(f"split={str(run)!r} holds no split; name a run that was trained")
+        each = [str(run / name.removesuffix(".split")) for name in before if name.endswith(".split")]
+        which = f"the run of one target: {' or '.join(each)}" if each else "a run that was trained"
+        raise ValueError(f"split={str(run)!r} holds no split; name {which}")
     part = dict(zip(before["id"].map(plain), before["split"], strict=True))
     found = np.array([part.get(str(name)) or None for name in problem.ids], dtype=object)
     if not any(found):
