@@ -216,7 +216,7 @@ def _other_scale(model):
 CHANGES = {
     "weight norm": (lambda model: parametrizations.weight_norm(model.read), "read.weight"),
     "another width": (lambda model: setattr(model, "read", torch.nn.Linear(16, 5)), "read.weight"),
-    "a block less": (lambda model: model.blocks.__delitem__(0), "blocks.1"),
+    "a block less": (lambda model: model.blocks.__delitem__(0), "blocks.0"),
     "another scale": (_other_scale, "blocks.1.mix.design"),
 }
 
