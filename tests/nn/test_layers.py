@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 import torch.autograd.forward_ad as fwAD
+from torch.nn.utils import parametrizations
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import Sequential
 from torch_geometric.testing import assert_module
@@ -206,6 +207,27 @@ def test_a_saved_model_comes_back(tmp_path, solver):
     assert not again.training
     torch.testing.assert_close(again(X, EDGES), model(X, EDGES))
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def _other_scale(model):
+    model.blocks[1].mix.design.scale = 0.3
+
+
+CHANGES = {
+    "weight norm": (lambda model: parametrizations.weight_norm(model.read), "read.weight"),
+    "another width": (lambda model: setattr(model, "read", torch.nn.Linear(16, 5)), "read.weight"),
+    "a block less": (lambda model: model.blocks.__delitem__(0), "blocks.0"),
+    "another scale": (_other_scale, "blocks.1.mix.design"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_load_would_not_give_back_is_not_saved(tmp_path, change):
+    model, (apply, name) = ws.GLT(6, 16, 2, 3), CHANGES[change]
+    apply(model)
+    with pytest.raises(ValueError, match=rf"was changed after it was made, at .*{name}.*; take back"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_saved_model_keeps_its_precision(tmp_path):

@@ -157,7 +157,7 @@ def test_samples_on_one_graph(design, learned):
 
 
 def test_activation_norm_and_jumping_knowledge(tmp_path):
-    """`act`, `norm`, `jk`: names as in PyG's models; `act=None` makes the layer linear; saved with the model."""
+    """`act`, `norm`, `jk`: by PyG's names, but `norm` is "layer" or "batch"; `act=None` is linear; all are saved."""
     linear = ws.GLTConv(6, 4, learned=False, act=None, bias=False)
     torch.testing.assert_close(linear(-2 * X, EDGES), -2 * linear(X, EDGES))
     for act, norm, jk in (("elu", "batch", "cat"), ("ReLU", None, "max"), ("leaky_relu", "layer", "lstm")):

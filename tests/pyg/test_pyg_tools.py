@@ -347,6 +347,19 @@ def test_equal_layers_share_compiled_code():
     assert len(compilations) == 2
 
 
+@quiet
+@pytest.mark.parametrize("design", NAMES)
+def test_compile_lazy_layers(design):
+    """`torch.compile` with `in_channels=-1`: the first call runs beside compiled code; `fullgraph=True` asks for it."""
+    torch._dynamo.reset()
+    conv = ws.GLTConv(-1, 4, design=design)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="call the layer once before it is compiled"):
+        torch.compile(conv, backend="aot_eager", fullgraph=True)(X, EDGES)
+    compiled = torch.compile(conv, backend="aot_eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(X, EDGES), conv(X, EDGES))
+
+
 MAPS = {
     "pruning": lambda linear: prune.l1_unstructured(linear, "weight", 0.9),
     "spectral_norm": parametrizations.spectral_norm,

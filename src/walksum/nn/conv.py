@@ -12,6 +12,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice, check_count
+from walksum._torch import no_compile
 from walksum.designs import Design, FixedLaplacian, Setting, make_design
 from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
@@ -294,6 +295,7 @@ class GLTConv(compiled.Compilable, MessagePassing):
         named: dict[str, Tensor] = dict(self.design.named_parameters())
         return {k: v.float() for k, v in named.items()} if self._dtype in HALF else named
 
+    @no_compile  # after a graph break a compiler would go into the design, which looks at numbers
     def _precision(self, graph: Graph, x: Tensor, h: Tensor, factor: Tensor | None) -> Precision:
         given = (graph, x, h) if factor is None else (graph, x, h, factor)
         if self._dtype not in HALF:

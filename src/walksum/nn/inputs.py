@@ -48,6 +48,8 @@ def make_activation(act: str | Activation | None) -> Activation | None:
 
 def check_features(x: Any, in_channels: int, name: str = "x", first: nn.Module | None = None) -> None:
     """Rows of the width and dtype of ``first``, the map that reads them; ``in_channels=-1`` takes any width."""
+    if in_channels == -1 and torch.compiler.is_compiling():
+        raise ValueError("in_channels=-1: the first input tells the width; call the layer once before it is compiled")
     width = "F" if in_channels == -1 else in_channels
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} has type {type(x).__name__}; expected a floating-point tensor [N, {width}]")

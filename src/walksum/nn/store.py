@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -31,6 +32,7 @@ def save_model(model: GLT, path: str | os.PathLike[str]) -> None:
     config = {name: to_json(name, value) for name, value in model.config.items()}
     text = json.dumps({"format": FORMAT, **config}, indent=2, allow_nan=False)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    _refuse_changed(model, config)
     write_file(folder / WEIGHTS, lambda scratch: save_file(weights, scratch))
     write_file(folder / CONFIG, text)  # last: a folder with a config is whole
 
@@ -49,18 +51,39 @@ def load(path: str | os.PathLike[str]) -> GLT:
         >>> torch.equal(again(x, edge_index), model.eval()(x, edge_index))
         True
     """
-    from walksum.nn.model import GLT
-
     config = _read_config(Path(path))
     try:
-        model = GLT(
-            **{**config, "solver": solver_from_json(config["solver"]), "design": design_from_json(config["design"])}
-        )
+        model = _made(config)
         weights = load_file(Path(path) / WEIGHTS)
         model.to(weights["read.weight"].dtype).load_state_dict(weights)
     except BROKEN as error:
         raise ValueError(f"{path} does not hold a complete walksum model: {error}") from error
     return model.eval()
+
+
+def _made(config: dict[str, Any]) -> GLT:
+    from walksum.nn.model import GLT
+
+    parts = {"solver": solver_from_json(config["solver"]), "design": design_from_json(config["design"])}
+    return GLT(**{**config, **parts})
+
+
+def _refuse_changed(model: GLT, config: dict[str, Any]) -> None:
+    """A model that was changed after it was made would come back as it was made, or not at all."""
+    with torch.device("meta"):
+        made = _made(config)
+    found, wanted = ({name: value.shape for name, value in each.state_dict().items()} for each in (model, made))
+    odd = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+    odd += [
+        f"blocks.{k}.mix.design"
+        for k, (mixer, other) in enumerate(zip(model.mixers, made.mixers, strict=False))
+        if not odd and design_to_json(mixer.design) != design_to_json(other.design)
+    ]
+    if odd:
+        raise ValueError(
+            f"the model was changed after it was made, at {', '.join(odd[:3])}, and load makes it anew by its "
+            "arguments; take back what was changed (parametrizations by remove_parametrizations), or use torch.save"
+        )
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
