@@ -651,6 +651,65 @@ def test_directions_of_noisy_words_are_those_of_what_neighbours_make_of_them(tmp
     assert not any("direct" in task.name for task in portfolio.tasks(narrow, METRICS["accuracy"]))
 
 
+def test_many_classes_are_read_in_as_many_directions(monkeypatch):
+    """A hundred classes were read in 64 directions, by a line that was held as tightly as for seven."""
+    n, classes = 2500, 100
+    X, graph, y = alike_classes(classes, n, 5, 300, 0.25)
+    problem = Problem(X, graph, y.astype(float), classes, [(np.arange(500), np.arange(500, 1000))])
+    few = Problem(X, graph, (y % 7).astype(float), 7, problem.folds)
+
+    def right(problem):
+        found = {}
+        for task in portfolio.tasks(problem, METRICS["accuracy"]):
+            if task.name.startswith("directed near"):
+                found[task.name] = (task.run(float("inf")).outputs[0, 0, 1000:].argmax(1) == y[1000:]).mean()
+        return found, len(columns.smoothed_basis(problem)), len(columns.smoothed_basis(few))
+
+    now, *directions = right(problem)
+    assert directions == [200, 64] and list(now) == ["directed near, C=30", "directed near, C=300"]
+    monkeypatch.setattr(columns, "MOST_DIRECTIONS", 0)
+    before, directions, _ = right(replace(problem, smoothed_basis=None, kept={}))
+    assert directions == 64
+    assert max(now.values()) > before["directed near, C=30"] + 0.03
+
+
+def test_communities_of_a_graph_without_columns_are_read_by_a_line():
+    """Trees, networks and label propagation alone read where a node lies; nodes without edges come to nothing."""
+    n, classes = 910, 30
+    _, graph, y = alike_classes(classes, n - 10, 5, 1, 0.0)
+    graph, y = Graph(graph.edges, n), np.r_[y, np.zeros(10, y.dtype)]
+    problem = Problem(np.zeros((n, 1)), graph, y.astype(float), classes, [(np.arange(200), np.arange(200, 400))])
+    right = {}
+    for task in portfolio.tasks(problem, METRICS["accuracy"]):
+        if task.name.startswith(("place", "label propagation", "mlp place")):
+            trained = task.run(float("inf"))
+            right[task.family] = max((out[0, 400:].argmax(1) == y[400:]).mean() for out in trained.outputs)
+            assert task.family != "place" or trained.model is None  # of this graph alone
+    assert right["place"] > max(right["label"], right["mlp"]) + 0.02
+    assert np.array_equal(columns.place_directions(problem)[-10:], np.zeros((10, columns.MOST_PLACES)))
+
+
+def test_all_columns_of_a_dense_table_are_read_by_a_line():
+    """Of 300 columns of one size the leading 64 directions leave out the two that tell."""
+    random, n = np.random.default_rng(0), 1500
+    X = random.normal(size=(n, 300))
+    y = (X[:, 3] - X[:, 200] + 0.5 * random.normal(size=n) > 0).astype(int)
+    graph = Graph.from_edge_index(torch.from_numpy(random.integers(0, n, (2, 2 * n))), n)
+    problem = Problem(X, graph, y.astype(float), 2, [(np.arange(800), np.arange(800, 1100))])
+    todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
+    trained = {name: todo[name].run(float("inf")) for name in ("linear x", "linear all x")}
+    right = {name: (each.outputs[0, 0, 1100:].argmax(1) == y[1100:]).mean() for name, each in trained.items()}
+    assert right["linear all x"] > right["linear x"] + 0.05
+    model, x = trained["linear all x"].model, torch.from_numpy(X).requires_grad_()
+    answers = member_outputs(model, 0, problem, x)
+    assert np.allclose(answers.detach(), model.outputs(problem)[0], atol=1e-6)
+    assert torch.autograd.grad(answers[0, 0, 0], x)[0].any()
+    assert "linear all x" not in {
+        task.name
+        for task in portfolio.tasks(Problem(X[:, :20], graph, y.astype(float), 2, problem.folds), METRICS["accuracy"])
+    }
+
+
 def test_members_that_make_up_for_each_other_share_the_weight():
     """Each of three members errs on rows of its own, one on fewer: its weight was 0.99, and its errors those of all."""
     random, row = np.random.default_rng(0), np.arange(300)
