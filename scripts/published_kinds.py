@@ -311,6 +311,13 @@ def published(name, seed):
     return sp.csr_matrix(data.x.numpy()), data.y.numpy(), data.edge_index.numpy(), rows
 
 
+def distributions(model, y):
+    """One column per class, also of those that no known row has."""
+    out = np.zeros((len(y), int(y.max()) + 1))
+    out[:, model.classes_.astype(int)] = model.label_distributions_
+    return out
+
+
 def rows_of(random, y, learn, judge):
     order = random.permutation(np.nonzero(~np.isnan(y))[0])
     return np.split(order, [int(learn * len(order)), int((learn + judge) * len(order))])
@@ -344,7 +351,7 @@ def main():
                 cpu, more = time.process_time(), {}
                 if method == "portfolio":
                     model, said = portfolio(X, y, edges, weight, train, val, metric, seed, args.budget)
-                    out = model.transduction_ if metric == "r2" else model.label_distributions_
+                    out = model.transduction_ if metric == "r2" else distributions(model, y)
                     more = {"members": len(model.members_), "complete": model.complete_, "warnings": said}
                     if args.show:
                         more["top"] = [

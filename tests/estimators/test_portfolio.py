@@ -651,6 +651,66 @@ def test_directions_of_noisy_words_are_those_of_what_neighbours_make_of_them(tmp
     assert not any("direct" in task.name for task in portfolio.tasks(narrow, METRICS["accuracy"]))
 
 
+def test_many_classes_are_read_in_as_many_directions(monkeypatch):
+    """A hundred classes were read in 64 directions, by a line that was held as tightly as for seven."""
+    n, classes, random = 2500, 100, np.random.default_rng(1)
+    _, graph, y = alike_classes(classes, n, 2, 1, 0.0)
+    X = random.random((n, 600)) < 0.05
+    own, some = 6 * y[:, None] + np.arange(6), random.random((n, 6)) < 0.2  # words of a class
+    X[np.arange(n)[:, None], own] |= some
+    problem = Problem(sp.csr_matrix(X.astype(float)), graph, y.astype(float), classes,
+                      [(np.arange(500), np.arange(500, 1000))])  # fmt: skip
+
+    def right(problem):
+        todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
+        assert "directed near, C=300" in todo
+        out = todo["directed near, C=30"].run(float("inf")).outputs
+        return (out[0, 0, 1000:].argmax(1) == y[1000:]).mean()
+
+    now = right(problem)
+    assert len(columns.smoothed_basis(problem)) == 200
+    assert columns._many_directions(replace(problem, classes=7)) == 64
+    monkeypatch.setattr(columns, "MOST_DIRECTIONS", 0)
+    assert now > right(replace(problem, smoothed_basis=None, kept={})) + 0.02
+
+
+def test_communities_of_a_graph_without_columns_are_read_by_a_line():
+    """Trees, networks and label propagation alone read where a node lies; nodes without edges come to nothing."""
+    n, classes = 910, 30
+    _, graph, y = alike_classes(classes, n - 10, 5, 1, 0.0)
+    graph, y = Graph(graph.edges, n), np.r_[y, np.zeros(10, y.dtype)]
+    problem = Problem(np.zeros((n, 1)), graph, y.astype(float), classes, [(np.arange(200), np.arange(200, 400))])
+    right = {}
+    for task in portfolio.tasks(problem, METRICS["accuracy"]):
+        if task.name.startswith(("place", "label propagation", "mlp place")):
+            trained = task.run(float("inf"))
+            right[task.family] = max((out[0, 400:].argmax(1) == y[400:]).mean() for out in trained.outputs)
+            assert task.family != "place" or trained.model is None  # of this graph alone
+    assert right["place"] > max(right["label"], right["mlp"]) + 0.02
+    assert np.array_equal(columns.place_directions(problem)[-10:], np.zeros((10, columns.MOST_PLACES)))
+
+
+def test_all_columns_of_a_dense_table_are_read_by_a_line():
+    """Of 300 columns of one size the leading 64 directions leave out the two that tell."""
+    random, n = np.random.default_rng(0), 1500
+    X = random.normal(size=(n, 300))
+    y = (X[:, 3] - X[:, 200] + 0.5 * random.normal(size=n) > 0).astype(int)
+    graph = Graph.from_edge_index(torch.from_numpy(random.integers(0, n, (2, 2 * n))), n)
+    problem = Problem(X, graph, y.astype(float), 2, [(np.arange(800), np.arange(800, 1100))])
+    todo = {task.name: task for task in portfolio.tasks(problem, METRICS["accuracy"])}
+    trained = {name: todo[name].run(float("inf")) for name in ("linear x", "linear all x")}
+    right = {name: (each.outputs[0, 0, 1100:].argmax(1) == y[1100:]).mean() for name, each in trained.items()}
+    assert right["linear all x"] > right["linear x"] + 0.05
+    model, x = trained["linear all x"].model, torch.from_numpy(X).requires_grad_()
+    answers = member_outputs(model, 0, problem, x)
+    assert np.allclose(answers.detach(), model.outputs(problem)[0], atol=1e-6)
+    assert torch.autograd.grad(answers[0, 0, 0], x)[0].any()
+    assert "linear all x" not in {
+        task.name
+        for task in portfolio.tasks(Problem(X[:, :20], graph, y.astype(float), 2, problem.folds), METRICS["accuracy"])
+    }
+
+
 def test_members_that_make_up_for_each_other_share_the_weight():
     """Each of three members errs on rows of its own, one on fewer: its weight was 0.99, and its errors those of all."""
     random, row = np.random.default_rng(0), np.arange(300)

@@ -32,7 +32,7 @@ from walksum.portfolio.spread import Operator, layer, spread
 from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
-OF_A_CLASS, MOST_DIRECTIONS, MOST_CELLS = 4, 256, 20_000_000  # directions, and cells of a table of so many
+OF_A_CLASS, MOST_DIRECTIONS, MOST_CELLS = 2, 256, 20_000_000  # directions, and cells of a table of so many
 MOST_COLUMNS = 1024  # that a network reads as they are
 COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves

@@ -207,7 +207,7 @@ def _directed(problem: Problem) -> Iterator[Task]:
             yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), columns, False, name))
     if problem.classes and problem.graph.num_edges and problem.num_nodes <= MANY_NODES:
         for strength in strengths(problem.classes):
-            name = f"place, C={strength:g}"
+            name = f"place C={strength:g}"
             yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), PLACES, False, name))
 
 
