@@ -670,6 +670,7 @@ def test_many_classes_are_read_in_as_many_directions(monkeypatch):
     now = right(problem)
     assert len(columns.smoothed_basis(problem)) == 200
     assert columns._many_directions(replace(problem, classes=7)) == 64
+    assert columns._many_directions(replace(problem, X=sp.csr_matrix((n, 200_000)))) == 100  # of as many words each
     monkeypatch.setattr(columns, "MOST_DIRECTIONS", 0)
     assert now > right(replace(problem, smoothed_basis=None, kept={})) + 0.02
 
