@@ -114,6 +114,15 @@ def test_not_even_the_last_digits_tell_the_own_target(size, numbers):
         assert np.array_equal(*found)
 
 
+def test_one_large_target_costs_nodes_far_from_it_no_digits():
+    graph = Graph.from_edge_index(torch.tensor([[0, 2, 3], [1, 3, 4]]), N)
+    y = np.random.default_rng(0).normal(size=(N, 1))
+    y[0] = 1e12
+    P = dense_operator(graph, 0.9)
+    np.fill_diagonal(P, 0)
+    assert np.allclose(other_targets(graph, np.arange(N), y, (0.9,))[2:], (P @ y)[2:], rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("task", ["classes", "numbers"])
 def test_no_row_depends_on_its_own_target(graph, task):
     random = np.random.default_rng(3)

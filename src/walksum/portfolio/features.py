@@ -17,7 +17,7 @@ from walksum.solvers.cost import STEPS, of_iterating
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
 SPARE = 10  # random columns more than directions
-STEP = 1e-12 * np.pi  # of sums, as a share of the largest target
+STEP = 1e-12 * np.pi  # of sums, as a share of a usual target
 BLOCK = 200  # columns of the identity that are solved for at once
 DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
 MOST_OPERATIONS = 2e10  # multiply-adds of a factor beyond which no diagonal is taken from it
@@ -128,7 +128,8 @@ def _rounded(others: np.ndarray, full: np.ndarray) -> np.ndarray:
     Where many nodes have equal sums, as in pairs, it told each node's own class. No sum of fractions lies half-way
     between multiples of such a step.
     """
-    step = STEP * np.maximum(np.abs(full).max(0, initial=0), 1e-300)
+    some = np.abs(full[full != 0])
+    step = STEP * (np.median(some) if some.size else 1.0)  # which a single large target does not change
     return np.round(others / step) * step
 
 
