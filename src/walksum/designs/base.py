@@ -54,8 +54,8 @@ class Design(nn.Module, ABC):
     reads_input = False
     #: number of heads of J; one J serves all heads of a layer
     heads = 1
-    #: how often an attribute was set, by which compiled code is told that it is out of date
-    changes = 0
+    #: counts how often an attribute was set, by which compiled code is told that it is out of date; never 0
+    changes = 1
 
     def __init__(self, coupling: str):
         super().__init__()
