@@ -502,3 +502,18 @@ def test_nothing_is_complained_about_in_the_console(page):
     page.open(LINK).shows("house-9")
     severe = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     assert severe == []
+
+
+def test_a_panel_that_is_being_made_stands_there_at_once(page, monkeypatch):
+    from walksum.explore import callbacks
+
+    usual = callbacks.panel
+    monkeypatch.setattr(callbacks, "panel", lambda *given: (time.sleep(2), usual(*given))[1])
+    page.open("?node=house-21").shows("house-21")
+    page.press("#tab-walks")
+    assert not page.find("#whatif").is_displayed()
+    assert page.find("#panel-body").is_displayed()
+    page.wait(lambda: "The radius lies" in page.text("#panel-body"), "the panel")
+    page.press("#tab-whatif")
+    page.wait(lambda: page.find("#whatif").is_displayed(), "what if again")
+    assert not page.find("#panel-body").is_displayed()

@@ -16,6 +16,7 @@ from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
 from walksum.data.edges import EdgeColumns
 from walksum.data.frames import name_list
+from walksum.data.numerals import Numerals
 from walksum.data.places import Places
 from walksum.data.problem import REGRESSION, Problem, from_data
 from walksum.data.problem_split import SPATIAL
@@ -201,13 +202,16 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
 def read_node_table(run: Run, source: Source, problem: Problem) -> pd.DataFrame | None:
     """All columns of the nodes table, one row per node of the problem; None where there is no such table."""
     id_column = run.config["columns"].get("id")
-    if source.nodes is None or id_column is None:
+    if source.nodes is None:
         return None
     table = as_table(source.nodes, "nodes", source.encoding)
-    names = table.columns()
+    names, marks = table.columns(), run.config["columns"].get("numerals") or {}
+    numerals = Numerals({name: mark for name, mark in marks.items() if name in names})
+    if id_column is None:  # nodes are numbered as their rows are
+        return table.frame(names, numerals=numerals).reindex(range(problem.num_nodes))
     if id_column not in names:
         return None
-    frame = table.frame(names, text=[id_column], verbatim=id_column)
+    frame = table.frame(names, text=[id_column], verbatim=id_column, numerals=numerals)
     frame.index = pd.Index(frame[id_column].astype(str))
     found = frame[~frame.index.duplicated()].reindex([str(name) for name in problem.ids])
     return found.drop(columns=[id_column]).reset_index(drop=True)

@@ -33,6 +33,8 @@
     // until its own content is there the panel shows nothing, and never that of another tab
     const body = document.getElementById("panel-body");
     if (body && body.getAttribute("aria-labelledby") !== tab.id) body.dataset.pending = "true";
+    const first = document.getElementById("whatif");
+    if (body && first) { body.hidden = tab.dataset.panel === "whatif"; first.hidden = !body.hidden; }
     tell("panel", tab.dataset.panel);
   }
 
