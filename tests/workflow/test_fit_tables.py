@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from walksum.workflow import fit_tables, open_run
+from walksum.workflow.problem import Source, problem_of_run, read_node_table
 from walksum.workflow.runs import open_runs
 from walksum.workflow.search import SearchPlan
 from walksum.workflow.tables import fit_problem, make_job
@@ -47,6 +48,17 @@ def test_frames_and_files_give_the_same_run(tables, run, tmp_path):
     )
     pd.testing.assert_frame_equal(again.predictions, run.predictions)
     assert again.scores.equals(run.scores)
+
+
+def test_a_run_adds_again_what_it_added_in_training(tables, tmp_path):
+    nodes, edges = tables
+    edges = pd.concat([edges, pd.DataFrame({"source": ["c1"], "target": ["guest"]})])
+    fit_tables(nodes, edges, "colour", features=["income"], add_unknown=True, **QUICK).save(tmp_path / "run")
+    run, source = open_run(tmp_path / "run"), Source(nodes=nodes, edges=edges)
+    problem = problem_of_run(run, source, labels=True)
+    assert problem.ids.tolist() == run.predictions["id"].tolist() == [*(f"c{k}" for k in range(60)), "guest"]
+    assert len(read_node_table(run, source, problem)) == 61
+    assert len(problem_of_run(run, source, drop_unknown=True).ids) == 60
 
 
 def test_a_split_that_is_no_text_is_refused(tables):

@@ -244,6 +244,7 @@ def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> C
         text=frozenset(wanted.categories),
         task=run.config["task"],
         drop_unknown=drop_unknown,
+        add_unknown=bool(stored.get("add_unknown")) and not drop_unknown,
     )
 
 
