@@ -71,7 +71,7 @@ def _edge_form(trained: TrainedRun) -> html.Fieldset:
             html.Legend("An edge (click one in the drawing)"),
             _text("if-from", "Id of one end"),
             _text("if-to", "Id of the other end"),
-            html.Div([_button("Leave out the edge", "if-drop"), flip], className="row"),
+            html.Div([_button("Leave it out", "if-drop"), flip], className="row"),
         ]
     )
 
