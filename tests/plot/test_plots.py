@@ -255,3 +255,14 @@ def test_the_validation_score_is_named():
         figure = overview(epochs(3), 1, scores, y, y, ["no", "yes"], score=score)
         assert figure.axes[0].get_title(loc="left") + figure.axes[0].get_title() == title
     assert figure.axes[0].get_ylim()[1] < 1  # not the range of an accuracy
+
+
+def test_numbers_left_of_short_bars_stay_beside_the_names():
+    from walksum.plot.overview import overview
+
+    y = torch.linspace(0, 1, 5)
+    for low in (-0.01, -0.29, -5.0):
+        figure = overview(epochs(3), 1, {"a": 0.4, "gradient boosting": low}, y, y)
+        figure.canvas.draw()
+        axes = figure.axes[1]
+        assert min(text.get_window_extent().x0 for text in axes.texts) > axes.get_window_extent().x0

@@ -17,6 +17,7 @@ from walksum.workflow.page_charts import residuals, ticks_of
 from walksum.workflow.page_findings import (
     calibration_bins,
     heading,
+    importance_title,
     most_wrong,
     node_to_explain,
     shown,
@@ -214,6 +215,21 @@ def test_scores_in_units_are_written_out():
     assert shown({"metric": "mae", "score": "mean absolute error"}, 12345.6) == "12346"
     assert shown({"metric": "rmse", "score": "RMSE"}, 0.0001234) == "0.0001234"
     assert shown({"metric": "r2", "score": "R^2"}, -0.0001) == "0.000"
+
+
+def test_an_error_rises_where_a_score_falls(numbers):
+    metrics = {"metric": "mae", "score": "mean absolute error", "higher_is_better": False}
+    assert importance_title(metrics) == "Rise of mean absolute error when a column is shuffled"
+    before = {name: numbers.metrics[name] for name in ("higher_is_better", "importance")}
+    numbers.metrics["importance"] = [{"column": "age", "importance": 0.1, "standard_error": None}]
+    try:
+        assert "How much R² falls when" in numbers.report()
+        assert "Less is better" not in numbers.report()
+        numbers.metrics["higher_is_better"] = False
+        assert "How much R² rises when" in numbers.report()
+        assert "validation nodes). Less is better." in numbers.report()
+    finally:
+        numbers.metrics.update(before)
 
 
 def test_an_axis_has_two_numbers_and_room_for_them():

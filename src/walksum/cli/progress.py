@@ -126,9 +126,10 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
         text = ", ".join(
             f"{row['column']} {written(row['importance'], 3)} ± {written(row['standard_error'], 2)}" for row in rows
         )
+        way = "fall" if metrics.get("higher_is_better", True) else "rise"
         left = (metrics.get("importance_by") or {}).get("not_measured")
         console.say(
-            f"columns that matter most, by the fall of {metrics['score']} when permuted: {text or 'none clearly'}"
+            f"columns that matter most, by the {way} of {metrics['score']} when permuted: {text or 'none clearly'}"
             + (f"; not measured in the time: {name_list(left)}" if left else "")
         )
     intervals = metrics.get("intervals")

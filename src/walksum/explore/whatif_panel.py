@@ -107,6 +107,7 @@ def connect_whatif(app: Dash, session: Session) -> None:
         Input("if-flip", "n_clicks"),
         Input("if-clear", "n_clicks"),
         Input("if-set", "n_clicks"),
+        Input("if-value", "n_submit"),
         Input("view", "data"),
         State("if-node", "value"),
         State("kind", "data"),
@@ -118,13 +119,13 @@ def connect_whatif(app: Dash, session: Session) -> None:
         prevent_initial_call=True,
     )
     def change(
-        a: Any, b: Any, c: Any, d: Any, e: Any, now: Any, node: Any, kind: Any, one: Any, other: Any, column: Any,
-        value: Any, known: Any,
+        a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, now: Any, node: Any, kind: Any, one: Any, other: Any,
+        column: Any, value: Any, known: Any,
     ) -> tuple:  # fmt: skip
         changes, message = from_json(known), ""
         try:
             for by in sorted(triggers()):
-                if by == "if-set":
+                if by in ("if-set", "if-value"):
                     changes = changes.with_value(trained, node or "", str(column), str(value or ""))
                 changes = _changed(trained, changes, by, node or "", kind, one or "", other or "")
             result = _result(trained, imagine, stored_view(now), changes)

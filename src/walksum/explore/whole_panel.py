@@ -14,7 +14,7 @@ from walksum.explore.view import AS_TRAINED, View
 from walksum.explore.whole_model import WholeInfluence
 from walksum.plot.theme import Theme
 from walksum.workflow.metrics import ranked
-from walksum.workflow.page_findings import score_name, shown
+from walksum.workflow.page_findings import importance_title, score_name, shown
 from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 LISTED = 15
@@ -139,10 +139,11 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
         return [html.P("This model was not read from a run, so its scores are not known.", className="empty")]
     means = {name: metrics["test"][name]["mean"] for name in ranked(metrics)}
     scores = [(name, mean, shown(metrics, mean)) for name, mean in means.items()]
-    tables = [_bar_table(f"Test {score_name(metrics)}", "scores", scores)]
+    better = "" if metrics.get("higher_is_better", True) else ", less is better"
+    tables = [_bar_table(f"Test {score_name(metrics)}{better}", "scores", scores)]
     if metrics.get("importance"):
         worth = [(str(each["column"]), each["importance"], _drop(metrics, each)) for each in metrics["importance"]]
-        tables.append(_bar_table(f"Loss of {score_name(metrics)} when a column is shuffled", "importance", worth))
+        tables.append(_bar_table(importance_title(metrics), "importance", worth))
     if metrics.get("portfolio"):
         members = [each for each in metrics["portfolio"]["members"] if each["weight"] > 0]
         weights = [(each["member"], each["weight"], f"{100 * each['weight']:.0f} %") for each in members]

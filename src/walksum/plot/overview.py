@@ -109,7 +109,7 @@ def _comparison(axes: Any, scores: Mapping[str, float], accuracy: bool, look: Th
         axes.set(title="test accuracy, %", xlim=(0, 118))
     else:
         lowest = min(0, *values)
-        axes.set(title="test $R^2$", xlim=(lowest - 0.1 * (1 - lowest), 1.18))
+        axes.set(title="test $R^2$", xlim=(lowest - 0.25 * (1 - lowest) * (lowest < 0), 1.18))
 
 
 def _confusion(axes: Any, truth: Tensor, predicted: Tensor, classes: Sequence[str]) -> None:

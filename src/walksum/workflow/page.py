@@ -30,6 +30,7 @@ from walksum.workflow.page_findings import (
     confusion,
     explain,
     heading,
+    importance_title,
     most_wrong,
     numeric_columns,
     score_name,
@@ -126,7 +127,7 @@ def importance_chart(metrics: dict[str, Any]) -> Markup | None:
         drop, two = each["importance"], 1.96 * (each["standard_error"] or 0.0)
         text = f"{100 * drop:.1f} points" if metrics["score"] == "accuracy" else shown(metrics, drop)
         rows.append((str(each["column"]), drop, drop - two, drop + two, text, False))
-    return charts.bars(rows, f"Loss of {score_name(metrics)} when a column is shuffled")
+    return charts.bars(rows, importance_title(metrics))
 
 
 def _png(figure: Figure, dpi: float | None) -> bytes:

@@ -37,6 +37,11 @@ def shown(metrics: dict[str, Any], value: float) -> str:
     return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:z.3f}"  # z: never -0.000
 
 
+def importance_title(metrics: dict[str, Any]) -> str:
+    way = "Fall" if metrics.get("higher_is_better", True) else "Rise"  # importance above 0 is always a loss
+    return f"{way} of {score_name(metrics)} when a column is shuffled"
+
+
 def target_name(metrics: dict[str, Any]) -> str:
     """The column that is predicted; "class" for the y of a dataset."""
     data = metrics["data"]

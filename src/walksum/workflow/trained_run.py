@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from walksum.analysis.convergence import Curve, layer_systems, residual_curves
 from walksum.analysis.hops import Hops, hop_shares
 from walksum.data.encoding import Encoding
+from walksum.data.frames import short
 from walksum.data.numerals import written
 from walksum.data.problem import Problem
 from walksum.designs import DESIGNS
@@ -247,10 +248,9 @@ class TrainedRun:
         """The node of that id; a ValueError that says what to try otherwise."""
         found = self._nodes.get(name, self._nodes.get(name.strip()))  # an id may begin or end with a space
         if found is None:
-            last = self.name(self.num_nodes - 1)
+            first, last = (short(self.name(k)) for k in (0, -1))
             raise ValueError(
-                f"No node has the id {name.strip()!r}. There are {self.num_nodes} nodes, "
-                f"from {self.name(0)!r} to {last!r}."
+                f"No node has the id {short(name.strip())}. There are {self.num_nodes} nodes, from {first} to {last}."
             )
         return found
 
