@@ -519,3 +519,16 @@ def test_a_panel_that_is_being_made_stands_there_at_once(page, monkeypatch):
     page.press("#tab-whatif")
     page.wait(lambda: page.find("#whatif").is_displayed(), "what if again")
     assert not page.find("#panel-body").is_displayed()
+
+
+def test_a_page_whose_server_has_ended_says_so(driver, small):
+    from browser import Page
+    from village import Served
+
+    served = Served(small)
+    page = Page(driver, served).open("?node=house-3").shows("house-3")
+    served.close()
+    page.press("#sources tbody tr:nth-child(2) button")
+    page.wait(lambda: "the explorer has ended" in page.text("#message"), "the message")
+    driver.get("about:blank")
+    driver.get_log("browser")  # which complains, too
