@@ -298,6 +298,25 @@ def test_what_if_features_and_edges(page, small):
     page.wait(lambda: "No node has the id 'nowhere'" in page.text("#if-message"), "the message")
 
 
+def test_changes_made_while_a_result_is_computed_add_up(page, small, monkeypatch):
+    from walksum.explore import whatif_panel
+
+    usual = whatif_panel._result
+    page.open("?node=house-4").shows("house-4")
+    page.wait(lambda: page.find("#if-node").get_attribute("value") == "house-4", "the node to be named")
+    page.wait(lambda: "Nothing is changed" in page.text("#if-result"), "the first result")
+    monkeypatch.setattr(whatif_panel, "_result", lambda *given: (time.sleep(2), usual(*given))[1])
+    a, b = small.graph.edges[:, 0].tolist()
+    page.fill("#if-from", small.name(a))
+    page.fill("#if-to", small.name(b))
+    page.choose("if-class", "east")
+    page.press("#if-features")
+    time.sleep(0.5)  # less than the result takes
+    page.press("#if-drop")
+    page.wait(lambda: "without the edge" in page.text("#if-result"), "the second change")
+    assert "mean features of east" in page.text("#if-result")
+
+
 def probabilities(page):
     rows = page.js(
         "return Array.from(document.querySelectorAll('#before-after tbody tr')).map("

@@ -57,6 +57,7 @@ class Changes:
         node = trained.node(name)
         if kind not in kinds(trained):
             raise ValueError(f"There is no class {kind!r}; choose one of {', '.join(kinds(trained))}.")
+        mean_features(trained, kind)  # a class without nodes is known now
         kept = tuple(each for each in self.features if each[0] != node)
         return replace(self, features=(*kept, (node, kind)))
 

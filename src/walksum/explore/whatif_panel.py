@@ -100,7 +100,6 @@ def connect_whatif(app: Dash, session: Session) -> None:
     @app.callback(
         Output("changes", "data"),
         Output("if-message", "children"),
-        Output("if-result", "children"),
         Output("if-clear", "hidden"),
         Input("if-features", "n_clicks"),
         Input("if-drop", "n_clicks"),
@@ -108,7 +107,6 @@ def connect_whatif(app: Dash, session: Session) -> None:
         Input("if-clear", "n_clicks"),
         Input("if-set", "n_clicks"),
         Input("if-value", "n_submit"),
-        Input("view", "data"),
         State("if-node", "value"),
         State("kind", "data"),
         State("if-from", "value"),
@@ -119,20 +117,30 @@ def connect_whatif(app: Dash, session: Session) -> None:
         prevent_initial_call=True,
     )
     def change(
-        a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, now: Any, node: Any, kind: Any, one: Any, other: Any,
-        column: Any, value: Any, known: Any,
+        a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, node: Any, kind: Any, one: Any, other: Any, column: Any,
+        value: Any, known: Any,
     ) -> tuple:  # fmt: skip
+        """At once: what is asked while the last result is still computed is added to the changes before it."""
         changes, message = from_json(known), ""
         try:
             for by in sorted(triggers()):
                 if by in ("if-set", "if-value"):
                     changes = changes.with_value(trained, node or "", str(column), str(value or ""))
                 changes = _changed(trained, changes, by, node or "", kind, one or "", other or "")
-            result = _result(trained, imagine, stored_view(now), changes)
         except ValueError as error:
-            message, changes = str(error), from_json(known)
-            result = no_update
-        return changes.to_json(), message, result, not changes
+            message = str(error)
+        return changes.to_json(), message, not changes
+
+    @app.callback(
+        Output("if-result", "children"), Input("changes", "data"), Input("view", "data"), prevent_initial_call=True
+    )
+    def compute(known: Any, now: Any) -> Any:
+        if now is None:
+            return no_update
+        try:
+            return _result(trained, imagine, stored_view(now), from_json(known))
+        except ValueError as error:
+            return [html.P(str(error), className="warning")]
 
 
 def _changed(trained: TrainedRun, changes: Changes, by: str, node: str, kind: str, one: str, other: str) -> Changes:
