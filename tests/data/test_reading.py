@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from walksum.data.dates import date_columns, date_format
-from walksum.data.numerals import find_numerals
+from walksum.data.numerals import find_numerals, written
 from walksum.data.tables import FileTable
 from walksum.data.user_files import Columns, read_tables
 
@@ -266,3 +266,12 @@ def test_the_counties_need_no_id():
     assert problem.columns["id"] == "fips"
     assert problem.ids[0] == "01001"
     assert "'fips' is taken as the id column" in problem.notes[0]
+
+
+def test_numbers_for_readers_have_no_powers_of_ten_before_the_point():
+    assert [written(each) for each in (51441.4, 3.14159, 1234.5, 1e-7, -98765432.1)] == [
+        "51441", "3.142", "1234", "1e-07", "-98765432",
+    ]  # fmt: skip
+    assert written(29393.0, sign="+") == "+29393"
+    assert written(4123.0, 3) == "4123"
+    assert (written(1e20), written(float("nan"))) == ("1e+20", "nan")

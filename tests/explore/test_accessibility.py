@@ -151,3 +151,31 @@ def test_the_first_page_of_the_site(window, tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_formula_of_the_site_scrolls_by_itself(window, tmp_path):
+    from audit import set_size
+    from latex2mathml.converter import convert
+
+    style = (ROOT / "docs" / "wide.css").read_text()
+    formula = convert(r"p(x) \propto \exp(" + "-x^2 + h y " * 20 + r"\frac{1}{2})", display="block")
+    head = '<meta name="viewport" content="width=device-width">'
+    (tmp_path / "page.html").write_text(f"<!doctype html>{head}<style>{style}</style><p>A {formula}</p>")
+    set_size(window, *PHONE)
+    page = opened_at(window, (tmp_path / "page.html").as_uri())
+    assert page.js("return document.documentElement.scrollWidth <= innerWidth")
+    wide, seen = page.js("const m = document.querySelector('math'); return [m.scrollWidth, m.clientWidth]")
+    assert wide > 2 * seen
+
+
+def test_no_legend_covers_the_curves_on_a_phone(window, serve, small):
+    from audit import set_size
+    from browser import Page
+
+    set_size(window, *PHONE)
+    page = Page(window, serve(small)).open("")
+    page.panel("convergence")
+    page.wait(lambda: page.all("#panel-body .legend"), "the legend")
+    box = "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()"
+    legend, curves = (page.js(box, f"#panel-body {part}") for part in (".legend", ".nsewdrag"))
+    assert legend["top"] >= curves["bottom"] - 1

@@ -160,6 +160,8 @@ def test_the_whole_panel_of_another_node_is_never_seen(page, monkeypatch):
 
 
 def test_what_if_one_column_is_another(page, small):
+    from selenium.webdriver.common.keys import Keys
+
     page.open("?node=house-4").shows("house-4")
     page.wait(lambda: page.find("#if-node").get_attribute("value") == "house-4", "the node to be named")
     page.choose("if-column", "x1")
@@ -173,7 +175,7 @@ def test_what_if_one_column_is_another(page, small):
         name: percent(float(after[k])) for k, name in enumerate(small.problem.classes)
     }
     page.fill("#if-value", "much")
-    page.press("#if-set")
+    page.find("#if-value").send_keys(Keys.ENTER)  # as the button does
     page.wait(lambda: "x1 takes a number, not 'much'" in page.text("#if-message"), "the message")
 
 
@@ -294,6 +296,25 @@ def test_what_if_features_and_edges(page, small):
     page.fill("#if-to", "nowhere")
     page.press("#if-drop")
     page.wait(lambda: "No node has the id 'nowhere'" in page.text("#if-message"), "the message")
+
+
+def test_changes_made_while_a_result_is_computed_add_up(page, small, monkeypatch):
+    from walksum.explore import whatif_panel
+
+    usual = whatif_panel._result
+    page.open("?node=house-4").shows("house-4")
+    page.wait(lambda: page.find("#if-node").get_attribute("value") == "house-4", "the node to be named")
+    page.wait(lambda: "Nothing is changed" in page.text("#if-result"), "the first result")
+    monkeypatch.setattr(whatif_panel, "_result", lambda *given: (time.sleep(2), usual(*given))[1])
+    a, b = small.graph.edges[:, 0].tolist()
+    page.fill("#if-from", small.name(a))
+    page.fill("#if-to", small.name(b))
+    page.choose("if-class", "east")
+    page.press("#if-features")
+    time.sleep(0.5)  # less than the result takes
+    page.press("#if-drop")
+    page.wait(lambda: "without the edge" in page.text("#if-result"), "the second change")
+    assert "mean features of east" in page.text("#if-result")
 
 
 def probabilities(page):
@@ -502,3 +523,31 @@ def test_nothing_is_complained_about_in_the_console(page):
     page.open(LINK).shows("house-9")
     severe = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     assert severe == []
+
+
+def test_a_panel_that_is_being_made_stands_there_at_once(page, monkeypatch):
+    from walksum.explore import callbacks
+
+    usual = callbacks.panel
+    monkeypatch.setattr(callbacks, "panel", lambda *given: (time.sleep(2), usual(*given))[1])
+    page.open("?node=house-21").shows("house-21")
+    page.press("#tab-walks")
+    assert not page.find("#whatif").is_displayed()
+    assert page.find("#panel-body").is_displayed()
+    page.wait(lambda: "The radius lies" in page.text("#panel-body"), "the panel")
+    page.press("#tab-whatif")
+    page.wait(lambda: page.find("#whatif").is_displayed(), "what if again")
+    assert not page.find("#panel-body").is_displayed()
+
+
+def test_a_page_whose_server_has_ended_says_so(driver, small):
+    from browser import Page
+    from village import Served
+
+    served = Served(small)
+    page = Page(driver, served).open("?node=house-3").shows("house-3")
+    served.close()
+    page.press("#sources tbody tr:nth-child(2) button")
+    page.wait(lambda: "the explorer has ended" in page.text("#message"), "the message")
+    driver.get("about:blank")
+    driver.get_log("browser")  # which complains, too

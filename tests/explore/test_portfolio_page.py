@@ -1,5 +1,6 @@
 """Runs that are no GLT: portfolios with fields and known targets, and models without a J; in a real browser too."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,17 +10,19 @@ import pytest
 import torch
 from towns import opened, towns
 
-from walksum.explore.answer import Session
-from walksum.explore.answer_panel import _rank, added
+from walksum.explore.answer import Session, as_json, rows
+from walksum.explore.answer_panel import _rank, added, without_bound
+from walksum.explore.page import _model, _seed
 from walksum.explore.server import make_app
 from walksum.explore.view import View, first_view
 from walksum.explore.whatif import Changes, WhatIf
+from walksum.explore.whole_panel import _bar_table
 from walksum.portfolio.features import other_targets, propagated
 from walksum.portfolio.fit import ELSEWHERE
 from walksum.portfolio.residual import residual_field
 from walksum.workflow.auto import ask
 from walksum.workflow.figures import Listener, of_run
-from walksum.workflow.problem import Source, problem_of_run
+from walksum.workflow.problem import Source, problem_of_run, read_node_table
 from walksum.workflow.trained_run import open_trained_run
 
 pytest.importorskip("dash_cytoscape")
@@ -110,8 +113,21 @@ def test_what_if_asks_the_portfolio(numbers):
     assert float(after[44]) == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match=r"size takes a number, not 'big'\."):
         changes.with_value(trained, "t44", "size", "big")
+    with pytest.raises(ValueError, match=r"kind has no 'prot' among the training nodes; it takes 'inland', 'port'\."):
+        changes.with_value(trained, "t44", "kind", "prot")
     with pytest.raises(ValueError, match=r"Only the J of a GLT"):
         changes.with_edge(trained, "t4", "t5", "flip")
+
+
+def test_an_edge_less_leaves_the_directions_of_the_others(numbers):
+    """The members read where edges lead: with all of them turned, every town would move."""
+    trained = numbers[1]
+    turned = replace(trained, problem=replace(trained.problem, edge_index=trained.problem.edge_index.flip(0)))
+    for each in (trained, turned):
+        changes = Changes().with_edge(each, "t4", "t5", "drop")
+        kept = replace(each.problem, edge_index=each.problem.edge_index[:, torch.arange(149) != 4])
+        expected = each.answer(each.x, kept, changes.nodes)
+        assert torch.equal(WhatIf(each).output(changes), expected)
 
 
 def test_a_map_is_drawn_where_columns_are_coordinates(numbers):
@@ -176,6 +192,9 @@ def test_the_page_of_a_regression_by_a_portfolio(driver, numbers):
         page.wait(lambda: page.text("#legend").startswith("standard deviation:"), "the colours")
         page.search("Town <77>")
         page.shows(trained.title_of(77))
+        page.search("Town <8")
+        page.wait(lambda: page.texts("#matches button"), "several towns")
+        assert page.texts("#matches button")[0] == trained.title_of(8)
         assert not page.find("#if-flip").is_displayed()
         page.panel("model")
         test = trained.metrics["test"]["auto"]["mean"]
@@ -201,3 +220,52 @@ def test_another_graph_of_the_same_ids_is_not_shown_what_was_kept_of_the_first(r
     assert other.stored is None
     assert bool(other.hidden) == (change == "an edge less")
     assert other.output.tolist() == other.answer(other.x, problem).tolist()
+
+
+def test_a_table_without_ids_is_read_row_by_row():
+    nodes = pd.DataFrame(
+        {"size": ["1,5", "2,5", None], "name": ["Ulm", "Au", "Bonn"], "lon": [1, 2, 3], "lat": [4, 5, 7]}
+    )
+    run = SimpleNamespace(config={"columns": {"id": None, "numerals": {"size": ",", "gone": ","}}})
+    problem = SimpleNamespace(num_nodes=4, ids=list("0123"))  # one more, that edges alone name
+    table = read_node_table(run, Source(nodes=nodes), problem)
+    assert table["name"].tolist()[:3] == ["Ulm", "Au", "Bonn"]
+    assert table["size"].tolist()[:2] == [1.5, 2.5]
+    assert len(table) == 4
+
+
+def test_an_id_may_begin_with_a_space(numbers):
+    problem = replace(numbers[1].problem, ids=np.array([f" t{k} " for k in range(150)], dtype=object))
+    trained = replace(numbers[1], problem=problem)
+    assert (trained.node(" t5 "), trained.search(" t5 ")) == (5, [5])
+    assert trained.search("t14")[:2] == [14, 140]
+    with pytest.raises(ValueError, match="No node has the id 'x'"):
+        trained.node(" x ")
+
+
+def test_saved_data_are_not_rounded_for_reading(numbers):
+    trained = numbers[1]
+    answer = Session(trained).answer(View("t7"))
+    saved = {row["id"]: row for row in rows(trained, answer)}
+    for node in (1, 15):  # the second without a target
+        assert saved[f"t{node}"]["prediction"] == pytest.approx(float(trained.prediction[node]), rel=1e-6)
+    assert saved["t1"]["label"] == pytest.approx(float(trained.problem.y[1]), rel=1e-6)
+    assert saved["t15"]["label"] is None
+    assert json.loads(as_json(trained, answer))["prediction"] == saved["t7"]["prediction"]
+
+
+def test_scores_below_zero_have_no_bar():
+    table = _bar_table("Test R²", "scores", [("a", -0.2, "-0.200"), ("b", -0.5, "-0.500")])
+    cells = [row.children[-1].children[0].style["width"] for row in table.children[1].children]
+    assert cells == ["0.0%", "0.0%"]
+
+
+def test_the_header_says_which_seed_and_how_many_members(numbers):
+    run, trained = numbers
+    assert str(run.metrics["portfolio"]["count"]) in _model(trained)
+    assert _seed(trained) == ""
+    many = replace(trained, metrics=run.metrics | {"seeds": [3, 4], "kept_seed": 4})
+    assert _seed(many) == ", seed 4: of 2 the best on validation nodes"
+    bound = replace(trained, model=replace(trained.model, bound=["process"]))
+    assert "without 1 member that" in without_bound(bound)
+    assert without_bound(trained) == ""

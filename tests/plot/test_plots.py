@@ -238,3 +238,31 @@ def test_the_layer_and_how_J_is_made_are_drawn(theme):
 def test_what_cannot_be_drawn_as_a_matrix_of_numbers_says_so(arguments, words):
     with pytest.raises(ValueError, match=words):
         ws.plot.how_J_is_made(*arguments)
+
+
+def test_the_node_in_the_middle_is_named_by_its_label():
+    long = [f"the county of a very long name {k}" for k in range(20)]
+    for labels, name in ((None, "node 7;"), ([f"c{k}" for k in range(20)], "node c7;"), (long, "node the co… name 7;")):
+        title = ws.plot.graphical_model(J, 7, most=9, labels=labels).legends[0].get_title().get_text()
+        assert name in title
+
+
+def test_the_validation_score_is_named():
+    from walksum.plot.overview import overview
+
+    y, scores = torch.tensor([0, 1]), {"a": 0.5}
+    for score, title in ((None, "validation accuracy"), ("mean absolute error", "validation mean absolute error")):
+        figure = overview(epochs(3), 1, scores, y, y, ["no", "yes"], score=score)
+        assert figure.axes[0].get_title(loc="left") + figure.axes[0].get_title() == title
+    assert figure.axes[0].get_ylim()[1] < 1  # not the range of an accuracy
+
+
+def test_numbers_left_of_short_bars_stay_beside_the_names():
+    from walksum.plot.overview import overview
+
+    y = torch.linspace(0, 1, 5)
+    for low in (-0.01, -0.29, -5.0):
+        figure = overview(epochs(3), 1, {"a": 0.4, "gradient boosting": low}, y, y)
+        figure.canvas.draw()
+        axes = figure.axes[1]
+        assert min(text.get_window_extent().x0 for text in axes.texts) > axes.get_window_extent().x0

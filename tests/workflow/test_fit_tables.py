@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
+from walksum.data.node_table import Columns
 from walksum.workflow import fit_tables, open_run
+from walksum.workflow.problem import Source, problem_of_run, read_node_table
 from walksum.workflow.runs import open_runs
 from walksum.workflow.search import SearchPlan
-from walksum.workflow.tables import fit_problem, make_job
+from walksum.workflow.tables import fit_problem, make_job, read_problem
 
 QUICK = {"max_epochs": 12, "hidden": 8, "layers": 1, "lr": 0.02, "dropout": 0.1}
 
@@ -47,6 +49,36 @@ def test_frames_and_files_give_the_same_run(tables, run, tmp_path):
     )
     pd.testing.assert_frame_equal(again.predictions, run.predictions)
     assert again.scores.equals(run.scores)
+
+
+def test_a_run_adds_again_what_it_added_in_training(tables, tmp_path):
+    nodes, edges = tables
+    edges = pd.concat([edges, pd.DataFrame({"source": ["c1"], "target": ["guest"]})])
+    fit_tables(nodes, edges, "colour", features=["income"], add_unknown=True, **QUICK).save(tmp_path / "run")
+    run, source = open_run(tmp_path / "run"), Source(nodes=nodes, edges=edges)
+    problem = problem_of_run(run, source, labels=True)
+    assert problem.ids.tolist() == run.predictions["id"].tolist() == [*(f"c{k}" for k in range(60)), "guest"]
+    assert len(read_node_table(run, source, problem)) == 61
+    assert len(problem_of_run(run, source, drop_unknown=True).ids) == 60
+
+
+def test_the_targets_of_a_graphml_file_are_read_again(tables, tmp_path):
+    nx = pytest.importorskip("networkx")
+    nodes, edges = tables
+    graph = nx.from_pandas_edgelist(edges)
+    for row in nodes.to_dict("records"):
+        graph.add_node(row["id"], income=row["income"], name=f"Ms {row['id']}")
+        if row["colour"]:
+            graph.nodes[row["id"]]["colour"] = row["colour"]
+    nx.write_graphml(graph, tmp_path / "shop.graphml")
+    source = Source(graph=tmp_path / "shop.graphml")
+    problem = read_problem(source, Columns("colour", features=("income",)))
+    fit_problem(problem, make_job(**QUICK)).save(tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    again = problem_of_run(run, source, labels=True)
+    assert torch.equal(again.y, problem.y)
+    assert len(again.labelled) == 54
+    assert read_node_table(run, source, again)["name"].tolist() == [f"Ms {name}" for name in again.ids]
 
 
 def test_a_split_that_is_no_text_is_refused(tables):

@@ -2,13 +2,28 @@
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+import walksum.workflow.page
+from walksum.training import Epoch
 from walksum.workflow import fit_tables
-from walksum.workflow.page_findings import calibration_bins, heading, target_name, verdict
+from walksum.workflow.metrics import in_own_units
+from walksum.workflow.page_charts import residuals, ticks_of
+from walksum.workflow.page_findings import (
+    calibration_bins,
+    heading,
+    importance_title,
+    most_wrong,
+    node_to_explain,
+    shown,
+    target_name,
+    verdict,
+)
 
 NASTY = '<b>odd & "id"</b>'
 
@@ -175,3 +190,76 @@ def test_the_y_of_a_dataset_is_called_its_class():
     assert target_name({"data": {"target": "y", "task": "classification"}}) == "class"
     assert target_name({"data": {"target": "y", "task": "regression"}}) == "y"
     assert target_name({"data": {"target": "kind", "task": "classification"}}) == "kind"
+
+
+def weighted():
+    """Twenty test nodes whose rarer class is predicted, for its weight, with a probability of 0.4."""
+    output = torch.tensor([[0.6, 0.4], [0.9, 0.1]]).repeat(10, 1)
+    problem = SimpleNamespace(y=torch.tensor([1, 0]).repeat(10), regression=False, classes=["often", "rare"])
+    split = SimpleNamespace(test=torch.arange(20))
+    guess = torch.tensor([1, 0]).repeat(10)
+    return SimpleNamespace(output=output, prediction=guess, problem=problem, prepared=SimpleNamespace(split=split))
+
+
+def test_the_probability_is_that_of_the_predicted_class():
+    result = weighted()
+    assert calibration_bins(result) == [(pytest.approx(0.4), 1.0, 10), (pytest.approx(0.9), 1.0, 10)]
+    assert node_to_explain(result) == 0  # the least sure that is right
+    result.problem.y[2] = 0
+    trained = SimpleNamespace(title_of=str, label=lambda node: "often")
+    result.problem.features = None
+    assert most_wrong(result, trained, {})[1] == [["2", "often", "rare", "40 %"]]
+
+
+def test_scores_in_units_are_written_out():
+    assert shown({"metric": "mae", "score": "mean absolute error"}, 12345.6) == "12346"
+    assert shown({"metric": "rmse", "score": "RMSE"}, 0.0001234) == "0.0001234"
+    assert shown({"metric": "r2", "score": "R^2"}, -0.0001) == "0.000"
+
+
+def test_an_error_rises_where_a_score_falls(numbers):
+    metrics = {"metric": "mae", "score": "mean absolute error", "higher_is_better": False}
+    assert importance_title(metrics) == "Rise of mean absolute error when a column is shuffled"
+    before = {name: numbers.metrics[name] for name in ("higher_is_better", "importance")}
+    numbers.metrics["importance"] = [{"column": "age", "importance": 0.1, "standard_error": None}]
+    try:
+        assert "How much R² falls when" in numbers.report()
+        assert "Less is better" not in numbers.report()
+        numbers.metrics["higher_is_better"] = False
+        assert "How much R² rises when" in numbers.report()
+        assert "validation nodes). Less is better." in numbers.report()
+    finally:
+        numbers.metrics.update(before)
+
+
+def test_an_axis_has_two_numbers_and_room_for_them():
+    assert ticks_of(50.01, 50.98, 3) == [50.2, 50.4, 50.6, 50.8]
+    drawn = residuals(np.array([1.0, 2.0]), np.array([-60000.0, 60000.0]), "income")
+    label = float(re.search(r"translate\(([0-9.]+)", drawn)[1])
+    words, end = max(
+        ((text, float(x)) for x, text in re.findall(r'x="([0-9.]+)" y="[^"]*" class="end">([^<]*)', drawn)),
+        key=lambda each: len(each[0]),
+    )
+    assert end - 8 * len(words) > label  # eight: a figure on a phone
+
+
+def test_names_of_many_classes_stand_beside_the_rows_alone(classes, monkeypatch):
+    assert "confusion numbered long" not in classes.report()
+    monkeypatch.setattr(walksum.workflow.page, "MOST_LETTERS", 10)
+    assert 'class="confusion numbered long"' in classes.report()
+
+
+def test_of_several_seeds_the_page_says_which_is_shown(classes):
+    assert "means over" not in classes.report()
+    before = classes.metrics["seeds"]
+    classes.metrics["seeds"] = [0, 1, 2]
+    try:
+        assert "These are means over 3 seeds; all else on this page is of seed 0" in classes.report()
+    finally:
+        classes.metrics["seeds"] = before
+
+
+def test_epochs_show_an_error_as_it_is():
+    epoch = Epoch.from_json({"number": 1, "train_loss": 1.0, "val_loss": 1.0, "val_score": -3.5, "test_score": 0.0})
+    assert in_own_units([epoch], False)[0].val_score == 3.5
+    assert in_own_units([epoch], True) == [epoch]

@@ -31,7 +31,9 @@ def say_data(console: Console, data: dict[str, Any]) -> None:
     known = f"{data['labelled_nodes']} nodes have it, {data['nodes'] - data['labelled_nodes']} are to be predicted"
     console.say(f"target: {data['target']} ({data['task']}); {known}")
     if data["task"] == "regression":
-        console.say(f"mean {data['target_mean']:.4g}, spread {data['target_spread']:.4g}")
+        from walksum.data.numerals import written
+
+        console.say(f"mean {written(data['target_mean'])}, spread {written(data['target_spread'])}")
         return
     counts = [f"{name} {count}" for name, count in data["classes"].items()]
     more = f" and {len(counts) - MOST_CLASSES} more" if len(counts) > MOST_CLASSES else ""
@@ -109,6 +111,7 @@ def outcome_table(metrics: dict[str, Any]) -> Table:
 def say_end(console: Console, metrics: dict[str, Any]) -> None:
     """Print the members of a portfolio, whether the graph helped, coverage of intervals, and the solver's report."""
     from walksum.data.frames import name_list
+    from walksum.data.numerals import written
     from walksum.workflow.metrics import graph_text
 
     if metrics.get("portfolio"):
@@ -120,10 +123,13 @@ def say_end(console: Console, metrics: dict[str, Any]) -> None:
     _say_classes(console, metrics)
     if metrics.get("importance"):
         rows = [row for row in metrics["importance"] if row["importance"] > 2 * row["standard_error"]][:MOST_COLUMNS]
-        text = ", ".join(f"{row['column']} {row['importance']:.3g} ± {row['standard_error']:.2g}" for row in rows)
+        text = ", ".join(
+            f"{row['column']} {written(row['importance'], 3)} ± {written(row['standard_error'], 2)}" for row in rows
+        )
+        way = "fall" if metrics.get("higher_is_better", True) else "rise"
         left = (metrics.get("importance_by") or {}).get("not_measured")
         console.say(
-            f"columns that matter most, by the fall of {metrics['score']} when permuted: {text or 'none clearly'}"
+            f"columns that matter most, by the {way} of {metrics['score']} when permuted: {text or 'none clearly'}"
             + (f"; not measured in the time: {name_list(left)}" if left else "")
         )
     intervals = metrics.get("intervals")

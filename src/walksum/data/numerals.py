@@ -24,6 +24,12 @@ NOISE = re.compile(rf"[\s'%]|{SIGN}")
 GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 
 
+def written(value: float, digits: int = 4, sign: str = "") -> str:
+    """A number for readers: of so many digits, but with all of those before the point: 51441, not 5.144e+04."""
+    text = f"{value:{sign}.{digits}g}"
+    return f"{value:{sign}.0f}" if "e+" in text and abs(value) < 1e15 else text
+
+
 @dataclass(frozen=True)
 class Numerals:
     """The columns of formatted numbers, and the decimal mark of each.

@@ -151,6 +151,7 @@ def _problem(
             "numerals": columns.numerals,
             "places": None if places is None else asdict(places),
             DEGREE: by_degree,
+            "add_unknown": columns.add_unknown,
         },
         given_split=split,
         names=names,

@@ -107,8 +107,8 @@ def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
         {
             "rank": rank,
             "id": trained.name(node),
-            "label": None if trained.label(node) == UNKNOWN else trained.label(node),
-            "prediction": trained.predicted(node),
+            "label": _saved(trained, trained.problem.y[node], trained.label(node)),
+            "prediction": _saved(trained, trained.prediction[node], trained.predicted(node)),
             "hops": int(found.hops[node]) if found.hops[node] >= 0 else None,
             "influence": float(found.value[node]),
             "share": float(found.share[node]),
@@ -116,6 +116,13 @@ def rows(trained: TrainedRun, answer: Answer) -> list[dict[str, Any]]:
         }
         for rank, node in enumerate(found.ranked().tolist(), 1)
     ]
+
+
+def _saved(trained: TrainedRun, value: Any, words: str) -> str | float | None:
+    """A class by its name, a number to the seven digits that float32 holds; None where it is not known."""
+    if words == UNKNOWN:
+        return None
+    return float(f"{float(value):.7g}") if trained.problem.regression else words
 
 
 def as_csv(trained: TrainedRun, answer: Answer) -> str:
@@ -128,8 +135,8 @@ def as_json(trained: TrainedRun, answer: Answer) -> str:
     node, solution = answer.node, answer.influence.solution
     record = {
         "view": asdict(answer.view),
-        "label": trained.label(node),
-        "prediction": trained.predicted(node),
+        "label": _saved(trained, trained.problem.y[node], trained.label(node)),
+        "prediction": _saved(trained, trained.prediction[node], trained.predicted(node)),
         "probability": trained.probability(node),
         "variance": answer.influence.variance,
         "solver": {"name": solution.solver, "steps": solution.steps, "residual": solution.residual},

@@ -7,7 +7,9 @@ from typing import Any
 
 from dash import html
 
+from walksum.data.numerals import written
 from walksum.explore.answer import Answer
+from walksum.portfolio.fit import Portfolio
 from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 MOST_HOPS = 8  # rows of the table by distance; what comes from further is added up
@@ -23,10 +25,9 @@ def percent(share: float) -> str:
 
 def node_button(trained: TrainedRun, node: int, words: str | None = None) -> html.Button:
     """A node one can go to: assets/explore.js sends its id."""
-    name = trained.name(node)
-    return html.Button(
-        words or name, className="node", **{"data-node": name, "aria-label": f"Show node {name}", "type": "button"}
-    )
+    name, title = trained.name(node), trained.title_of(node)
+    more = {"data-node": name, "aria-label": f"Show node {title}", "type": "button"}
+    return html.Button(words or name, className="node", title=title, **more)
 
 
 def bar(share: float, kind: str = "", *more: tuple[float, str]) -> html.Td:
@@ -57,7 +58,9 @@ def nothing_yet(trained: TrainedRun) -> list[Any]:
 
 
 def _suggestions(trained: TrainedRun) -> html.Ul:
-    rows = [html.Li([node_button(trained, node), f" {why}"]) for why, node in trained.suggestions]
+    rows = [
+        html.Li([node_button(trained, node, trained.title_of(node)), f" {why}"]) for why, node in trained.suggestions
+    ]
     return html.Ul(rows, className="suggestions")
 
 
@@ -81,6 +84,12 @@ def answer_panel(trained: TrainedRun, answer: Answer) -> list[Any]:
 def truth_word(trained: TrainedRun) -> str:
     """What a reader calls the known target."""
     return "true value" if trained.problem.regression else "label"
+
+
+def without_bound(trained: TrainedRun) -> str:
+    """How many members cannot be asked again, for they know the graph they were trained on alone; empty if all can."""
+    bound = len(trained.model.bound) if isinstance(trained.model, Portfolio) else 0
+    return f" without {bound} member{'s' * (bound > 1)} that know the graph of the training alone" if bound else ""
 
 
 def spoken(trained: TrainedRun, answer: Answer) -> str:
@@ -139,8 +148,8 @@ def _number_facts(trained: TrainedRun, node: int) -> list[tuple[str, str, str]]:
     if not trained.problem.regression:
         return []
     off, deviation = float(trained.error[node]), trained.deviation
-    facts = [] if off != off else [("Error", f"{off:+.4g}", "error")]
-    return facts + ([] if deviation is None else [("Standard deviation", f"{deviation[node]:.4g}", "deviation")])
+    facts = [] if off != off else [("Error", written(off, sign="+"), "error")]
+    return facts + ([] if deviation is None else [("Standard deviation", written(deviation[node]), "deviation")])
 
 
 def _columns(trained: TrainedRun, node: int) -> list[Any]:
@@ -159,7 +168,7 @@ def _columns(trained: TrainedRun, node: int) -> list[Any]:
 
 def _value(value: Any) -> str:
     if isinstance(value, float):
-        return "unknown" if value != value else f"{value:.6g}"
+        return "unknown" if value != value else written(value, 6)
     return "unknown" if value is None else str(value)
 
 
@@ -230,6 +239,8 @@ def _sources(trained: TrainedRun, answer: Answer) -> html.Section:
     names += [] if answer.adds is None else ["its target adds" if trained.problem.regression else "its label's weight"]
     table = table_with_bars("sources", names, body, "Strongest sources")
     note = f"The {len(body)} strongest of {trained.num_nodes:,} nodes; the saved data hold all."
+    if len(body) == 1:
+        note = "No other node reaches it." if answer.adds is None else "No other node with a known target reaches it."
     return html.Section(
         [html.Div(table, className="scroll"), html.P(note, className="quiet"), *_total(trained, answer)]
     )
@@ -237,13 +248,14 @@ def _sources(trained: TrainedRun, answer: Answer) -> html.Section:
 
 def added(trained: TrainedRun, value: float) -> str:
     """What one known target adds: a number in the target's units, or a weight among the labels."""
-    return "" if value == 0 else f"{value:+.4g}" if trained.problem.regression else percent(value)
+    return "" if value == 0 else written(value, sign="+") if trained.problem.regression else percent(value)
 
 
 def _total(trained: TrainedRun, answer: Answer) -> list[Any]:
     if answer.adds is None or not trained.problem.regression:
         return []
-    words = f"Through this operator the known targets of other nodes say {float(answer.adds.sum()):+.4g} here."
+    total = written(float(answer.adds.sum()), sign="+")
+    words = f"Through this operator the known targets of other nodes say {total} here."
     return [html.P(words, id="adds-total")]
 
 

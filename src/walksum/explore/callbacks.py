@@ -17,7 +17,7 @@ from walksum.explore.page import FIRST_PANEL, legend
 from walksum.explore.panels import panel
 from walksum.explore.view import AS_TRAINED, View, changed, from_query, heads, stored_view, to_query
 from walksum.explore.whatif_panel import connect_whatif
-from walksum.workflow.trained_run import TrainedRun
+from walksum.workflow.trained_run import MOST_MATCHES, TrainedRun
 
 
 def _navigation(app: Dash, session: Session) -> None:
@@ -93,7 +93,9 @@ def _find(trained: TrainedRun, view: View, text: str) -> tuple[View, list[str], 
     if len(found) == 1:
         return replace(view, node=trained.name(found[0])), [], []
     if found:
-        return view, [], [html.P("Which one?", className="quiet"), *[node_button(trained, node) for node in found]]
+        which = "Which one?" if len(found) < MOST_MATCHES else f"Which one? The first {MOST_MATCHES} are:"
+        nodes = [node_button(trained, node, trained.title_of(node)) for node in found]
+        return view, [], [html.P(which, className="quiet"), *nodes]
     try:
         trained.node(text)
     except ValueError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import dash_cytoscape as cyto
 from dash import dcc, html
 
+from walksum.data.numerals import written
 from walksum.explore.colours import node_colours, stylesheet, theme_of
 from walksum.explore.controls import WORDS, controls
 from walksum.explore.drawing import draws_whole
@@ -56,7 +57,7 @@ def _header(trained: TrainedRun) -> html.Header:
     return html.Header(
         [
             html.H1(f"Why did this node get this {'value' if trained.problem.regression else 'label'}?"),
-            html.P([html.Strong(trained.title), f" · {size} · {_model(trained)}"], className="quiet"),
+            html.P([html.Strong(trained.title), f" · {size} · {_model(trained)}{_seed(trained)}"], className="quiet"),
         ]
     )
 
@@ -66,8 +67,18 @@ def _model(trained: TrainedRun) -> str:
         config: Any = trained.model.config
         return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
     if isinstance(trained.model, Portfolio):
-        return f"a blend of {len(trained.model.members)} members"
+        kept = (
+            trained.metrics and trained.metrics["portfolio"]
+        )  # which also counts members of the run's own graph alone
+        return f"a blend of {kept['count'] if kept else len(trained.model.members)} members"
     return "the model" if trained.job is None else trained.job.title
+
+
+def _seed(trained: TrainedRun) -> str:
+    """Of several seeds, whose model is shown."""
+    metrics = trained.metrics or {}
+    seeds = metrics.get("seeds", ())
+    return f", seed {metrics['kept_seed']}: of {len(seeds)} the best on validation nodes" if len(seeds) > 1 else ""
 
 
 def _drawing() -> html.Section:
@@ -128,7 +139,7 @@ def legend(trained: TrainedRun, colour: str, chosen: bool) -> list[Any]:
     if not shown.ramp:
         return [html.Span(f"{words} not known"), *shape]
     ramp = {"background": f"linear-gradient(90deg, {', '.join(shown.ramp)})"}
-    low, high = (f"{end:.4g}" for end in shown.ends)
+    low, high = (written(end) for end in shown.ends)
     ends = [html.Span(low), html.Span(className="ramp", style=ramp, **{"aria-hidden": "true"}), html.Span(high)]
     return [html.Span(words), *ends, *shape]
 

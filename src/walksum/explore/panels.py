@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from walksum.explore.colours import diverging, theme_of
 from walksum.explore.view import View
 from walksum.explore.whole_panel import model_panel, whole_panel
 from walksum.plot.theme import Theme
+from walksum.workflow.page_charts import short_name
 
 NEAR, NEAR_IN_LARGE = 60, 24  # nodes of the correlation matrix around the selection
 SAMPLED = 400  # nodes up to which the matrix of a whole graph is shown; of more, so many are sampled
 SAMPLE_NODES = 20_000  # beyond, even a sample takes too long
 WHOLE_SPECTRUM, BALL = 3_000, 1_000
 TOL, MOST_STEPS, FEW_STEPS = 1e-10, 400, 15
+MOST_TICKS, LETTERS = 30, 14  # of names beside a matrix
+FEW_POINTS = 2
 LARGE = 20_000  # nodes from which only the quickest solvers are compared, over few steps
 CONFIG = {"displayModeBar": False, "responsive": True}  # its buttons are out of a keyboard's reach
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
@@ -35,7 +39,7 @@ def correlation_panel(session: Session, view: View, answer: Answer | None, of: T
         nodes = torch.from_numpy(answer.influence.ranked(count).copy())
         near = correlation.correlation(matrix.J, nodes)[0].numpy()
         names = [session.trained.name(node) for node in nodes.tolist()]
-        figures.append(_heatmap(near, names, f"Around node {view.node}, by influence", of))
+        figures.append(_heatmap(near, names, f"Around node {_tick(str(view.node))}, by influence", of))
         if graph.num_nodes > count:
             notes.append(
                 f"First: the {count} strongest sources of node {view.node}; the other nodes are averaged over."
@@ -61,7 +65,9 @@ def correlation_panel(session: Session, view: View, answer: Answer | None, of: T
 
 
 def _heatmap(values: np.ndarray, names: list[str], title: str, of: Theme) -> go.Figure:
-    off = values - np.diag(np.diag(values))
+    off, every = values - np.diag(np.diag(values)), -(-len(names) // MOST_TICKS)
+    # words: plotly would take ids that are numbers for positions, and < for the beginning of a tag
+    words = [f"node {escape(name, quote=False)}" for name in names]
     limit = max(float(np.quantile(np.abs(off), 0.995)), 1e-3)
     trace = go.Heatmap(
         z=values.astype(np.float32),
@@ -70,8 +76,8 @@ def _heatmap(values: np.ndarray, names: list[str], title: str, of: Theme) -> go.
         colorscale=diverging(of),
         colorbar={"thickness": 10, "outlinewidth": 0},
         hovertemplate="%{x} and %{y}: %{z:.3f}<extra></extra>",
-        x=[f"node {name}" for name in names],  # words: plotly would take ids that are numbers for positions
-        y=[f"node {name}" for name in names],
+        x=words,
+        y=words,
     )
     figure = go.Figure(trace)
     _plain(figure, of, title, height=430)
@@ -81,11 +87,17 @@ def _heatmap(values: np.ndarray, names: list[str], title: str, of: Theme) -> go.
         scaleanchor="x",
         constrain="domain",
         showticklabels=len(names) <= NEAR,
+        tickvals=words[::every],
+        ticktext=[_tick(name) for name in names[::every]],
         ticks="",
         showgrid=False,
         tickfont_size=8,
     )
     return figure
+
+
+def _tick(name: str) -> str:
+    return escape(short_name(name, LETTERS), quote=False)
 
 
 def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Theme) -> list[Any]:
@@ -109,8 +121,11 @@ def spectrum_panel(session: Session, view: View, answer: Answer | None, of: Them
     )
     figure = go.Figure(trace)
     _plain(figure, of, f"Spectral response: {found.kind}")
+    figure.update_layout(margin_b=64)
     figure.update_xaxes(
-        title="eigenvalue of the normalised adjacency (1: smooth, -1: alternating)", range=[1.05, -1.05]
+        title="eigenvalue of the normalised adjacency<br>(1: smooth, -1: alternating)",
+        title_standoff=12,
+        range=[1.05, -1.05],
     )
     figure.update_yaxes(
         title="gain uᵀJ⁻¹u", title_standoff=12, type="log" if gain.min() > 0 and gain.max() > 20 * gain.min() else None
@@ -135,10 +150,10 @@ def convergence_panel(session: Session, view: View, answer: Answer | None, of: T
     curves = convergence.residual_curves(J, h, solvers=solvers)
     for k, curve in enumerate(curves):
         line = {"color": of.categories[k % len(of.categories)], "dash": DASHES[k % len(DASHES)], "width": 2}
-        figure.add_trace(
-            go.Scatter(x=curve.steps, y=_positive(curve.residuals), name=curve.name, line=line, mode="lines")
-        )
-    _plain(figure, of, f"Residual by iteration, for the influence on node {view.node}")
+        mode = "lines" if len(curve.steps) > FEW_POINTS else "lines+markers"  # no line is seen of a single one
+        figure.add_trace(go.Scatter(x=curve.steps, y=_positive(curve.residuals), name=curve.name, line=line, mode=mode))
+    _plain(figure, of, "Residual by iteration, for the influence on the node", height=420)
+    figure.update_layout(legend={"orientation": "h", "y": -0.2})  # beside them it would cover the curves on a phone
     figure.update_xaxes(title="iterations", type="log")
     figure.update_yaxes(title="backward error", title_standoff=12, type="log", exponentformat="power")
     ended = "; ".join(f"{each.name}: {each.steps[-1]}" for each in curves if each.converged)

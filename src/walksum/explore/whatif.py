@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum.data.frames import name_list
+from walksum.data.problem import Problem
 from walksum.nn import GLT
 from walksum.portfolio.fit import Portfolio
 from walksum.precision import Precision
@@ -20,6 +22,7 @@ from walksum.solvers import CG
 from walksum.workflow.trained_run import TrainedRun
 
 ALL = "all nodes"
+MOST_NAMED = 12  # categories in a message
 DROP, FLIP = "drop", "flip"
 
 Edge = tuple[int, int]
@@ -54,6 +57,7 @@ class Changes:
         node = trained.node(name)
         if kind not in kinds(trained):
             raise ValueError(f"There is no class {kind!r}; choose one of {', '.join(kinds(trained))}.")
+        mean_features(trained, kind)  # a class without nodes is known now
         kept = tuple(each for each in self.features if each[0] != node)
         return replace(self, features=(*kept, (node, kind)))
 
@@ -104,7 +108,12 @@ def encoded(trained: TrainedRun, node: int, column: str, value: str) -> Tensor:
     if column not in columns(trained):
         raise ValueError(f"The model reads no column {column!r}.")
     span, features, number = trained.encoding.span(column), trained.problem.features, math.nan
-    if column in trained.encoding.categories:
+    kept = trained.encoding.categories.get(column)
+    if kept is not None:
+        if value not in kept:
+            raise ValueError(
+                f"{column} has no {value!r} among the training nodes; it takes {name_list(kept, MOST_NAMED)}."
+            )
         return trained.encoding.encode(features.iloc[[node]].assign(**{column: [value]}))[0, span]
     with suppress(ValueError):
         number = float(value)
@@ -170,19 +179,25 @@ class WhatIf:
             x[node] = mean_features(trained, kind)
         for node, column, value in changes.values:
             x[node, trained.encoding.span(column)] = encoded(trained, node, column, value)
-        edges, weight = trained.graph.edges, trained.graph.edge_weight
-        kept, signs = torch.ones(edges.size(1), dtype=torch.bool), torch.ones(edges.size(1))
+        kept, signs = torch.ones(trained.graph.num_edges, dtype=torch.bool), torch.ones(trained.graph.num_edges)
         kept[[edge_number(trained, edge) for edge in changes.dropped]] = False
         signs[[edge_number(trained, edge) for edge in changes.flipped]] = -1
         if changes.dropped:
-            weight = None if weight is None else weight[kept]
-            problem = replace(problem, edge_index=edges[:, kept], edge_weight=weight)
+            problem = _without(problem, changes.dropped)
         turned = flipped(trained.model, signs[kept]) if changes.flipped else nullcontext()
         # ordering the elimination of a graph that is solved on once takes longer than iterating
         glt = isinstance(trained.model, GLT)
         solved = iterating(trained.model) if changes.dropped and glt else nullcontext()
         with self._lock, turned, solved:
             return trained.answer(x, problem, changes.nodes)
+
+
+def _without(problem: Problem, dropped: tuple[Edge, ...]) -> Problem:
+    """Without these edges in either direction; the others as they came, for a model may read where they lead."""
+    ends, weight = problem.edge_index.sort(0).values, problem.edge_weight
+    left = torch.stack([(ends != torch.tensor(edge)[:, None]).any(0) for edge in dropped]).all(0)
+    weight = None if weight is None else weight[left]
+    return replace(problem, edge_index=problem.edge_index[:, left], edge_weight=weight)
 
 
 @contextmanager

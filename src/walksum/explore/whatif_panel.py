@@ -7,12 +7,14 @@ from typing import Any
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from torch import Tensor
 
+from walksum.data.numerals import written
 from walksum.explore.answer import Session
-from walksum.explore.answer_panel import bar, percent, table_with_bars
+from walksum.explore.answer_panel import bar, percent, table_with_bars, without_bound
 from walksum.explore.controls import field, options, triggers
 from walksum.explore.view import View, stored_view
-from walksum.explore.whatif import DROP, FLIP, Changes, WhatIf, columns, describe, from_json, kinds
+from walksum.explore.whatif import ALL, DROP, FLIP, Changes, WhatIf, columns, describe, from_json, kinds
 from walksum.nn import GLT
+from walksum.portfolio.fit import Portfolio
 from walksum.workflow.trained_run import TrainedRun
 
 MOST_COLUMNS = 300  # in a list one can choose from
@@ -43,17 +45,21 @@ def whatif_form(trained: TrainedRun) -> html.Div:
 
 
 def _features_form(trained: TrainedRun) -> html.Fieldset:
-    classes = [(name, f"mean of {name}") for name in kinds(trained)]
+    classes = [(name, name if name == ALL else f"class {name}") for name in kinds(trained)]
     named = [(name, name) for name in columns(trained)[:MOST_COLUMNS]]
     return html.Fieldset(
         [
-            html.Legend("Features of a node"),
-            _text("if-node", "Node"),
-            field("if-class", "become the", html.Select(options(classes), id="if-class", **{"data-store": "kind"})),
-            _button("Change features", "if-features"),
-            field("if-column", "or its", html.Select(options(named), id="if-column", **{"data-store": "column"})),
-            _text("if-value", "becomes"),
+            html.Legend("Other columns of a node"),
+            _text("if-node", "Id of the node"),
+            field("if-column", "One column", html.Select(options(named), id="if-column", **{"data-store": "column"})),
+            _text("if-value", "Its new value"),
             _button("Change the value", "if-set"),
+            field(
+                "if-class",
+                "Or all columns: their mean over",
+                html.Select(options(classes), id="if-class", **{"data-store": "kind"}),
+            ),
+            _button("Change all columns", "if-features"),
         ]
     )
 
@@ -63,9 +69,9 @@ def _edge_form(trained: TrainedRun) -> html.Fieldset:
     return html.Fieldset(
         [
             html.Legend("An edge (click one in the drawing)"),
-            _text("if-from", "From node"),
-            _text("if-to", "to node"),
-            html.Div([_button("Drop the edge", "if-drop"), flip], className="row"),
+            _text("if-from", "Id of one end"),
+            _text("if-to", "Id of the other end"),
+            html.Div([_button("Leave it out", "if-drop"), flip], className="row"),
         ]
     )
 
@@ -94,14 +100,13 @@ def connect_whatif(app: Dash, session: Session) -> None:
     @app.callback(
         Output("changes", "data"),
         Output("if-message", "children"),
-        Output("if-result", "children"),
         Output("if-clear", "hidden"),
         Input("if-features", "n_clicks"),
         Input("if-drop", "n_clicks"),
         Input("if-flip", "n_clicks"),
         Input("if-clear", "n_clicks"),
         Input("if-set", "n_clicks"),
-        Input("view", "data"),
+        Input("if-value", "n_submit"),
         State("if-node", "value"),
         State("kind", "data"),
         State("if-from", "value"),
@@ -112,20 +117,30 @@ def connect_whatif(app: Dash, session: Session) -> None:
         prevent_initial_call=True,
     )
     def change(
-        a: Any, b: Any, c: Any, d: Any, e: Any, now: Any, node: Any, kind: Any, one: Any, other: Any, column: Any,
+        a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, node: Any, kind: Any, one: Any, other: Any, column: Any,
         value: Any, known: Any,
     ) -> tuple:  # fmt: skip
+        """At once: what is asked while the last result is still computed is added to the changes before it."""
         changes, message = from_json(known), ""
         try:
             for by in sorted(triggers()):
-                if by == "if-set":
+                if by in ("if-set", "if-value"):
                     changes = changes.with_value(trained, node or "", str(column), str(value or ""))
                 changes = _changed(trained, changes, by, node or "", kind, one or "", other or "")
-            result = _result(trained, imagine, stored_view(now), changes)
         except ValueError as error:
-            message, changes = str(error), from_json(known)
-            result = no_update
-        return changes.to_json(), message, result, not changes
+            message = str(error)
+        return changes.to_json(), message, not changes
+
+    @app.callback(
+        Output("if-result", "children"), Input("changes", "data"), Input("view", "data"), prevent_initial_call=True
+    )
+    def compute(known: Any, now: Any) -> Any:
+        if now is None:
+            return no_update
+        try:
+            return _result(trained, imagine, stored_view(now), from_json(known))
+        except ValueError as error:
+            return [html.P(str(error), className="warning")]
 
 
 def _changed(trained: TrainedRun, changes: Changes, by: str, node: str, kind: str, one: str, other: str) -> Changes:
@@ -151,9 +166,14 @@ MOST_CLASSES = 6
 
 
 def before_and_after(trained: TrainedRun, node: int, changes: Changes, before: Tensor, after: Tensor) -> list[Any]:
-    said = html.Ul([html.Li(words) for words in describe(trained, changes)], className="changes")
+    said: Any = html.Ul([html.Li(words) for words in describe(trained, changes)], className="changes")
+    if isinstance(trained.model, Portfolio):
+        words = f"Before and after{without_bound(trained)}, as if the targets of the changed nodes were unknown."
+        said = html.Div([said, html.P(words, className="quiet")])
     if trained.problem.regression:
-        words = f"Prediction of node {trained.name(node)}: {float(before[node]):.4g} → {float(after[node]):.4g}"
+        words = (
+            f"Prediction of node {trained.name(node)}: {written(float(before[node]))} → {written(float(after[node]))}"
+        )
         return [said, html.P(html.Strong(words), id="moved")]
     return [
         said,

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from dash import html
 
+from walksum.data.numerals import written
 from walksum.explore.answer import Answer, Session
-from walksum.explore.answer_panel import bar, node_button, percent, table_with_bars, truth_word
+from walksum.explore.answer_panel import bar, node_button, percent, table_with_bars, truth_word, without_bound
 from walksum.explore.view import AS_TRAINED, View
 from walksum.explore.whole_model import WholeInfluence
 from walksum.plot.theme import Theme
 from walksum.workflow.metrics import ranked
-from walksum.workflow.trained_run import UNKNOWN
+from walksum.workflow.page_findings import importance_title, score_name, shown
+from walksum.workflow.trained_run import UNKNOWN, TrainedRun
 
 LISTED = 15
 MOST_HOPS = 8
@@ -32,7 +34,7 @@ def whole_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
     ]
     return [
         html.P(_explained(session, answer.node), className="explains"),
-        *_covered(found),
+        *_covered(trained, found),
         html.Div(tables, className="side-by-side"),
     ]
 
@@ -47,14 +49,14 @@ def _explained(session: Session, node: int) -> str:
     )
 
 
-def _covered(found: WholeInfluence) -> list[Any]:
+def _covered(trained: TrainedRun, found: WholeInfluence) -> list[Any]:
     """A note on the members of a blend that have no derivative."""
     if not found.left_out:
         return []
     names = ", ".join(f"{name} ({percent(weight)})" for name, weight in found.left_out)
     words = (
-        f"These are the derivatives of members with {percent(found.covered)} of the weight. The others have none, for "
-        f"trees move in jumps: {names}. What if asks all of them."
+        f"These are the derivatives of members with {percent(found.covered)} of the weight{without_bound(trained)}. "
+        f"Not among them are trees, which move in jumps, and kriging: {names}. What if asks these too."
     )
     return [html.P(words, id="whole-covered", className="warning")]
 
@@ -70,7 +72,7 @@ def _columns(session: Session, node: int) -> html.Table | None:
             [
                 html.Th(each.name, scope="row"),
                 html.Td(f"{each.value:.4g}"),
-                html.Td(f"{each.effect:+.3g}" if regression else f"{100 * each.effect:+.1f} points"),
+                html.Td(written(each.effect, 3, "+") if regression else f"{100 * each.effect:+.1f} points"),
                 bar(abs(each.effect) / most, "negative" if each.effect < 0 else "positive"),
             ],
             **{"data-row": each.name},
@@ -96,7 +98,7 @@ def _sources(session: Session, answer: Answer, found: WholeInfluence) -> html.Di
             html.Td("unknown" if trained.label(node) == UNKNOWN else trained.label(node), className="word"),
             html.Td(str(hops) if hops >= 0 else "none"),
             html.Td(percent(float(found.share[node]))),
-            html.Td(f"{found.adds[node]:+.3g}"),
+            html.Td(written(found.adds[node], 3, "+")),
             html.Td(percent(float(answer.influence.share[node]))),
             bar(float(found.share[node]) / most),
         ]
@@ -135,29 +137,29 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
     metrics = session.trained.metrics
     if metrics is None:
         return [html.P("This model was not read from a run, so its scores are not known.", className="empty")]
-    score = metrics["score"]
     means = {name: metrics["test"][name]["mean"] for name in ranked(metrics)}
-    scores = [(name, mean, f"{mean:.3f}") for name, mean in means.items()]
-    shown = [_bar_table(f"Test {score}", "scores", scores)]
+    scores = [(name, mean, shown(metrics, mean)) for name, mean in means.items()]
+    better = "" if metrics.get("higher_is_better", True) else ", less is better"
+    tables = [_bar_table(f"Test {score_name(metrics)}{better}", "scores", scores)]
     if metrics.get("importance"):
-        worth = [(str(each["column"]), each["importance"], _drop(each)) for each in metrics["importance"]]
-        shown.append(_bar_table(f"Loss of {score} when a column is shuffled", "importance", worth))
+        worth = [(str(each["column"]), each["importance"], _drop(metrics, each)) for each in metrics["importance"]]
+        tables.append(_bar_table(importance_title(metrics), "importance", worth))
     if metrics.get("portfolio"):
         members = [each for each in metrics["portfolio"]["members"] if each["weight"] > 0]
         weights = [(each["member"], each["weight"], f"{100 * each['weight']:.0f} %") for each in members]
-        shown.append(_bar_table("Weight of each member", "members", weights))
+        tables.append(_bar_table("Weight of each member", "members", weights))
     words = "How the model does on nodes it never learned from, beside simpler methods, and what it is made of."
-    return [html.P(words, className="explains"), html.Div(shown, className="side-by-side")]
+    return [html.P(words, className="explains"), html.Div(tables, className="side-by-side")]
 
 
-def _drop(each: dict[str, Any]) -> str:
+def _drop(metrics: dict[str, Any], each: dict[str, Any]) -> str:
     spread = each["standard_error"]
-    return f"{each['importance']:.3f}" + ("" if spread is None else f" ± {spread:.3f}")
+    return shown(metrics, each["importance"]) + ("" if spread is None else f" ± {shown(metrics, spread)}")
 
 
 def _bar_table(title: str, key: str, rows: list[tuple[str, float, str]]) -> html.Table:
     rows = rows[:MOST_ROWS]
-    most = max((value for _, value, _ in rows), default=1.0) or 1.0
+    most = max([value for _, value, _ in rows if value > 0], default=1.0)  # an R² may be below 0: no bar
     body = [
         html.Tr([html.Th(name, scope="row"), html.Td(words), bar(value / most)], **{"data-row": name})
         for name, value, words in rows

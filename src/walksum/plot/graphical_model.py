@@ -18,6 +18,7 @@ from walksum.analysis.inverse import marginal_variance
 from walksum.analysis.part import ball, restrict, typical_node
 from walksum.graph import Graph
 from walksum.plot.layout import edge_lines, positions
+from walksum.plot.overview import shortened
 from walksum.plot.theme import Theme, finish, make_figure, themed
 from walksum.precision import Precision
 
@@ -71,7 +72,7 @@ def graphical_model(
             bar: Any = figure.colorbar(shown, ax=axes, label=SHADES[shade], **style)
             bar.outline.set_visible(False)
             _names(axes, spots, nodes, labels, look)
-        _legend(figure, strongest, part, _about(graph, nodes, centre), look)
+        _legend(figure, strongest, part, _about(graph, nodes, str(centre) if labels is None else labels[centre]), look)
         return finish(figure, look)
 
 
@@ -94,11 +95,11 @@ class _Model:
         return cls(part, -part.normalised().off.double().mean(0), confidence[nodes].double())
 
 
-def _about(graph: Graph, nodes: Tensor, centre: int) -> str | None:
+def _about(graph: Graph, nodes: Tensor, centre: str) -> str | None:
     shown, total = nodes.numel(), graph.num_nodes
     if shown == total:
         return None
-    return f"{shown} of {total} nodes, near node {centre}; of each at most {FANOUT} neighbours are followed"
+    return f"{shown} of {total} nodes, near node {shortened(centre)}; of each at most {FANOUT} neighbours are followed"
 
 
 def _plain(axes: Any, part: Precision, spots: np.ndarray, look: Theme) -> None:
@@ -149,8 +150,8 @@ def _names(axes: Any, spots: np.ndarray, nodes: Tensor, labels: Sequence[str] | 
     if labels is None or nodes.numel() >= 40:
         return
     for spot, node in zip(spots, nodes.tolist(), strict=True):
-        place: Any = {"xytext": (5, 5), "textcoords": "offset points", "parse_math": False}  # a $ is a $
-        axes.annotate(labels[node], spot, **place, fontsize=7, color=look.ink)
+        place: Any = {"xytext": (5, 5), "textcoords": "offset points"}
+        axes.annotate(shortened(labels[node]), spot, **place, fontsize=7, color=look.ink)
 
 
 def _legend(figure: Figure, strongest: float, part: Precision, about: str | None, look: Theme) -> None:

@@ -34,6 +34,7 @@ def overview(
     classes: Sequence[str] = (),
     explanation: tuple[str, Sequence[Tile]] | None = None,
     *,
+    score: str | None = None,
     weights: Mapping[str, float] | None = None,
     theme: str = "light",
 ) -> Figure:
@@ -46,6 +47,7 @@ def overview(
         truth, predicted: of the test nodes, ``[n]``; class numbers, or numbers without classes.
         classes: names of the classes; empty for a regression.
         explanation: a sentence, and the node with those that add most to its mean.
+        score: the name of the validation score; by default accuracy, or R^2 without classes.
         weights: of the members of a portfolio, shown in place of the epochs it does not have.
         theme: "light" or "dark".
     """
@@ -56,7 +58,7 @@ def overview(
             top, bottom = figure.subfigures(2, 1, height_ratios=[1.5, 1], squeeze=False).ravel()
         curve, bars, last = top.subplots(1, 3)
         if weights is None:
-            _validation(curve, history, best, bool(classes), look)
+            _validation(curve, history, best, score or ("accuracy" if classes else "R^2"), look)
         else:
             _member_weights(curve, weights, look)
         _comparison(bars, scores, bool(classes), look)
@@ -77,11 +79,11 @@ def member_weights(weights: Mapping[str, float], *, theme: str = "light") -> Fig
         return finish(figure, look)
 
 
-def _validation(axes: Any, history: Sequence[Any], best: int, accuracy: bool, look: Theme) -> None:
+def _validation(axes: Any, history: Sequence[Any], best: int, score: str, look: Theme) -> None:
     axes.plot([e.number for e in history], [e.val_score for e in history], color=look.categories[0])
     axes.axvline(best, color=look.faint, linewidth=0.8)
-    axes.set(title=f"validation {'accuracy' if accuracy else '$R^2$'}", xlabel="epoch")
-    if accuracy:  # R^2 may be far below 0
+    axes.set(title=f"validation {score.replace('R^2', '$R^2$')}", xlabel="epoch")
+    if score == "accuracy":  # R^2 may be far below 0
         axes.set_ylim(0, 1)
 
 
@@ -107,7 +109,7 @@ def _comparison(axes: Any, scores: Mapping[str, float], accuracy: bool, look: Th
         axes.set(title="test accuracy, %", xlim=(0, 118))
     else:
         lowest = min(0, *values)
-        axes.set(title="test $R^2$", xlim=(lowest - 0.1 * (1 - lowest), 1.18))
+        axes.set(title="test $R^2$", xlim=(lowest - 0.25 * (1 - lowest) * (lowest < 0), 1.18))
 
 
 def _confusion(axes: Any, truth: Tensor, predicted: Tensor, classes: Sequence[str]) -> None:
@@ -177,7 +179,7 @@ def learning(
         losses.set(title="loss", xlabel="epoch")
         losses.legend()
         scores.plot(epochs, [epoch.val_score for epoch in history], color=look.categories[1])
-        scores.set(title=f"validation {score}", xlabel="epoch")
+        scores.set(title=f"validation {score.replace('R^2', '$R^2$')}", xlabel="epoch")
         for axes in (losses, scores):
             axes.grid(True)
             if best is not None:

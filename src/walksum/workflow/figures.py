@@ -20,6 +20,7 @@ from walksum.training import Epoch
 from walksum.training.models import model_by_name
 from walksum.workflow.fit import OnEpoch, fit_model
 from walksum.workflow.job import Job
+from walksum.workflow.metrics import in_own_units
 from walksum.workflow.prepare import prepare_data
 from walksum.workflow.run import Run
 from walksum.workflow.trained_run import TrainedRun, open_trained_run
@@ -85,6 +86,7 @@ def of_run(
         yield from of_portfolio(trained, layer - 1, listener)
         return
     history = [Epoch.from_json(each) for each in run.metrics["history"]]
+    history = in_own_units(history, run.metrics.get("higher_is_better", True))
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
     yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))
     if isinstance(trained.model, GLT):
@@ -142,7 +144,7 @@ def spectral_response(trained: TrainedRun, layer: int, listener: Listener, most:
         centre = typical_node(J.graph)
         nodes = ball(J.graph, centre, MEDIUM)
         kind += f", {nodes.numel()} of {J.num_nodes} nodes"
-        listener.note(f"spectral response: of the {nodes.numel()} nodes around node {centre}")
+        listener.note(f"spectral response: of the {nodes.numel()} nodes around node {trained.name(centre)}")
         J, before = restrict(J, nodes), None if before is None else restrict(before, nodes)
     listener.doing("taking the graph's spectrum apart")
     axes = spectrum(J.graph)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from walksum.data.numerals import written
+from walksum.training import Epoch
 from walksum.training.scoring import over_seeds
 from walksum.workflow.fit import LEVEL, Result
 from walksum.workflow.search import SearchResult
@@ -95,6 +97,12 @@ def _over_results(results: list[Result], name: str) -> dict[str, Any]:
     return record
 
 
+def in_own_units(history: list[Epoch], higher_is_better: bool) -> list[Epoch]:
+    """Epochs with their validation score as it is written: of an error they hold its negative, to choose by."""
+    sign = 1 if higher_is_better else -1
+    return [dataclasses.replace(each, val_score=sign * each.val_score) for each in history]
+
+
 def ranked(metrics: dict[str, Any]) -> list[str]:
     """The names of the methods, the best first."""
     sign = 1 if metrics.get("higher_is_better", True) else -1
@@ -126,7 +134,13 @@ def graph_text(metrics: dict[str, Any]) -> str:
 def _difference(metrics: dict[str, Any], record: dict[str, Any], other: str) -> str:
     """By how much one method is better than ``other``, above 0 always meaning better."""
     percent, units = metrics["score"] == "accuracy", metrics.get("metric") in ("rmse", "mae")
-    show = (lambda v: f"{100 * v:+.1f}") if percent else (lambda v: f"{v:+.3g}") if units else (lambda v: f"{v:+.3f}")
+    show = (
+        (lambda v: f"{100 * v:+.1f}")
+        if percent
+        else (lambda v: written(v, 3, "+"))
+        if units
+        else (lambda v: f"{v:+.3f}")
+    )
     gain, low, high = (show(record[name]) for name in ("gain", "low", "high"))
     unit = "points" if percent else f"of {metrics['score']}"
     less = "" if metrics.get("higher_is_better", True) else f" (above 0: less {metrics['score']})"

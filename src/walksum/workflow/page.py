@@ -17,18 +17,20 @@ from walksum import plot
 from walksum.analysis.correlation import ordered
 from walksum.analysis.hops import sample
 from walksum.analysis.inverse import marginal_variance
+from walksum.data.numerals import written
 from walksum.nn import GLT
 from walksum.plot.overview import Tile, overview, shortened, without_formulas
 from walksum.plot.theme import write
 from walksum.workflow import page_charts as charts
 from walksum.workflow.figures import Listener, NamedFigure, member_weights, spectral_response
-from walksum.workflow.metrics import ranked
+from walksum.workflow.metrics import in_own_units, ranked
 from walksum.workflow.page_findings import (
     Explained,
     calibration_bins,
     confusion,
     explain,
     heading,
+    importance_title,
     most_wrong,
     numeric_columns,
     score_name,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from walksum.workflow.fit import Result
 
 MOST_ROWS = 40  # of classes, trials and members
+MOST_LETTERS = 110  # of all classes together, up to which their names fit above the columns of a table
 SMALLEST_IMAGE = 4  # pixels per side
 MOST_INVERTED = 1000  # nodes up to which all correlations are shown, and the whole spectrum
 MEASURED, WORK = 8, 2.4e7  # nodes whose Jacobian is taken, and numbers in the gradients of one output: a second
@@ -60,6 +63,7 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: di
     path.with_name("picture.png").write_bytes(picture)
     heads, rows = most_wrong(result, trained, metrics)
     loader = Environment(loader=PackageLoader("walksum.workflow", "."), autoescape=True, trim_blocks=True)
+    loader.filters["written"] = written
     page = loader.get_template("run.html").render(
         metrics=metrics,
         data=metrics["data"],
@@ -77,6 +81,7 @@ def write_page(result: Result, metrics: dict[str, Any], path: Path, settings: di
         picture=base64.b64encode(picture).decode() if _image(trained, 0) is not None else None,
         figures=list(page_figures(result)),
         most=MOST_ROWS,
+        most_letters=MOST_LETTERS,
         job=settings,
         **charts_of_test(result, metrics),
     )
@@ -120,9 +125,9 @@ def importance_chart(metrics: dict[str, Any]) -> Markup | None:
     rows = []
     for each in found[:MOST_ROWS]:
         drop, two = each["importance"], 1.96 * (each["standard_error"] or 0.0)
-        text = f"{100 * drop:.1f} points" if metrics["score"] == "accuracy" else f"{drop:.3f}"
+        text = f"{100 * drop:.1f} points" if metrics["score"] == "accuracy" else shown(metrics, drop)
         rows.append((str(each["column"]), drop, drop - two, drop + two, text, False))
-    return charts.bars(rows, f"Loss of {score_name(metrics)} when a column is shuffled")
+    return charts.bars(rows, importance_title(metrics))
 
 
 def _png(figure: Figure, dpi: float | None) -> bytes:
@@ -147,15 +152,16 @@ def seconds_text(metrics: dict[str, Any], name: str) -> str:
 
 
 def overview_of(result: Result, trained: TrainedRun, explained: Explained | None) -> Figure:
-    test, problem = result.prepared.split.test, result.problem
+    test, problem, metric = result.prepared.split.test, result.problem, result.prepared.scorer.metric
     return overview(
-        result.outcome.history,
+        in_own_units(result.outcome.history, metric.sign > 0),
         result.outcome.best.number,
         result.plain_scores,
         problem.y[test],
         result.prediction[test],
         problem.classes,
         None if explained is None else (_sentence(trained, explained), list(_tiles(trained, explained))),
+        score=metric.title,
         weights=None if result.portfolio is None else member_weights(result.portfolio["members"]),
     )
 
@@ -228,10 +234,9 @@ def _wanted(trained: TrainedRun, result: Result) -> Iterator[tuple[str, Make]]:
 
 
 def _learning(result: Result) -> tuple[NamedFigure, str]:
-    outcome, score = result.outcome, "R²" if result.problem.regression else "accuracy"
-    figure = NamedFigure(
-        "learning", lambda theme: plot.learning(outcome.history, outcome.best.number, score, theme=theme)
-    )
+    best, metric = result.outcome.best.number, result.prepared.scorer.metric
+    history = in_own_units(result.outcome.history, metric.sign > 0)
+    figure = NamedFigure("learning", lambda theme: plot.learning(history, best, metric.title, theme=theme))
     return figure, "Losses and the validation score, by which the kept weights were chosen."
 
 

@@ -13,17 +13,22 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 480, 260, 52, 38, 10, 12
 ROW = 40  # of a bar with its name
 MOST_POINTS = 1500
 GROUPS = 8  # of nodes, by the values of a column
-LETTER = 7  # width at most
+LETTER = 8.5  # width at most, on a phone
 SMALL = (260, 150)  # of one of several charts side by side
 
 
 class Plane:
-    """A pair of axes: numbers to places on the drawing, ticks, grid."""
+    """A pair of axes: numbers to places on the drawing, ticks, grid. Without ``ticks`` x has none, and y five."""
 
-    def __init__(self, x: tuple[float, float], y: tuple[float, float], size: tuple[int, int] = (WIDTH, HEIGHT)):
-        self.x, self.y = (_wider(*each) for each in (x, y))
+    def __init__(
+        self, x: tuple[float, float], y: tuple[float, float], size: tuple[int, int] = (WIDTH, HEIGHT), ticks: int = 5
+    ):
+        self.x, self.y, self.ticks = _wider(*x), _wider(*y), ticks
         self.width, self.height = size
-        self.left, self.bottom = (LEFT, BOTTOM) if size == (WIDTH, HEIGHT) else (40, 34)
+        longest = max(len(f"{value:g}") for value in ticks_of(*self.y, ticks or 5))
+        large = size == (WIDTH, HEIGHT)
+        self.left = max(LEFT, 23 + LETTER * longest) if large else max(40, 8 + 0.75 * LETTER * longest)
+        self.bottom = BOTTOM if large else 34
         self.parts: list[str] = []
 
     def px(self, value: float) -> float:
@@ -41,13 +46,13 @@ class Plane:
         for a, b in zip(x, y, strict=True):
             self.parts.append(f'<circle class="{kind}" cx="{self.px(a):.1f}" cy="{self.py(b):.1f}" r="{radius}"/>')
 
-    def svg(self, title: str, xlabel: str = "", ylabel: str = "", ticks: int = 5) -> Markup:
+    def svg(self, title: str, xlabel: str = "", ylabel: str = "") -> Markup:
         frame = []
-        for value in ticks_of(*self.x, ticks) if ticks else ():
+        for value in ticks_of(*self.x, self.ticks) if self.ticks else ():
             place, words = self.px(value), f"{value:g}"
             if place + LETTER / 2 * len(words) <= self.width:  # else its end would be cut off
                 frame.append(f'<text x="{place:.1f}" y="{self.height - self.bottom + 14}" class="mid">{words}</text>')
-        for value in ticks_of(*self.y, ticks or 5):
+        for value in ticks_of(*self.y, self.ticks or 5):
             place = self.py(value)
             frame.append(f'<line class="grid" x1="{self.left}" x2="{self.width - RIGHT}" y1="{place:.1f}" '
                          f'y2="{place:.1f}"/>')  # fmt: skip
@@ -75,7 +80,7 @@ def bars(rows: Sequence[tuple[str, float, float | None, float | None, str, bool]
         y, strong = ROW * k + 14, " strong" if own else ""
         left, width = min(place(0), place(value)), max(1.0, abs(place(value) - place(0)))
         size = f'x="{left:.1f}" y="{y + 7}" width="{width:.1f}" height="11" rx="2"'
-        parts.append(f'<text x="0" y="{y}" class="start{strong}">{escape(_short(name))}</text>')
+        parts.append(f'<text x="0" y="{y}" class="start{strong}">{escape(short_name(name))}</text>')
         parts.append(f'<rect class="{"own" if own else "bar"}" {size}/>')
         if low is not None and high is not None:
             ends_at = f'x1="{place(low):.1f}" x2="{place(high):.1f}"'
@@ -109,12 +114,12 @@ def residuals_by(values: np.ndarray, error: np.ndarray, name: str) -> Markup | N
     if len(found) < 3:
         return None
     reach = max(abs(mean) + two for _, mean, two in found)
-    plane = Plane((found[0][0], found[-1][0]), (-reach, reach), SMALL)
+    plane = Plane((found[0][0], found[-1][0]), (-reach, reach), SMALL, ticks=3)
     plane.line(plane.x, (0, 0), "zero")
     for at, mean, two in found:
         plane.line((at, at), (mean - two, mean + two), "whisker")
     plane.dots([at for at, _, _ in found], [mean for _, mean, _ in found], 3.2)
-    return plane.svg(f"Mean error by {name}", _short(name, 28), ticks=3)
+    return plane.svg(f"Mean error by {name}", short_name(name, 28))
 
 
 def calibration(bins: Sequence[tuple[float, float, int]]) -> Markup:
@@ -132,7 +137,7 @@ def intervals(predicted: np.ndarray, low: np.ndarray, high: np.ndarray, truth: n
     kept = np.sort(np.random.default_rng(0).permutation(len(predicted))[:60])
     kept = kept[np.argsort(predicted[kept])]
     ends = np.concatenate([low[kept], high[kept], truth[kept]])
-    plane = Plane((0, len(kept) - 1), (ends.min(), ends.max()))
+    plane = Plane((0, len(kept) - 1), (ends.min(), ends.max()), ticks=0)
     for k, node in enumerate(kept.tolist()):
         plane.line((k, k), (low[node], high[node]), "whisker")
     inside = (low <= truth) & (truth <= high)
@@ -140,16 +145,16 @@ def intervals(predicted: np.ndarray, low: np.ndarray, high: np.ndarray, truth: n
         chosen = [k for k, node in enumerate(kept.tolist()) if bool(inside[node]) == within]
         plane.dots(chosen, truth[kept[chosen]].tolist(), 2.6, kind)
     title = f"95 % intervals of {len(kept)} test nodes, by their prediction; dots: the truth"
-    return plane.svg(title, "test nodes, by prediction", target, ticks=0)
+    return plane.svg(title, "test nodes, by prediction", target)
 
 
 def ticks_of(low: float, high: float, count: int) -> list[float]:
-    """Round numbers between two ends."""
+    """Round numbers between two ends, at least two."""
     raw = (high - low) / max(1, count)
     size = 10 ** math.floor(math.log10(raw))
     step = next(k * size for k in (1, 2, 5, 10) if k * size >= 0.7 * raw)
-    first = math.ceil(low / step)
-    return [round(k * step, 12) for k in range(first, math.floor(high / step) + 1)]
+    found = [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return found if len(found) > 1 else ticks_of(low, high, 2 * count)
 
 
 def _wider(low: float, high: float) -> tuple[float, float]:
@@ -158,7 +163,7 @@ def _wider(low: float, high: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _short(name: str, most: int = 44) -> str:
+def short_name(name: str, most: int = 44) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 
 from walksum.analysis.inverse import apply_inverse, units
+from walksum.data.numerals import written
 from walksum.nn import GLT
 from walksum.workflow.metrics import graph_text
 from walksum.workflow.trained_run import TrainedRun
@@ -31,7 +32,14 @@ def score_name(metrics: dict[str, Any]) -> str:
 
 def shown(metrics: dict[str, Any], value: float) -> str:
     """Format a score for readers."""
+    if metrics.get("metric") in ("rmse", "mae"):  # in the target's units, which may be small or large
+        return written(value)
     return f"{100 * value:.1f} %" if metrics["score"] == "accuracy" else f"{value:z.3f}"  # z: never -0.000
+
+
+def importance_title(metrics: dict[str, Any]) -> str:
+    way = "Fall" if metrics.get("higher_is_better", True) else "Rise"  # importance above 0 is always a loss
+    return f"{way} of {score_name(metrics)} when a column is shuffled"
 
 
 def target_name(metrics: dict[str, Any]) -> str:
@@ -54,8 +62,8 @@ def verdict(metrics: dict[str, Any]) -> list[str]:
     target = "The class" if target == "class" else target
     own, simplest = parts[metrics["model"]], next((parts[name] for name in SIMPLEST if name in parts), None)
     if "mae" in own:
-        said = f"{target} is predicted with R² {own['r2']:.3f}: off by {own['mae']:.3g} on average"
-        said += "" if simplest is None else f", where the mean alone is off by {simplest['mae']:.3g}"
+        said = f"{target} is predicted with R² {own['r2']:.3f}: off by {written(own['mae'], 3)} on average"
+        said += "" if simplest is None else f", where the mean alone is off by {written(simplest['mae'], 3)}"
     else:
         said = f"{target} is predicted correctly for {100 * own['accuracy']:.1f} % of the test nodes"
         often = "" if simplest is None else f"{100 * simplest['accuracy']:.1f} %"
@@ -93,11 +101,16 @@ def confusion(result: Result) -> Confusion | None:
 def calibration_bins(result: Result) -> list[tuple[float, float, int]]:
     """Bin test nodes by the probability of their predicted class: its mean, the share that was right, the count."""
     test = result.prepared.split.test
-    top = result.output[test].max(1)
-    said, right = top.values.double().numpy(), (top.indices == result.problem.y[test]).double().numpy()
+    said = _probability(result)[test].double().numpy()
+    right = (result.prediction[test] == result.problem.y[test]).double().numpy()
     order = np.argsort(said, kind="stable")
     groups = [part for part in np.array_split(order, min(BINS, max(1, len(order) // 10))) if len(part)]
     return [(float(said[part].mean()), float(right[part].mean()), len(part)) for part in groups]
+
+
+def _probability(result: Result) -> torch.Tensor:
+    """The probability of each node's predicted class ``[N]``, not the largest where classes are weighted."""
+    return result.output.gather(1, result.prediction[:, None])[:, 0]
 
 
 def numeric_columns(result: Result, most: int, metrics: dict[str, Any]) -> list[str]:
@@ -119,7 +132,7 @@ def most_wrong(result: Result, trained: TrainedRun, metrics: dict[str, Any]) -> 
         beside = ["interval"] if result.low is not None else []
     else:
         wrong = test[result.prediction[test] != problem.y[test]]
-        nodes = wrong[result.output[wrong].max(1).values.argsort(descending=True)][:WORST].tolist()
+        nodes = wrong[_probability(result)[wrong].argsort(descending=True)][:WORST].tolist()
         beside = ["probability"]
     columns = numeric_columns(result, SHOWN_COLUMNS, metrics)
     rows = []
@@ -131,19 +144,19 @@ def most_wrong(result: Result, trained: TrainedRun, metrics: dict[str, Any]) -> 
 
 def _guess(result: Result, node: int) -> str:
     value = result.prediction[node]
-    return f"{float(value):.4g}" if result.problem.regression else result.problem.classes[int(value)]
+    return written(float(value)) if result.problem.regression else result.problem.classes[int(value)]
 
 
 def _beside(result: Result, node: int) -> list[str]:
     if not result.problem.regression:
-        return [f"{100 * float(result.output[node].max()):.0f} %"]
+        return [f"{100 * float(_probability(result)[node]):.0f} %"]
     if result.low is None or result.high is None:
         return []
-    return [f"{float(result.low[node]):.4g} to {float(result.high[node]):.4g}"]
+    return [f"{written(float(result.low[node]))} to {written(float(result.high[node]))}"]
 
 
 def _cell(value: Any) -> str:
-    return "" if value != value else f"{value:.5g}" if isinstance(value, float) else str(value)
+    return "" if value != value else written(value, 5) if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -181,6 +194,5 @@ def node_to_explain(result: Result) -> int | None:
     test, problem = result.prepared.split.test, result.problem
     if problem.regression:
         return int(test[0])
-    top = result.output[test].max(1)
-    right = top.indices == problem.y[test]
-    return int(test[right][top.values[right].argmin()]) if bool(right.any()) else None
+    right = test[result.prediction[test] == problem.y[test]]
+    return int(right[_probability(result)[right].argmin()]) if right.numel() else None

@@ -15,7 +15,9 @@ from torch import Tensor
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
 from walksum.data.edges import EdgeColumns
-from walksum.data.frames import name_list
+from walksum.data.files import read_graphml
+from walksum.data.frames import FrameTable, Table, name_list
+from walksum.data.numerals import Numerals
 from walksum.data.places import Places
 from walksum.data.problem import REGRESSION, Problem, from_data
 from walksum.data.problem_split import SPATIAL
@@ -75,11 +77,19 @@ class Source:
         """Whether nothing was named."""
         return self.dataset is None and not self.has_tables and self.graph is None
 
+    def node_table(self) -> Table | None:
+        """The table of nodes, of GraphML their attributes; None where there is none."""
+        given = self.nodes if self.graph is None else self.graph
+        if given is None or not self.has_columns or (isinstance(given, str | PathLike) and not Path(given).is_file()):
+            return None
+        if self.graph is not None:
+            return FrameTable(read_graphml(self.graph, frozenset())[0], self.graph.name)
+        return as_table(given, "nodes", self.encoding)
+
     def has_column(self, name: str) -> bool:
         """Whether the table of nodes is there and has this column."""
-        if self.nodes is None or (isinstance(self.nodes, str | PathLike) and not Path(self.nodes).is_file()):
-            return False
-        return name in as_table(self.nodes, "nodes", self.encoding).columns()
+        table = self.node_table()
+        return table is not None and name in table.columns()
 
     def read(self, columns: Columns) -> Problem:
         if self.graph is not None:
@@ -200,14 +210,16 @@ def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels:
 
 def read_node_table(run: Run, source: Source, problem: Problem) -> pd.DataFrame | None:
     """All columns of the nodes table, one row per node of the problem; None where there is no such table."""
-    id_column = run.config["columns"].get("id")
-    if source.nodes is None or id_column is None:
+    id_column, table = run.config["columns"].get("id"), source.node_table()
+    if table is None:
         return None
-    table = as_table(source.nodes, "nodes", source.encoding)
-    names = table.columns()
+    names, marks = table.columns(), run.config["columns"].get("numerals") or {}
+    numerals = Numerals({name: mark for name, mark in marks.items() if name in names})
+    if id_column is None:  # nodes are numbered as their rows are
+        return table.frame(names, numerals=numerals).reindex(range(problem.num_nodes))
     if id_column not in names:
         return None
-    frame = table.frame(names, text=[id_column], verbatim=id_column)
+    frame = table.frame(names, text=[id_column], verbatim=id_column, numerals=numerals)
     frame.index = pd.Index(frame[id_column].astype(str))
     found = frame[~frame.index.duplicated()].reindex([str(name) for name in problem.ids])
     return found.drop(columns=[id_column]).reset_index(drop=True)
@@ -240,6 +252,7 @@ def _columns_of(run: Run, source: Source, drop_unknown: bool, labels: bool) -> C
         text=frozenset(wanted.categories),
         task=run.config["task"],
         drop_unknown=drop_unknown,
+        add_unknown=bool(stored.get("add_unknown")) and not drop_unknown,
     )
 
 

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from walksum.analysis.convergence import Curve, layer_systems, residual_curves
 from walksum.analysis.hops import Hops, hop_shares
 from walksum.data.encoding import Encoding
+from walksum.data.frames import short
+from walksum.data.numerals import written
 from walksum.data.problem import Problem
 from walksum.designs import DESIGNS
 from walksum.graph import Graph
@@ -156,7 +158,7 @@ class TrainedRun:
 
     def predicted(self, node: int) -> str:
         value = self.prediction[node]
-        return f"{float(value):.4g}" if self.problem.regression else self.problem.classes[int(value)]
+        return written(float(value)) if self.problem.regression else self.problem.classes[int(value)]
 
     def probability(self, node: int) -> float | None:
         """Of the predicted class; None for a number."""
@@ -226,13 +228,16 @@ class TrainedRun:
 
     def title_of(self, node: int) -> str:
         """The node's id, with its name where the user's table has one."""
-        if self.problem.names is not None:
-            said = str(self.problem.names[node])
-        elif self.table is not None and self.name_column is not None:
-            said = str(self.table[self.name_column].iloc[node])
-        else:
-            return self.name(node)
-        return self.name(node) if said in ("nan", "None", "", self.name(node)) else f"{self.name(node)}, {said}"
+        return self._titles[node]
+
+    @cached_property
+    def _titles(self) -> list[str]:
+        ids, names = [str(name) for name in self.problem.ids], self.problem.names
+        if names is None and self.table is not None and self.name_column is not None:
+            names = self.table[self.name_column].to_numpy(dtype=object)
+        said = ids if names is None else [str(name) for name in names]
+        kept = (name in ("nan", "None", "", each) for each, name in zip(ids, said, strict=True))
+        return [each if alone else f"{each}, {name}" for each, name, alone in zip(ids, said, kept, strict=True)]
 
     def values(self, node: int) -> list[tuple[str, Any]]:
         """The node's columns, as they came."""
@@ -241,24 +246,23 @@ class TrainedRun:
 
     def node(self, name: str) -> int:
         """The node of that id; a ValueError that says what to try otherwise."""
-        found = self._nodes.get(name.strip())
+        found = self._nodes.get(name, self._nodes.get(name.strip()))  # an id may begin or end with a space
         if found is None:
-            last = self.name(self.num_nodes - 1)
+            first, last = (short(self.name(k)) for k in (0, -1))
             raise ValueError(
-                f"No node has the id {name.strip()!r}. There are {self.num_nodes} nodes, "
-                f"from {self.name(0)!r} to {last!r}."
+                f"No node has the id {short(name.strip())}. There are {self.num_nodes} nodes, from {first} to {last}."
             )
         return found
 
     def search(self, text: str) -> list[int]:
         """The node of exactly that id; else those whose ids or names hold the text, first those that begin with it."""
-        text = text.strip()
-        if text in self._nodes:
-            return [self._nodes[text]]
-        wanted = text.lower()
+        for exact in (text, text.strip()):
+            if exact in self._nodes:
+                return [self._nodes[exact]]
+        wanted = text.strip().lower()
         if not wanted:
             return []
-        titles = ((self.title_of(node).lower(), node) for node in range(self.num_nodes))
+        titles = ((title.lower(), node) for node, title in enumerate(self._titles))
         holding = [(not title.startswith(wanted), node) for title, node in titles if wanted in title]
         return [node for _, node in sorted(holding)[:MOST_MATCHES]]
 
@@ -266,7 +270,7 @@ class TrainedRun:
         """The true target in words."""
         y = self.problem.y[node]
         if self.problem.regression:
-            return UNKNOWN if bool(y.isnan()) else f"{float(y):.4g}"
+            return UNKNOWN if bool(y.isnan()) else written(float(y))
         return UNKNOWN if int(y) < 0 else self.problem.classes[int(y)]
 
     def is_training(self, node: int) -> bool:

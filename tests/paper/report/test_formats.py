@@ -259,6 +259,15 @@ def test_plots_only_of_what_is_recorded():
     assert set(plots_of(sections_of(draw("gcn", "texas", full=True))[0])) == {"homophily", "curves", "seconds"}
 
 
+def test_every_word_of_a_plot_in_a_page_has_the_colour_of_the_page(page):
+    plots = [block.svg for block in page.blocks if isinstance(block, Picture)]
+    assert plots
+    for svg in plots:
+        words = re.findall(r"<text[^>]*style=\"([^\"]*)\"", svg)
+        assert words
+        assert all("fill: currentColor" in style for style in words)
+
+
 def test_a_plot_as_a_file_is_a_whole_svg(sections):
     once, again = (as_svg(plots_of(sections[0])["curves"][1], "x", inside=False) for _ in range(2))
     assert once.startswith("<?xml")

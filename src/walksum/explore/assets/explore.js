@@ -7,6 +7,15 @@
     window.dash_clientside.set_props(store, { data: data });
   }
 
+  // Dash says nothing where no server answers
+  const usual = window.fetch;
+  window.fetch = (...given) => usual(...given).catch((error) => {
+    const words = "No answer: the explorer has ended. Start walksum explore again and reload this page.";
+    const said = { type: "P", namespace: "dash_html_components", props: { children: words } };
+    window.dash_clientside.set_props("message", { children: said });
+    throw error;
+  });
+
   // every action carries a number, so that asking for the same thing twice is two actions
   function ask(wanted) {
     stamp += 1;
@@ -33,6 +42,8 @@
     // until its own content is there the panel shows nothing, and never that of another tab
     const body = document.getElementById("panel-body");
     if (body && body.getAttribute("aria-labelledby") !== tab.id) body.dataset.pending = "true";
+    const first = document.getElementById("whatif");
+    if (body && first) { body.hidden = tab.dataset.panel === "whatif"; first.hidden = !body.hidden; }
     tell("panel", tab.dataset.panel);
   }
 

@@ -25,7 +25,8 @@ GRID = 60  # points of an averaged curve
 
 def plots_of(section: Section) -> dict[str, tuple[str, Figure]]:
     """Name -> title and figure; what the records cannot show is left out."""
-    ink: Any = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK)
+    parts = ("text.color", "axes.titlecolor", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    ink: Any = dict.fromkeys(parts, INK)
     makers: dict[str, tuple[str, Callable[[Section], Figure | None]]] = {
         "homophily": ("Test accuracy by homophily, ours and the paper's", _homophily),
         "curves": ("Learning curves: validation accuracy, mean over runs", _curves),
