@@ -197,6 +197,13 @@ def fit_blends(
     return found
 
 
+def even_blends(families: list[str], sets: list[np.ndarray]) -> list[Blend]:
+    """The blend of each set of members where no row judges: families of members weigh the same."""
+    share = np.array([1 / families.count(family) for family in families])
+    found = [np.where(who, share, 0.0) for who in sets]
+    return [Blend(who, each / each.sum(), np.ones(len(who))) for who, each in zip(sets, found, strict=True)]
+
+
 def held_out(
     outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray]
 ) -> list[np.ndarray]:

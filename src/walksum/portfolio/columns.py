@@ -15,6 +15,7 @@ from walksum.graph import Graph
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.features import (
     SCALES,
+    class_gains,
     has_whole_diagonal,
     leading_directions,
     neighbour_mean,
@@ -219,8 +220,14 @@ def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
 
     def make() -> np.ndarray:
         Y = _known_targets(problem, train)
-        far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
-        return np.concatenate([far, neighbour_targets(problem.graph, train, Y)], 1)
+        if problem.classes:
+            far = []
+            for scale in LABEL_SCALES:
+                gains, total = class_gains(problem.graph, train, Y, scale)
+                far += [np.log(gains + 1e-3), np.log(total + 1e-6)]
+        else:
+            far = [other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=True)]
+        return np.concatenate([*far, neighbour_targets(problem.graph, train, Y)], 1)
 
     return problem.once(("targets", train.tobytes()), make)
 

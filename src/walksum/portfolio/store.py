@@ -22,7 +22,7 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import ResidualField
 from walksum.portfolio.schedule import Member, Model
 
-FORMAT = "walksum.portfolio/1"
+KIND, FORMAT = "walksum.portfolio/", "walksum.portfolio/2"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
@@ -97,8 +97,11 @@ def load_portfolio(folder: Path) -> Portfolio:
     """What :func:`save_portfolio` wrote; it can be asked about tables."""
     try:
         config = json.loads((folder / CONFIG).read_text())
-        if config["format"] != FORMAT:
-            raise ValueError(f"format {config['format']!r}; expected {FORMAT}")
+        if config["format"] != FORMAT:  # members of another format read other columns, and would answer otherwise
+            raise ValueError(
+                f"format {config['format']!r}; this version reads {FORMAT}: train again, or open it with the version "
+                "that wrote it"
+            )
         return _portfolio(config, load_file(folder / WEIGHTS))
     except (ValueError, TypeError, KeyError, IndexError, RuntimeError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder} does not hold a complete walksum portfolio: {error}") from error
@@ -126,6 +129,6 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
     )  # fmt: skip
     residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}
-    limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}  # older runs have none
+    limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}
     more = {name: config[name] for name in ("disagreement", "bound", "validation") if name in config}
     return Portfolio(problem, members, blends, config["widths"], residuals, fields, limits=limits, **more)
