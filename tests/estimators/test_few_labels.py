@@ -7,6 +7,7 @@ import torch
 
 from walksum.estimators import AutoClassifier
 from walksum.graph import Graph
+from walksum.portfolio.blend import accuracy, even_weights, fit_blends
 from walksum.portfolio.features import class_gains, operator_diagonal
 from walksum.portfolio.labels import LabelPropagation, _spread
 from walksum.portfolio.problem import Problem
@@ -98,3 +99,17 @@ def test_one_label_per_class_is_enough_for_an_answer():
     for row in model.members_:
         families[row["member"].split()[0]] = families.get(row["member"].split()[0], 0.0) + row["weight"]
     assert np.allclose(list(families.values()), 1 / len(families))
+
+
+def test_a_few_rows_leave_some_weight_with_every_family():
+    random = np.random.default_rng(0)
+    even = even_weights(["smooth"] * 8 + ["place", "label"])
+    assert np.allclose(even, [1 / 24] * 8 + [1 / 3] * 2)
+    y = np.tile([0, 1], 200)
+    outputs = random.normal(size=(10, 400, 2))
+    outputs[0, np.arange(400), y] += 9.0  # one member knows all
+    for rows, least in ((2, 0.4), (6, 0.15)):
+        (blend,) = fit_blends(outputs[:, :rows], y[:rows], 2, accuracy, [np.ones(10, bool)], even)
+        assert least < blend.weights[1:].sum() < 0.7
+    (many,) = fit_blends(outputs, y, 2, accuracy, [np.ones(10, bool)], even)
+    assert many.weights[0] > 0.99

@@ -14,7 +14,7 @@ import numpy as np
 
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
-from walksum.portfolio.blend import Blend, Metric, even_blends, fit_blends, held_out, paired_gain
+from walksum.portfolio.blend import Blend, Metric, even_blends, even_weights, fit_blends, held_out, paired_gain
 from walksum.portfolio.columns import column_limits, cut_columns
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
@@ -182,7 +182,8 @@ class Portfolio:
         if len(y) < 4:
             return None
         classes = self.problem.classes
-        both = held_out(outputs, y, classes, metric, [np.ones_like(alone), alone])
+        even = even_weights([member.family for member in self.members])
+        both = held_out(outputs, y, classes, metric, [np.ones_like(alone), alone], even)
         mine, theirs = (np.log(each + 1e-12) for each in both) if classes else both
         return paired_gain(lambda rows: metric(mine[rows], y[rows]) - metric(theirs[rows], y[rows]), len(y))
 
@@ -263,10 +264,11 @@ def _blended(
     sets = {HERE: np.ones_like(edges), ELSEWHERE: can_ask, WITHOUT_TARGETS: can_ask & ~targets, WITHOUT_EDGES: ~edges}
     rows, sets = problem.counted, {name: who for name, who in sets.items() if who.any()}
     counts = len(np.unique(rows))
+    even = even_weights([member.family for member in found])
     if problem.unjudged:
-        blended = even_blends([member.name.split()[0] for member in found], list(sets.values()))
+        blended = even_blends(even, list(sets.values()))
     else:
-        blended = fit_blends(outputs[:, rows], y[rows], problem.classes, metric, list(sets.values()), counts)
+        blended = fit_blends(outputs[:, rows], y[rows], problem.classes, metric, list(sets.values()), even, counts)
     blends = dict(zip(sets, blended, strict=True))
     portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted, column_limits(problem))
     if not problem.classes:
