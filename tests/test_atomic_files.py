@@ -1,9 +1,10 @@
 import json
 import math
+import resource
 
 import pytest
 
-from walksum._files import to_json, whole_folder, write_file
+from walksum._files import append_lines, to_json, whole_folder, write_file
 
 
 @pytest.mark.parametrize("content", ["new", b"new", lambda path: path.write_text("new")])
@@ -24,6 +25,19 @@ def test_the_old_file_stays_when_writing_fails(tmp_path):
         write_file(tmp_path / "file", half)
     assert (tmp_path / "file").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_lines_for_which_there_is_no_room_are_an_error(tmp_path):
+    """A write that ends early says so by its length alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            append_lines(tmp_path / "file", ["a" * 20])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    append_lines(tmp_path / "file", ["b"])
+    assert (tmp_path / "file").read_text() == f"{'a' * 10}\nb\n"
 
 
 def test_a_place_that_cannot_be_written(tmp_path):

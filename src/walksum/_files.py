@@ -49,11 +49,12 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | Callable[[Pa
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Add lines by one write: a reader sees all of them, or after a crash a torn end, which keeps a line of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b", buffering=0) as file:
+    with path.open("a+b") as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             lines = lines if file.read(1) == b"\n" else ["", *lines]
         file.write("".join(f"{line}\n" for line in lines).encode())
+        file.flush()  # which goes on where a part was written, and so ends in the error of a full disk
         os.fsync(file.fileno())
 
 

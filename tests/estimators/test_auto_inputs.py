@@ -62,6 +62,14 @@ def test_a_sparse_table(table):
     assert (model.predict(sp.csr_matrix(X)) == y).mean() == 1
 
 
+def test_a_damaged_sparse_table_is_refused():
+    damaged = sp.csr_matrix(np.eye(9))
+    damaged.indices[4] = 10**6  # which ended the process
+    for call in (AutoRegressor(5).fit, GraphFeatures(np.array([[0], [1]])).fit):
+        with pytest.raises(ValueError, match="X is a damaged csr matrix"):
+            call(damaged, np.arange(9.0))
+
+
 @pytest.mark.parametrize("kind", [AutoClassifier, AutoRegressor])
 def test_a_dense_table_of_zeros_is_kept_as_a_sparse_one(table, kind):
     """18,333 x 6,805 words took a gigabyte and seconds in every product; answers are those of the sparse table."""

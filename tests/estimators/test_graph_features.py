@@ -95,6 +95,34 @@ def test_nodes_without_others_near_do_not_tell_their_target_apart():
     np.testing.assert_allclose(other_targets(alone, nodes, y, (0.9,), ratio=True), y.mean(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("numbers", [False, True])
+def test_not_even_the_last_digits_tell_the_own_target(size, numbers):
+    """In many equal components trees tell sums apart that differ by rounding alone."""
+    nodes = np.arange(60 * size)
+    first = torch.from_numpy(nodes[::size])
+    stars = Graph.from_edge_index(torch.cat([torch.stack([first, first + k]) for k in range(1, size)], 1), len(nodes))
+    codes = np.random.default_rng(0).integers(0, 2, len(nodes))
+    scales = (0.5, 0.9) if numbers else (0.5, 0.9, -0.5)
+    for k in range(0, len(nodes), 7):
+        found = []
+        for own in (0, 1):
+            codes[k] = own
+            Y = codes[:, None] - 0.3 if numbers else np.eye(2)[codes]
+            far, near = other_targets(stars, nodes, Y, scales, numbers), neighbour_targets(stars, nodes, Y, hops=2)
+            found.append(np.r_[far[k], near[k]])
+        assert np.array_equal(*found)
+
+
+def test_one_large_target_costs_nodes_far_from_it_no_digits():
+    graph = Graph.from_edge_index(torch.tensor([[0, 2, 3], [1, 3, 4]]), N)
+    y = np.random.default_rng(0).normal(size=(N, 1))
+    y[0] = 1e12
+    P = dense_operator(graph, 0.9)
+    np.fill_diagonal(P, 0)
+    assert np.allclose(other_targets(graph, np.arange(N), y, (0.9,))[2:], (P @ y)[2:], rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("task", ["classes", "numbers"])
 def test_no_row_depends_on_its_own_target(graph, task):
     random = np.random.default_rng(3)

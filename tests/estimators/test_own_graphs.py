@@ -171,3 +171,5 @@ def test_names_of_rows_in_another_order_than_the_graphs_are_said():
         warnings.simplefilter("error")
         ws.GraphFeatures(table.loc[X.index, X.index]).fit(X)
         ws.GraphFeatures(graph).fit(X.loc[list(graph.nodes)])
+        numbered = nx.Graph([(2, 0), (0, 1), (1, 3)])
+        ws.GraphFeatures(numbered).fit(X.set_index(pd.Index(numbered.nodes)))

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.explore.member_outputs import member_outputs
 from walksum.graph import Graph
-from walksum.portfolio import columns, fit, schedule, spread
+from walksum.portfolio import clock, columns, fit, schedule, spread
 from walksum.portfolio import members as portfolio
 from walksum.portfolio.blend import (
     METRICS,
@@ -37,7 +37,7 @@ from walksum.portfolio.fit import fit_portfolio
 from walksum.portfolio.folds import cross_validation
 from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.joint import KnownField
-from walksum.portfolio.networks import StackRecipe
+from walksum.portfolio.networks import Networks, StackRecipe
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.process import fit_process
 from walksum.portfolio.spread import Operator
@@ -185,6 +185,16 @@ def test_the_clock_is_kept(table):
     model = AutoClassifier(budget=2, random_state=0).fit(X, shown, pairs)
     assert time.process_time() - start < 8  # the share of one fit is a second
     assert not model.complete_
+
+
+def test_no_second_step_is_timed_after_the_deadline(problem, monkeypatch):
+    now, forward = iter(range(100)), Networks.forward
+    steps = []
+    monkeypatch.setattr(Networks, "forward", lambda *given: steps.append(1) or forward(*given))
+    monkeypatch.setattr(clock, "now", lambda: 10.0 * next(now))  # a step takes ten seconds
+    stack = Stack(problem, Input(problem.X, "cpu"), problem.graph, [Config("a", portfolio.ALONE, 1e-3)], StackRecipe())
+    assert stack.affordable(5.0) == []
+    assert len(steps) == 1
 
 
 def test_ctrl_c_keeps_what_is_done(table, monkeypatch):
@@ -659,6 +669,7 @@ def test_many_classes_are_read_in_as_many_directions(monkeypatch):
     now = right(problem)
     assert len(columns.smoothed_basis(problem)) == 200
     assert columns._many_directions(replace(problem, classes=7)) == 64
+    assert columns._many_directions(replace(problem, X=sp.csr_matrix((n, 200_000)))) == 100  # of as many words each
     monkeypatch.setattr(columns, "MOST_DIRECTIONS", 0)
     assert now > right(replace(problem, smoothed_basis=None, kept={})) + 0.02
 

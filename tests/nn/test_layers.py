@@ -230,6 +230,11 @@ def test_a_model_that_load_would_not_give_back_is_not_saved(tmp_path, change):
     assert not (tmp_path / "model").exists()
 
 
+def test_a_model_without_its_width_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="call the model once before it is saved"):
+        ws.GLT(-1, 16, 3, 1).save(tmp_path)
+
+
 def test_a_saved_model_keeps_its_precision(tmp_path):
     model = ws.GLT(6, 16, 2, 3).double().eval()
     model.save(tmp_path)

@@ -347,6 +347,33 @@ def test_equal_layers_share_compiled_code():
     assert len(compilations) == 2
 
 
+CHANGES = {
+    "loops": (lambda: ws.Propagate(0.5), lambda layer: setattr(layer, "loops", True)),
+    "coupling": (lambda: ws.Propagate(0.5), lambda layer: setattr(layer, "coupling", "repulsive")),
+    "design.scale": (lambda: ws.GLTConv(6, 4), lambda layer: setattr(layer.design, "scale", 0.2)),
+    "design.coupling": (
+        lambda: ws.Propagate(design=ws.FixedLaplacian(0.5)),
+        lambda layer: setattr(layer.design, "coupling", "repulsive"),
+    ),
+}
+
+
+@quiet
+@pytest.mark.parametrize("kind", CHANGES)
+def test_compile_layers_that_change(kind):
+    """`torch.compile` of a layer, or of several with one design, whose settings are set anew afterwards: noticed."""
+    torch._dynamo.reset()
+    make, change = CHANGES[kind]
+    layer = make()
+    layers = [layer, copy.copy(layer)]  # of one design
+    compiled = [torch.compile(each, backend="aot_eager", fullgraph=True) for each in layers]
+    for _ in range(2):
+        for each, code in zip(layers, compiled, strict=True):
+            torch.testing.assert_close(code(X, EDGES), each(X, EDGES))
+        for each in layers:
+            change(each)
+
+
 @quiet
 @pytest.mark.parametrize("design", NAMES)
 def test_compile_lazy_layers(design):

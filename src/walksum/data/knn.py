@@ -69,17 +69,15 @@ def entries(matrix: Any) -> sp.coo_matrix:
 def warn_of_order(graph: Any, X: Any) -> None:
     """Warn if the graph names the rows of X, by their index or by 0 to N - 1, in another order than X has them."""
     where, nodes, remedy = _node_names(graph)
-    names = {f"range({len(nodes)})": list(range(len(nodes)))}
-    if hasattr(X, "iloc"):
-        names = {"X.index": list(X.index)} | names
-    for order, rows in names.items():
-        if nodes != rows and len(nodes) == len(rows) and set(nodes) == set(rows):
-            warnings.warn(
-                f"row k of X is taken for the k-th node of {where}, but these begin {nodes[:4]} and {order} begins "
-                f"{rows[:4]}; to join them by name, give {remedy.format(order)}",
-                stacklevel=3,
-            )
-            return
+    rows, order = list(range(len(nodes))), f"range({len(nodes)})"
+    if hasattr(X, "iloc") and set(X.index) == set(nodes):
+        rows, order = list(X.index), "X.index"
+    if nodes != rows and len(nodes) == len(rows) and set(nodes) == set(rows):
+        warnings.warn(
+            f"row k of X is taken for the k-th node of {where}, but these begin {nodes[:4]} and {order} begins "
+            f"{rows[:4]}; to join them by name, give {remedy.format(order)}",
+            stacklevel=3,
+        )
 
 
 def _node_names(graph: Any) -> tuple[str, list, str]:

@@ -54,11 +54,18 @@ class Design(nn.Module, ABC):
     reads_input = False
     #: number of heads of J; one J serves all heads of a layer
     heads = 1
+    #: counts how often an attribute was set, by which compiled code is told that it is out of date; never 0
+    changes = 1
 
     def __init__(self, coupling: str):
         super().__init__()
         check_choice("coupling", coupling, tuple(SIGN))
         self.coupling = coupling
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name != "training":
+            self.__dict__["changes"] = self.changes + 1
 
     @property
     def sign(self) -> float:

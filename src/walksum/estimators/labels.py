@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from walksum._checks import check_unmasked
+from walksum._checks import check_real_matrix, check_unmasked
 from walksum.data.frames import name_list
 from walksum.data.knn import TableLike
 
@@ -50,8 +50,10 @@ def number_targets(y: ArrayLike, num_rows: int) -> np.ndarray:
 def columns_of_words_named(X: Any) -> Iterator[None]:
     """Name what of a DataFrame holds no numbers: scikit-learn's error names neither the column nor a remedy.
 
-    A mask is refused: numpy drops it, and the numbers below it would be learned from.
+    A mask is refused: numpy drops it, and the numbers below it would be learned from. So is a damaged sparse matrix.
     """
+    if sp.issparse(X):
+        check_real_matrix("X", X)
     check_unmasked("X", X)
     try:
         yield

@@ -53,22 +53,28 @@ class Compilable(nn.Module):
     design: Any
     solver: Any
     on_nonconverged: Any
+    #: attributes that the recipe is made of
+    written: tuple[str, ...] = ("design", "solver", "on_nonconverged")
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in ("design", "solver", "on_nonconverged"):
+        if name in self.written:
             self.__dict__["recipe"] = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.write_recipe()  # of a copy, whose parts are others
 
+    def whole_design(self) -> Design:
+        return self.design
+
     @assume_constant
     def write_recipe(self) -> None:
-        self.__dict__["recipe"] = recipe(self.design, self.solver, self.on_nonconverged)
+        self.__dict__["recipe"] = recipe(self.whole_design(), self.solver, self.on_nonconverged)
 
     def current_recipe(self) -> Any:
         self.write_recipe()
+        assert self.design is None or self.design.changes  # compiled code is for this number alone
         return self.recipe
 
 

@@ -10,7 +10,6 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice
-from walksum._torch import assume_constant
 from walksum.designs import Design, scale_for_reach
 from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
@@ -56,6 +55,8 @@ class Propagate(compiled.Compilable, MessagePassing):
 
     ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes, without value.
     """
+
+    written = (*compiled.Compilable.written, "start", "coupling", "loops", "logit")
 
     def __init__(
         self,
@@ -140,10 +141,8 @@ class Propagate(compiled.Compilable, MessagePassing):
         columns = x.movedim(-2, 0)  # a J that no sample changes has them as columns
         return self(columns.flatten(1), edge_index, edge_weight).view(columns.shape).movedim(0, -2)
 
-    @assume_constant
-    def write_recipe(self) -> None:
-        design = self.design or Adjacency(self.start, self.coupling, self.loops, self.logit is not None)
-        self.__dict__["recipe"] = compiled.recipe(design, self.solver, self.on_nonconverged)
+    def whole_design(self) -> Design:
+        return self.design or Adjacency(self.start, self.coupling, self.loops, self.logit is not None)
 
     def _mix_compiled(self, h: Tensor, edge_index: Any, weight: Tensor | None) -> Tensor:
         """The same as one operator, which a compiler leaves whole."""

@@ -29,6 +29,8 @@ BROKEN = (TypeError, KeyError, AttributeError, OverflowError, RecursionError, Ru
 def save_model(model: GLT, path: str | os.PathLike[str]) -> None:
     """Write the two files of a model into the folder ``path``."""
     folder = Path(path)
+    if isinstance(model.embed, torch.nn.LazyLinear):
+        raise ValueError("in_channels=-1: the first input tells the width; call the model once before it is saved")
     config = {name: to_json(name, value) for name, value in model.config.items()}
     text = json.dumps({"format": FORMAT, **config}, indent=2, allow_nan=False)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}

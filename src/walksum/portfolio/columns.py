@@ -33,7 +33,7 @@ from walksum.portfolio.spread import Operator, layer, spread
 from walksum.portfolio.threads import few_threads
 
 COMPONENTS = 64
-OF_A_CLASS, MOST_DIRECTIONS, MOST_CELLS = 2, 256, 20_000_000  # directions, and cells of a table of so many
+OF_A_CLASS, MOST_DIRECTIONS, MOST_CELLS = 2, 256, 20_000_000  # directions, and numbers in all of them
 MOST_COLUMNS = 1024  # that a network reads as they are
 COORDINATES = 32
 MANY_NODES = 20_000  # beyond, eigenvectors of a graph like a map take minutes unless found by solves
@@ -120,7 +120,7 @@ def _two_steps(graph: Graph, x: np.ndarray) -> np.ndarray:
 
 def _many_directions(problem: Problem) -> int:
     """Many classes lie in as many directions: a line in fewer cannot tell them apart."""
-    most = min(MOST_DIRECTIONS, MOST_CELLS // max(1, problem.num_nodes))
+    most = min(MOST_DIRECTIONS, MOST_CELLS // max(problem.X.shape))
     return max(COMPONENTS, min(OF_A_CLASS * problem.classes, most))
 
 

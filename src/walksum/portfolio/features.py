@@ -17,6 +17,7 @@ from walksum.solvers.cost import STEPS, of_iterating
 
 SCALES = (0.5, 0.9, 0.99, -0.5, -0.9)
 SPARE = 10  # random columns more than directions
+STEP = 1e-12 * np.pi  # of sums, as a share of a usual target
 BLOCK = 200  # columns of the identity that are solved for at once
 DENSE = 3000  # nodes up to which a dense inverse gives the diagonal sooner than the factor
 MOST_OPERATIONS = 2e10  # multiply-adds of a factor beyond which no diagonal is taken from it
@@ -95,9 +96,10 @@ def other_targets(
     for scale in scales:
         diagonal = np.zeros((graph.num_nodes, 1))
         diagonal[nodes, 0] = diagonal_at(graph, nodes, scale)
-        part = propagated(graph, full, scale) - diagonal * full
+        part = _rounded(propagated(graph, full, scale) - diagonal * full, full)
         if ratio:
-            part = _weighted_mean(part, propagated(graph, known, scale) - diagonal * known, full, known)
+            mass = _rounded(propagated(graph, known, scale) - diagonal * known, known)
+            part = _weighted_mean(part, mass, full, known)
         parts.append(part)
     return np.concatenate(parts, 1)
 
@@ -134,9 +136,20 @@ def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int 
     parts += [_weighted_mean(total, mass, full, known), mass]
     if hops == 2:
         back = np.asarray(mean.multiply(mean.T).sum(1))
-        total, mass = mean @ total - back * full, mean @ mass - back * known
+        total, mass = _rounded(mean @ total - back * full, full), _rounded(mean @ mass - back * known, known)
         parts += [_weighted_mean(total, mass, full, known), mass]
     return np.concatenate(parts, 1)
+
+
+def _rounded(others: np.ndarray, full: np.ndarray) -> np.ndarray:
+    """Sums over targets without the own, which was subtracted: its rounding is in the last digits, and trees read it.
+
+    Where many nodes have equal sums, as in pairs, it told each node's own class. No sum of fractions lies half-way
+    between multiples of such a step.
+    """
+    some = np.abs(full[full != 0])
+    step = STEP * (np.median(some) if some.size else 1.0)  # which a single large target does not change
+    return np.round(others / step) * step
 
 
 def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:

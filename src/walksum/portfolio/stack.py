@@ -107,6 +107,8 @@ class Stack:
         with torch.random.fork_rng(devices=[] if self.problem.device == "cpu" else None):
             for _ in range(2):
                 start = clock.now()
+                if start > deadline:  # by the step before: on graphs of millions of edges one takes seconds
+                    return []
                 one.forward(x, self.graph, self.recipe).square().mean().backward()
                 first = one.parameters["first"].grad
                 assert first is not None
