@@ -91,7 +91,7 @@ def _spread(
     if shares is not None and not (seen := Y.any(0)).all():  # what training says of classes that are known nowhere
         prior[:, ~seen] = len(train) * np.asarray(shares)[~seen] + 1e-3
     log_prior = np.log(prior / prior.sum(1, keepdims=True))
-    log_gains = np.log(class_gains(problem.graph, train, Y[train], scale)[0])
+    log_gains = np.log(class_gains(problem.graph, train, Y[train], scale))
     if power is None:
         power = _likeliest(log_gains[train], log_prior[train], y.astype(np.int64))
     return np.log(_sure(softmax(power * log_gains + log_prior))), power
