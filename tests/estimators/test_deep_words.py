@@ -62,12 +62,17 @@ def test_a_label_that_is_told_is_not_learned_from():
     assert accuracy(out[train], problem.y[train]) < 0.8
 
 
-def test_state_without_pickle(trained):
+def test_state_without_pickle_and_of_older_runs(trained):
     problem, out, model = trained
     config, arrays = model.state()
     arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}  # as the file has them
     again = DeepBanks.of_state(json.loads(json.dumps(config)), arrays)
     np.testing.assert_allclose(again.outputs(problem)[0], out, atol=1e-6)
+    narrow = replace(words(), X=np.random.default_rng(1).normal(size=(N, 4)), wide=False)
+    out, model, _ = fit_deep(narrow, 2, accuracy, np.inf, epochs=4, width=8)
+    config, arrays = model.state()
+    older = {name: config[name] for name in ("layers", "width", "folds")}
+    np.testing.assert_allclose(DeepBanks.of_state(older, arrays).outputs(narrow)[0], out, atol=1e-6)
 
 
 def test_words_of_a_middle_graph_have_trees_and_deep_networks_before_the_stacks():

@@ -359,6 +359,17 @@ def test_networks_between_two_propagations_are_what_they_say(problem, operator):
     assert np.allclose(again.outputs(problem)[0, 0], expected, atol=1e-5)
 
 
+def test_networks_that_older_runs_propagate_first_are_read(problem):
+    X, graph = problem.X, problem.graph
+    recipe = StackRecipe(before=Operator(0.9, loops=True), epochs=4, hidden=16)
+    networks = Stack(problem, Input(X, "cpu"), graph, [Config("a", (Operator(0.0),), 1e-3)], recipe).train().networks
+    kept = StackedNetworks("raw", [None], [networks], 1)
+    config, arrays = kept.state()
+    older = {**config, "operators": [(0.9, True)], "where": "first"}
+    del older["before"]
+    assert np.allclose(StackedNetworks.of_state(older, arrays).outputs(problem), kept.outputs(problem))
+
+
 @pytest.mark.parametrize("words", [False, True])
 def test_wide_tables_have_networks_between_two_propagations_early(words):
     random = np.random.default_rng(0)

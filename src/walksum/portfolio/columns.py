@@ -220,20 +220,9 @@ def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
     def make() -> np.ndarray:
         Y = _known_targets(problem, train)
         far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
-        if problem.classes:
-            far = np.concatenate([_shares(mass) for mass in np.split(far.clip(0), len(LABEL_SCALES), 1)], 1)
         return np.concatenate([far, neighbour_targets(problem.graph, train, Y)], 1)
 
     return problem.once(("targets", train.tobytes()), make)
-
-
-def _shares(mass: np.ndarray) -> np.ndarray:
-    """Logarithms of the shares of the classes in what a node gets, and of all of it.
-
-    Of a scale near one classes differ by little in a sum that differs by much from node to node.
-    """
-    total = mass.sum(1, keepdims=True)
-    return np.log(np.c_[(mass + 1e-9) / (total + mass.shape[1] * 1e-9) + 1e-3, total + 1e-6])
 
 
 def with_near_targets(problem: Problem, train: np.ndarray) -> np.ndarray:

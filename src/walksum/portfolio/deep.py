@@ -213,7 +213,7 @@ class DeepBanks:
 
     @classmethod
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> DeepBanks:
-        words, seeds, models = config["words"], config["seeds"], []
+        words, seeds, models = config.get("words", False), config.get("seeds", 1), []  # older runs have neither
         for k in range(config["folds"] * seeds):
             weights = {n.removeprefix(f"{k}."): torch.from_numpy(v) for n, v in arrays.items() if n.startswith(f"{k}.")}
             out, width = weights["last.weight"].shape

@@ -46,7 +46,7 @@ class LabelPropagation:
 
     @classmethod
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> LabelPropagation:
-        return cls(config["scales"], config["prior"], config["powers"])
+        return cls(list(config["scales"]), config.get("prior"), config.get("powers"))  # older runs have neither
 
 
 def label_tasks(problem: Problem) -> Iterator[Task]:

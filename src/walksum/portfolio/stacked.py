@@ -57,14 +57,17 @@ class StackedNetworks:
     @classmethod
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> StackedNetworks:
         operators = [Operator(*each) for each in config["operators"]]
-        before = None if config["before"] is None else Operator(*config["before"])
+        where, before = config["where"], config.get("before")
+        if where == "first":  # as older runs name networks that propagate before the hidden layer alone
+            where, before, operators = "outputs", operators[0], [Operator(0.0)]
+        before = None if before is None else Operator(*before)
         standards: list[Standard | None] = []
         turns = []
         for k in range(config["turns"]):
             mine = {n.removeprefix(f"{k}."): v for n, v in arrays.items() if n.startswith(f"{k}.")}
             standards.append(Standard(mine.pop("mean"), mine.pop("spread")) if "mean" in mine else None)
             parameters = {name: torch.from_numpy(value) for name, value in mine.items()}
-            turns.append(Networks(operators, config["where"], torch.from_numpy(arrays["uses"]), parameters, before))
+            turns.append(Networks(operators, where, torch.from_numpy(arrays["uses"]), parameters, before))
         return cls(config["inputs"], standards, turns, config["folds"])
 
 

@@ -22,7 +22,7 @@ from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import ResidualField
 from walksum.portfolio.schedule import Member, Model
 
-KIND, FORMAT = "walksum.portfolio/", "walksum.portfolio/2"
+FORMAT = "walksum.portfolio/1"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
@@ -97,11 +97,8 @@ def load_portfolio(folder: Path) -> Portfolio:
     """What :func:`save_portfolio` wrote; it can be asked about tables."""
     try:
         config = json.loads((folder / CONFIG).read_text())
-        if config["format"] != FORMAT:  # members of another format read other columns, and would answer otherwise
-            raise ValueError(
-                f"format {config['format']!r}; this version reads {FORMAT}: train again, or open it with the version "
-                "that wrote it"
-            )
+        if config["format"] != FORMAT:
+            raise ValueError(f"format {config['format']!r}; expected {FORMAT}")
         return _portfolio(config, load_file(folder / WEIGHTS))
     except (ValueError, TypeError, KeyError, IndexError, RuntimeError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder} does not hold a complete walksum portfolio: {error}") from error
@@ -129,6 +126,6 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
     )  # fmt: skip
     residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}
-    limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}
+    limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}  # older runs have none
     more = {name: config[name] for name in ("disagreement", "bound", "validation") if name in config}
     return Portfolio(problem, members, blends, config["widths"], residuals, fields, limits=limits, **more)

@@ -20,7 +20,7 @@ from walksum.designs import check_design
 from walksum.nn import GLT, Propagate, load
 from walksum.nn.store import CONFIG, WEIGHTS
 from walksum.portfolio.fit import Portfolio
-from walksum.portfolio.store import KIND as PORTFOLIO
+from walksum.portfolio.store import FORMAT as PORTFOLIO_FORMAT
 from walksum.portfolio.store import load_portfolio, save_portfolio
 from walksum.solvers import resolve_name
 from walksum.training import Recipe
@@ -105,7 +105,7 @@ def save_model(model: nn.Module | Portfolio, folder: Path, config: dict[str, Any
 def load_model(folder: Path) -> nn.Module | Portfolio:
     """The model of a run folder; a network is in evaluation mode."""
     file = folder / CONFIG
-    if file.is_file() and PORTFOLIO in file.read_text():
+    if file.is_file() and PORTFOLIO_FORMAT in file.read_text():
         return load_portfolio(folder)
     if not file.is_file() or FORMAT not in file.read_text():
         return load(folder)
