@@ -140,12 +140,13 @@ def _dump(path: Path, members: list, **arrays: Any) -> None:
 
 def _blended(problem: Any, members: list, metric: Any) -> Any:
     """Some members as a portfolio of their own, weighted by the same rule."""
-    from walksum.portfolio.blend import fit_blends
+    from walksum.portfolio.blend import even_weights, fit_blends
     from walksum.portfolio.fit import HERE, Portfolio, judged
 
     everyone = np.ones(len(members), dtype=bool)
     outputs, y = judged(problem, members), problem.y[problem.judged]
-    (blend,) = fit_blends(outputs, y, problem.classes, metric, [everyone])
+    even = even_weights([member.family for member in members])
+    (blend,) = fit_blends(outputs, y, problem.classes, metric, [everyone], even)
     return Portfolio(problem, members, {HERE: blend}, {}, {}, {})
 
 

@@ -16,6 +16,7 @@ LEAST = 1e-3  # weights below are none: members that hardly count need not be ke
 RESAMPLES = 500
 ERROR = 0.05**0.5  # of a score, over the root of the number of its rows: 0.01 of 500; see docs/winning.md
 SOFTER = 2  # temperatures, for the half of the weights of classes that goes by scores
+UNSEEN = 2  # rows that even weights of families count as, for classes; more than some fifty outweigh them
 DRAWS = 25  # members, for the half that is chosen greedily
 PRIOR_ROWS = 100  # of numbers; chosen out of fold on tables of places and of counties
 
@@ -170,18 +171,21 @@ class Blend:
 
 
 def fit_blends(
-    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray], count: int | None = None
-) -> list[Blend]:
+    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray],
+    even: np.ndarray | None = None, count: int | None = None,
+) -> list[Blend]:  # fmt: skip
     """The blend of each set of members, ``[M]`` of bool, by their outputs ``[M, n, C]`` on judged rows.
 
     Powers and scores of classes are a member's own, so that they are found once for all sets.
 
+    ``even``: weights of members before any row has judged, by :func:`even_weights`; a few rows choose any of fifty.
     ``count``: how many different rows these are, where rows with weights are drawn several times.
     """
+    unseen = UNSEEN / (UNSEEN + (count or len(y))) if even is not None else 0.0
     powers, found = np.ones(len(outputs)), []
     if classes:
         shares = softmax(outputs)
-        powers = sharpness(shares, y)
+        powers = sharpness(shares, y) ** (1 - unseen)
         sharp = sharpened(shares, powers)
         scores = np.array([blend_score(each, y, metric) for each in sharp])
     for who in sets:
@@ -189,6 +193,8 @@ def fit_blends(
         if classes:
             by_score = score_weights(scores[who], SOFTER * temperature(count or len(y)))
             weights[who] = (by_score + greedy_weights(sharp[who], y)) / 2
+            if even is not None:
+                weights[who] = (1 - unseen) * weights[who] + unseen * even[who] / even[who].sum()
         else:
             tried = [least_squares_weights(outputs[who, :, 0], y), least_absolute_weights(outputs[who, :, 0], y)]
             weights[who] = max(tried, key=lambda w: metric((w @ outputs[who, :, 0])[:, None], y))
@@ -197,14 +203,26 @@ def fit_blends(
     return found
 
 
+def even_weights(families: list[str]) -> np.ndarray:
+    """``[M]``: weights with which families of members count the same."""
+    found = np.array([1 / families.count(family) for family in families])
+    return found / found.sum()
+
+
+def even_blends(even: np.ndarray, sets: list[np.ndarray]) -> list[Blend]:
+    """The blend of each set of members where no row judges."""
+    found = [np.where(who, even, 0.0) for who in sets]
+    return [Blend(who, each / each.sum(), np.ones(len(who))) for who, each in zip(sets, found, strict=True)]
+
+
 def held_out(
-    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray]
+    outputs: np.ndarray, y: np.ndarray, classes: int, metric: Metric, sets: list[np.ndarray], even: np.ndarray
 ) -> list[np.ndarray]:
     """Blended ``[n, C]`` by set of members: each half of the rows by weights from the other half, no row by its own."""
     half = np.random.default_rng(0).permutation(len(y)) < len(y) // 2
     out = [np.zeros(outputs.shape[1:]) for _ in sets]
     for learn in (half, ~half):
-        for each, blend in zip(out, fit_blends(outputs[:, learn], y[learn], classes, metric, sets), strict=True):
+        for each, blend in zip(out, fit_blends(outputs[:, learn], y[learn], classes, metric, sets, even), strict=True):
             each[~learn] = blend(outputs[:, ~learn], classes)
     return out
 

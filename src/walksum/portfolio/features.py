@@ -104,6 +104,24 @@ def other_targets(
     return np.concatenate(parts, 1)
 
 
+def class_gains(graph: Graph, nodes: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
+    """What each node gets of a class, over what all get of it (Zhu, Ghahramani and Lafferty 2003): shares ``[N, C]``.
+
+    ``Y [n, C]`` of 0 and 1 are the classes known at ``nodes``, of which a node's own counts nowhere. Of a scale near
+    one most of what a node gets is the same everywhere: how many known nodes of which degree a class has. No columns
+    for trees: two nodes of the same surroundings differ by what all others get, which tells their own classes.
+    """
+    full, even = np.zeros((graph.num_nodes, Y.shape[1])), 1 / graph.num_nodes
+    full[nodes] = Y
+    spread = propagated(graph, np.c_[full, np.ones(graph.num_nodes)], scale)
+    gets, reach = spread[:, :-1], spread[:, -1:]
+    gets[nodes] -= diagonal_at(graph, nodes, scale)[:, None] * Y
+    gets = gets.clip(0)
+    total = (reach * full).sum(0) - reach * full
+    gains = np.where(total > 1e-9, gets / total.clip(1e-9), even) + 1e-6 * even
+    return gains / gains.sum(1, keepdims=True)
+
+
 def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int = 1) -> np.ndarray:
     """The mean of the known targets of a node's neighbours and the share of them that is known: ``[N, C + 1]`` per hop.
 

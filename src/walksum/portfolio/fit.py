@@ -14,7 +14,7 @@ import numpy as np
 
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
-from walksum.portfolio.blend import Blend, Metric, fit_blends, held_out, paired_gain
+from walksum.portfolio.blend import Blend, Metric, even_blends, even_weights, fit_blends, held_out, paired_gain
 from walksum.portfolio.columns import column_limits, cut_columns
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
@@ -176,13 +176,14 @@ class Portfolio:
     def graph_gain(self, metric: Metric) -> tuple[float, float, float] | None:
         """Gain of the blend over that of the members without edges, each judged row by weights that it did not set."""
         alone = np.array([not member.uses_graph for member in self.members])
-        if alone.all() or not alone.any():
+        if alone.all() or not alone.any() or self.problem.unjudged:
             return None
         outputs, y = judged(self.problem, self.members), self.problem.y[self.problem.judged]
         if len(y) < 4:
             return None
         classes = self.problem.classes
-        both = held_out(outputs, y, classes, metric, [np.ones_like(alone), alone])
+        even = even_weights([member.family for member in self.members])
+        both = held_out(outputs, y, classes, metric, [np.ones_like(alone), alone], even)
         mine, theirs = (np.log(each + 1e-12) for each in both) if classes else both
         return paired_gain(lambda rows: metric(mine[rows], y[rows]) - metric(theirs[rows], y[rows]), len(y))
 
@@ -194,7 +195,7 @@ class Portfolio:
             {
                 "member": self.members[k].name,
                 "weight": float(weights[k]),
-                "validation": metric(outputs[k], y),
+                "validation": np.nan if self.problem.unjudged else metric(outputs[k], y),
                 "uses graph": self.members[k].uses_graph,
                 "seconds": self.members[k].seconds,
             }
@@ -263,7 +264,11 @@ def _blended(
     sets = {HERE: np.ones_like(edges), ELSEWHERE: can_ask, WITHOUT_TARGETS: can_ask & ~targets, WITHOUT_EDGES: ~edges}
     rows, sets = problem.counted, {name: who for name, who in sets.items() if who.any()}
     counts = len(np.unique(rows))
-    blended = fit_blends(outputs[:, rows], y[rows], problem.classes, metric, list(sets.values()), counts)
+    even = even_weights([member.family for member in found])
+    if problem.unjudged:
+        blended = even_blends(even, list(sets.values()))
+    else:
+        blended = fit_blends(outputs[:, rows], y[rows], problem.classes, metric, list(sets.values()), even, counts)
     blends = dict(zip(sets, blended, strict=True))
     portfolio = Portfolio(problem, found, blends, {}, {}, {}, complete, interrupted, column_limits(problem))
     if not problem.classes:
@@ -274,7 +279,7 @@ def _blended(
             portfolio.disagreement[name] = float(blend.disagreement(everywhere)[problem.judged].mean())
             _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0], operations)
     portfolio.bound = [found[k].name for k in np.nonzero((blends[HERE].weights > 0) & ~can_ask)[0]]
-    if portfolio.bound:
+    if portfolio.bound and not problem.unjudged:
         portfolio.validation = {name: portfolio.score(name, metric) for name in blends if name != WITHOUT_EDGES}
     return portfolio
 

@@ -29,7 +29,10 @@ def given_validation(rows: np.ndarray, validation: Any) -> list[Fold]:
 def cross_validation(
     y: np.ndarray, rows: np.ndarray, classes: int, cv: int, seed: int, groups: np.ndarray | None = None
 ) -> list[Fold]:
-    """The labelled ``rows`` take turns; whole ``groups`` of them, or by class where every class has two or more."""
+    """The labelled ``rows`` take turns; whole ``groups`` of them, or by class where every class has two or more.
+
+    Where most classes have a single row nothing can judge: one fold learns from all, see :attr:`Problem.unjudged`.
+    """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
     if isinstance(cv, bool) or not isinstance(cv, int) or cv < 2:
@@ -41,6 +44,8 @@ def cross_validation(
         cut = GroupKFold(min(folds, count), shuffle=True, random_state=seed).split(rows, groups=groups[rows])
         return [(rows[a], rows[b]) for a, b in cut]
     counts = np.unique(y[rows], return_counts=True)[1] if classes else np.zeros(1)
+    if classes and (counts == 1).mean() > 0.5:  # most would be judged by what had not met their class
+        return [(rows, rows)]
     # a class of two is parted, or a fold would learn from the other classes alone
     kind: Any = StratifiedKFold if counts.min() > 1 and counts.max() >= folds else KFold
     with warnings.catch_warnings():

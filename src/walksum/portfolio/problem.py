@@ -80,6 +80,12 @@ class Problem:
     def labelled(self) -> np.ndarray:
         return np.unique(np.concatenate([np.concatenate(fold) for fold in self.folds]))
 
+    @property
+    def unjudged(self) -> bool:
+        """Whether the labelled rows are too few for any of them to judge what others learned from."""
+        train, valid = self.folds[0]
+        return len(self.folds) == 1 and np.array_equal(train, valid)
+
     @cached_property
     def counted(self) -> np.ndarray:
         """Places in ``judged``, drawn evenly in proportion to their weights: a metric of these is a weighted one."""

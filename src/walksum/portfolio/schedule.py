@@ -47,6 +47,10 @@ class Member:
     refit: Refit | None = None
     local: Model | None = None  # can be asked about other columns of the training graph
 
+    @property
+    def family(self) -> str:
+        return self.name.split()[0]
+
     def __getstate__(self) -> dict[str, Any]:
         """A copy elsewhere cannot train again."""
         return {**self.__dict__, "refit": None, "local": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -121,6 +122,12 @@ class AutoClassifier(NodeClassifier, Auto):
         target[known] = codes
         problem = self._problem(X, target, known, len(self.classes_), graph, validation, weight)
         self.X_ = X
+        if problem.unjudged:
+            warnings.warn(
+                f"y has one labelled row for most of its {len(self.classes_)} classes: nothing can judge members, and "
+                "the mean of label propagation, lines and smooth networks answers; label a second row per class",
+                stacklevel=2,
+            )
         found = self._fit(problem, metric)
         self.label_distributions_ = found.here().value
         if self.refit and validation is not None and not found.interrupted:
