@@ -42,8 +42,34 @@ def test_a_directed_networkx_graph_is_read_with_its_directions():
 
     from walksum.estimators.auto.base import _arcs
 
-    assert _arcs(nx.DiGraph([("a", "b"), ("b", "c")])).tolist() == [[0, 1], [1, 2]]
-    assert _arcs(nx.Graph([("a", "b"), ("b", "c")])) is None
+    assert _arcs(nx.DiGraph([("a", "b"), ("b", "c")]))[0].tolist() == [[0, 1], [1, 2]]
+    assert _arcs(nx.Graph([("a", "b"), ("b", "c")]))[0] is None
+
+
+def _flows():
+    draw = np.random.default_rng(0)
+    pairs, amount = draw.integers(0, 150, (2, 450)), np.exp(draw.normal(2, 1, 450))
+    return draw.normal(size=(150, 1)), pairs, amount, np.log1p(np.bincount(pairs[1], amount, 150))
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense", "torch", "networkx"])
+def test_what_flows_into_a_node_is_learned_from(kind):
+    import networkx as nx
+    import scipy.sparse as sp
+    import torch
+
+    X, pairs, amount, y = _flows()
+    matrix = sp.coo_matrix((amount, pairs), (150, 150)).tocsr()
+    graph = {
+        "csr": lambda: matrix,
+        "dense": lambda: matrix.toarray(),
+        "torch": lambda: torch.sparse_coo_tensor(pairs, amount, (150, 150)),
+        "networkx": lambda: nx.from_scipy_sparse_array(matrix, create_using=nx.DiGraph),
+    }[kind]()
+    truth = y.copy()
+    y[::3] = np.nan
+    model = ws.AutoRegressor(members=("linear surroundings",), cv=2, random_state=0).fit(X, y, graph=graph)
+    assert np.corrcoef(model.transduction_[::3], truth[::3])[0, 1] > 0.9
 
 
 def test_test_rows_stay_in_the_graph_without_their_label():

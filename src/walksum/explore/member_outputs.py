@@ -221,12 +221,13 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     if columns == "smoothed":
         return [f"{name}: spread, scale {SMOOTHED[0]:g}" for name in own]
     if columns == "neighbours":
-        return [*own, *(f"{name}: mean of its neighbours" for name in own), "log of the degree"]
+        return [*own, *(f"{name}: mean of its neighbours" for name in own), "log of the degree", *_amounts(problem)]
     names = [*own, "log of the degree"]
     for words in ("mean of its neighbours", "mean two hops away", *(f"spread, scale {s:g}" for s in SCALES)):
         names += [f"{name}: {words}" for name in own]
     if exact_diagonal(problem):
         names += [f"return of a walk, scale {s:g}" for s in (0.5, 0.9)]
+    names += _amounts(problem)
     if problem.arcs is not None:
         for words in ("where its edges lead", "where its edges come from"):
             names += [*(f"{name}: mean {words}" for name in own), f"log of the number {words}"]
@@ -240,10 +241,14 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     return names + [f"{name} of others, scale {s:g}" for s in LABEL_SCALES for name in targets] + near
 
 
+def _amounts(problem: Problem) -> list[str]:
+    """The names of :func:`walksum.portfolio.columns.amounts`."""
+    if problem.unit is None:
+        return []
+    which = [""] if problem.arcs is None else [" that leave", " that arrive"]
+    return [f"log of the sum of weights{each}" for each in which]
+
+
 def feature_names(trained: TrainedRun, width: int) -> list[str]:
-    encoding = trained.encoding
-    names = []
-    for column in encoding.columns:
-        kinds = encoding.categories.get(column)
-        names += [column] if kinds is None else [f"{column} is {kind}" for kind in kinds]
+    names = trained.encoding.feature_names
     return names if len(names) == width else [f"direction {k + 1} of the features" for k in range(width)]

@@ -66,13 +66,13 @@ def neighbours(problem: Problem) -> np.ndarray:
     def make() -> np.ndarray:
         own, graph = own_columns(problem), problem.graph
         degree = np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]
-        return np.concatenate([own, neighbour_mean(graph) @ own, degree], 1)
+        return np.concatenate([own, neighbour_mean(graph) @ own, degree, *amounts(problem)], 1)
 
     return problem.once("neighbours", make)
 
 
 def surroundings(problem: Problem) -> np.ndarray:
-    """x, degrees, neighbour means, ``P_k x``; with the directions of the edges where they came directed."""
+    """x, degrees, sums of weights, neighbour means, ``P_k x``; with the edges' directions where they came directed."""
     return problem.once("surroundings", lambda: _surroundings(problem))
 
 
@@ -82,7 +82,7 @@ def _surroundings(problem: Problem) -> np.ndarray:
     parts = [found]
     if exact_diagonal(problem):
         parts += [operator_diagonal(problem.graph, s)[:, None] for s in (0.5, 0.9)]
-    return np.concatenate(parts + directed_means(problem, own), 1)
+    return np.concatenate(parts + amounts(problem) + directed_means(problem, own), 1)
 
 
 def smoothed(problem: Problem) -> np.ndarray:
@@ -212,6 +212,20 @@ def directed_means(problem: Problem, own: np.ndarray) -> list[np.ndarray]:
         count = np.asarray(matrix.sum(1)).ravel()
         parts += [sp.diags(1 / np.maximum(count, 1)) @ matrix @ own, np.log1p(count)[:, None]]
     return parts
+
+
+def amounts(problem: Problem) -> list[np.ndarray]:
+    """Logarithms of a node's sums of weights, where edges have some: of all, or of what leaves and what arrives.
+
+    A weighted mean over neighbours says nothing of how much there is.
+    """
+    if problem.unit is None:
+        return []
+    if problem.arcs is None:
+        sums = [np.asarray(problem.graph.to_scipy().sum(1)).ravel()]
+    else:
+        sums = [np.bincount(ends, problem.arc_weight, problem.num_nodes) for ends in problem.arcs]
+    return [np.log1p(each / problem.unit)[:, None] for each in sums]
 
 
 def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
