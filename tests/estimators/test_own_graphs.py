@@ -63,7 +63,7 @@ def test_what_flows_into_a_node_is_learned_from(kind):
     graph = {
         "csr": lambda: matrix,
         "dense": lambda: matrix.toarray(),
-        "torch": lambda: torch.sparse_coo_tensor(pairs, amount, (150, 150)),
+        "torch": lambda: torch.sparse_coo_tensor(pairs, amount, (150, 150), check_invariants=True),
         "networkx": lambda: nx.from_scipy_sparse_array(matrix, create_using=nx.DiGraph),
     }[kind]()
     truth = y.copy()
