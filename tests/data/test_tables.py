@@ -100,6 +100,7 @@ def test_a_skewed_column_also_gets_its_logarithm():
     again = encoding.Encoding(**found.to_json())
     assert torch.equal(again.encode(frame), x)
     assert encoding.fit(frame - 500, torch.arange(100))[0].logs.keys() == {"staff"}
+    assert not encoding.fit((frame > 1.5).astype(float), torch.arange(200))[0].logs  # nearly all of them ones
     many = pd.DataFrame({f"c{k}": frame["staff"] for k in range(100)})
     assert encoding.fit(many, torch.arange(100))[0].num_features == 100  # with more it would count as words
 

@@ -230,14 +230,14 @@ def signed_log(values: np.ndarray, unit: float) -> np.ndarray:
 
 
 def _fit_logs(rows: pd.DataFrame, encoding: Encoding) -> dict[str, list[float]]:
-    """Unit, mean and scale of the logarithm of each skewed column; not of those that are mostly zero."""
+    """Unit, mean and scale of the logarithm of each skewed column; not of yes and no, nor of what is mostly zero."""
     from scipy.stats import skew
 
     found = {}
     for name, fill in zip(encoding.numeric, encoding.fill, strict=True):
         known = rows[name].dropna().to_numpy()
         size = np.abs(known[known != 0])
-        if len(size) <= len(known) / 2 or np.ptp(known) == 0 or not abs(skew(known / size.max())) > SKEWED:
+        if len(size) <= len(known) / 2 or len(np.unique(known)) < 3 or not abs(skew(known / size.max())) > SKEWED:
             continue
         unit = float(np.quantile(size, UNIT))
         learned = signed_log(rows[name].fillna(fill).to_numpy(), unit)
