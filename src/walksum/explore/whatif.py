@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walksum.data.problem import Problem
 from walksum.nn import GLT
 from walksum.portfolio.fit import Portfolio
 from walksum.precision import Precision
@@ -170,19 +171,26 @@ class WhatIf:
             x[node] = mean_features(trained, kind)
         for node, column, value in changes.values:
             x[node, trained.encoding.span(column)] = encoded(trained, node, column, value)
-        edges, weight = trained.graph.edges, trained.graph.edge_weight
+        edges = trained.graph.edges
         kept, signs = torch.ones(edges.size(1), dtype=torch.bool), torch.ones(edges.size(1))
         kept[[edge_number(trained, edge) for edge in changes.dropped]] = False
         signs[[edge_number(trained, edge) for edge in changes.flipped]] = -1
         if changes.dropped:
-            weight = None if weight is None else weight[kept]
-            problem = replace(problem, edge_index=edges[:, kept], edge_weight=weight)
+            problem = without_edges(problem, changes.dropped)
         turned = flipped(trained.model, signs[kept]) if changes.flipped else nullcontext()
         # ordering the elimination of a graph that is solved on once takes longer than iterating
         glt = isinstance(trained.model, GLT)
         solved = iterating(trained.model) if changes.dropped and glt else nullcontext()
         with self._lock, turned, solved:
             return trained.answer(x, problem, changes.nodes)
+
+
+def without_edges(problem: Problem, dropped: tuple[Edge, ...]) -> Problem:
+    """The problem without these edges, in either direction; all others keep theirs."""
+    low, high = problem.edge_index.min(0).values, problem.edge_index.max(0).values
+    kept = torch.stack([(low != a) | (high != b) for a, b in dropped]).all(0)
+    weight = None if problem.edge_weight is None else problem.edge_weight[kept]
+    return replace(problem, edge_index=problem.edge_index[:, kept], edge_weight=weight)
 
 
 @contextmanager
