@@ -78,6 +78,7 @@ def test_sums_of_weights_are_read_in_other_tables_in_the_unit_of_training(direct
     found = fit_portfolio(problem, r_squared, 60, ("linear surroundings", "boosting neighbours"))
     save_portfolio(found, tmp_path)
     again = load_portfolio(tmp_path)
+    assert again.problem.arc_targets
     asked = [p.ask(p.problem.other(X, graph, None, arcs, arc_weight=weight)).value for p in (found, again)]
     assert np.allclose(*asked, atol=1e-5)
     assert np.corrcoef(asked[1][rest], y[rest])[0, 1] > 0.8

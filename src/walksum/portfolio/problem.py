@@ -31,6 +31,7 @@ class Problem:
         folds: one pair (train, validation) if validation rows were given, else the folds of a cross-validation.
         arcs: the directed edges as they came ``[2, M]``, or None where the graph came undirected.
         arc_weight: what each of them weighs ``[M]``; None: all the same.
+        arc_targets: whether known targets are read by direction too; runs of before did not.
         unit: the weight in which sums of weights are counted, the mean of training; None: edges have none.
         wide: many columns of one unit: words rather than measurements; None: as X shows.
         exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
@@ -57,6 +58,7 @@ class Problem:
     weight: np.ndarray | None = None
     budget: float = 60.0
     arc_weight: np.ndarray | None = None
+    arc_targets: bool = True
     unit: float | None = None
     kept: dict[Any, Any] = field(default_factory=dict)  # what several members read: features, reduced tables
 
@@ -117,7 +119,8 @@ class Problem:
         elif arcs is None:
             arcs, arc_weight = _arcs_of(graph)
         return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide, self.exact, self.basis,
-                       self.smoothed_basis, position, arc_weight=arc_weight, unit=self.unit)  # fmt: skip
+                       self.smoothed_basis, position, arc_weight=arc_weight, arc_targets=self.arc_targets,
+                       unit=self.unit)  # fmt: skip
 
     def target(self) -> Tensor:
         kind = np.int64 if self.classes else np.float32
