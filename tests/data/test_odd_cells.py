@@ -247,3 +247,18 @@ def test_a_target_of_many_dates_and_a_column_that_counts_the_rows_are_said(read)
     assert len(dates.classes) == 25
     assert dates.notes[-1].startswith("columns that count the rows are learned from: 'sensor'; if one names")
     assert not any("count the rows" in note for note in read(ROWS).notes)  # of three rows it is chance
+
+
+def test_rows_that_hold_nothing_below_a_table_are_left_out(tmp_path):
+    nodes, edges = tmp_path / "n.csv", tmp_path / "e.csv"
+    nodes.write_text("code,size,y\n" + "".join(f"c{k},{k},{k % 2}\n" for k in range(8)) + ",,\n,,\n")
+    edges.write_text("from,to,kg\nc0,c1,2\nc2,c3,3\n,,\n,,\n")
+    found = read_tables(nodes, edges, Columns(target="y", edges=EdgeColumns(weight="kg")))
+    assert found.ids.tolist() == [f"c{k}" for k in range(8)]
+    assert found.edge_index.tolist() == [[0, 2], [1, 3]]
+    assert "n.csv: 2 rows at its end hold nothing and are left out" in found.notes
+    assert "2 rows of e.csv name no node and are left out" in found.notes
+    nodes.write_text("code,size,y\nc0,1,0\n,,\nc1,2,1\n")
+    edges.write_text("from,to\nc0,c1\n")
+    with pytest.raises(ValueError, match="line 3: code is empty"):
+        read_tables(nodes, edges, Columns(target="y", id="code"))

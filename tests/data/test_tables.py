@@ -88,6 +88,34 @@ def test_columns_are_encoded_by_what_the_training_rows_show():
     assert torch.equal(again.encode(frame), x)
 
 
+def test_a_skewed_column_also_gets_its_logarithm():
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"staff": np.exp(draw.normal(3, 1.5, 200)), "age": draw.normal(40, 9, 200)})
+    found, notes = encoding.fit(frame, torch.arange(100))
+    x = found.encode(frame)
+    assert (x.size(1), found.num_features, found.span("staff"), found.span("age")) == (3, 3, [0, 2], [1])
+    assert found.feature_names == ["staff", "age", "log of staff"]
+    assert np.corrcoef(x[:, 2], np.log(frame["staff"]))[0, 1] > 0.95
+    assert notes == ["skewed columns, whose logarithms are learned from too: 'staff'"]
+    again = encoding.Encoding(**found.to_json())
+    assert torch.equal(again.encode(frame), x)
+    assert encoding.fit(frame - 500, torch.arange(100))[0].logs.keys() == {"staff"}
+    assert not encoding.fit((frame > 1.5).astype(float), torch.arange(200))[0].logs  # nearly all of them ones
+    many = pd.DataFrame({f"c{k}": frame["staff"] for k in range(100)})
+    assert encoding.fit(many, torch.arange(100))[0].num_features == 100  # with more it would count as words
+
+
+def test_a_column_with_many_empty_cells_says_where_they_are():
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"abroad": draw.normal(size=100), "twin": draw.normal(size=100), "few": np.arange(100.0)})
+    frame.loc[::3, ["abroad", "twin"]] = np.nan
+    frame.loc[:3, "few"] = np.nan
+    found, _ = encoding.fit(frame, torch.arange(100))
+    assert found.gaps == ["abroad"]  # that of its twin would be the same
+    assert found.span("abroad") == [0, 3]
+    assert found.encode(frame)[:, 3].tolist() == frame["abroad"].isna().tolist()
+
+
 def test_names_are_left_out():
     frame = pd.DataFrame({"name": [f"p{k}" for k in range(50)], "x": np.arange(50.0)})
     found, notes = encoding.fit(frame, torch.arange(50))

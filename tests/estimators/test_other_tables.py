@@ -18,7 +18,7 @@ from walksum.portfolio.arrays import Additive, additive
 from walksum.portfolio.blend import accuracy, r_squared
 from walksum.portfolio.fit import ELSEWHERE, fit_portfolio
 from walksum.portfolio.folds import cross_validation, given_validation
-from walksum.portfolio.problem import Problem
+from walksum.portfolio.problem import Problem, mean_weight
 from walksum.portfolio.store import load_portfolio, save_portfolio
 
 N = 90
@@ -61,6 +61,29 @@ def test_a_kept_portfolio_answers_as_the_fitted_one(classes, tmp_path, monkeypat
     weights.write_bytes(weights.read_bytes()[:-40])
     with pytest.raises(ValueError, match="does not hold a complete walksum portfolio"):
         load_portfolio(tmp_path)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_sums_of_weights_are_read_in_other_tables_in_the_unit_of_training(directed, tmp_path):
+    X, graph, _ = world()
+    draw = np.random.default_rng(0)
+    graph = Graph(graph.edges, N, torch.from_numpy(np.exp(draw.normal(size=graph.num_edges))))
+    i, j = arcs = graph.edges.numpy()
+    weight, arcs = graph.edge_weight.numpy(), arcs if directed else None
+    y = np.log(np.bincount(j, weight, N) + (0 if directed else np.bincount(i, weight, N)) + 0.5)
+    train, rest = np.arange(0, N, 2), np.arange(1, N, 2)
+    target = np.where(np.isin(np.arange(N), train), y, np.nan)
+    problem = Problem(X, graph, target, 0, cross_validation(target, train, 0, 2, 0), arcs=arcs, arc_weight=weight,
+                      unit=mean_weight(graph))  # fmt: skip
+    found = fit_portfolio(problem, r_squared, 60, ("linear surroundings", "boosting neighbours"))
+    save_portfolio(found, tmp_path)
+    again = load_portfolio(tmp_path)
+    assert again.problem.arc_targets
+    asked = [p.ask(p.problem.other(X, graph, None, arcs, arc_weight=weight)).value for p in (found, again)]
+    assert np.allclose(*asked, atol=1e-5)
+    assert np.corrcoef(asked[1][rest], y[rest])[0, 1] > 0.8
+    twice = again.problem.other(X, graph.with_weight(2 * graph.edge_weight), None, arcs, arc_weight=2 * weight)
+    assert again.ask(twice).value.mean() > asked[1].mean() + 0.1
 
 
 @pytest.mark.parametrize(("classes", "value", "words"), [(2, 1.0, "one class"), (0, 9.0, "one number")])

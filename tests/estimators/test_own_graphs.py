@@ -1,6 +1,7 @@
 """Estimators with a graph and labels as scikit-learn's users hold them: networkx, texts, gaps, cross-validation."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import walksum as ws
+from walksum.portfolio.columns import with_near_targets, with_targets
 
 
 def _two_rings():
@@ -42,8 +44,52 @@ def test_a_directed_networkx_graph_is_read_with_its_directions():
 
     from walksum.estimators.auto.base import _arcs
 
-    assert _arcs(nx.DiGraph([("a", "b"), ("b", "c")])).tolist() == [[0, 1], [1, 2]]
-    assert _arcs(nx.Graph([("a", "b"), ("b", "c")])) is None
+    assert _arcs(nx.DiGraph([("a", "b"), ("b", "c")]))[0].tolist() == [[0, 1], [1, 2]]
+    assert _arcs(nx.Graph([("a", "b"), ("b", "c")]))[0] is None
+
+
+def _flows():
+    draw = np.random.default_rng(0)
+    pairs, amount = draw.integers(0, 150, (2, 450)), np.exp(draw.normal(2, 1, 450))
+    return draw.normal(size=(150, 1)), pairs, amount, np.log1p(np.bincount(pairs[1], amount, 150))
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense", "torch", "networkx"])
+def test_what_flows_into_a_node_is_learned_from(kind):
+    import networkx as nx
+    import scipy.sparse as sp
+    import torch
+
+    X, pairs, amount, y = _flows()
+    matrix = sp.coo_matrix((amount, pairs), (150, 150)).tocsr()
+    graph = {
+        "csr": lambda: matrix,
+        "dense": lambda: matrix.toarray(),
+        "torch": lambda: torch.sparse_coo_tensor(pairs, amount, (150, 150), check_invariants=True),
+        "networkx": lambda: nx.from_scipy_sparse_array(matrix, create_using=nx.DiGraph),
+    }[kind]()
+    truth = y.copy()
+    y[::3] = np.nan
+    model = ws.AutoRegressor(members=("linear surroundings",), cv=2, random_state=0).fit(X, y, graph=graph)
+    assert np.corrcoef(model.transduction_[::3], truth[::3])[0, 1] > 0.9
+
+
+def test_who_leads_to_whom_tells_classes_apart():
+    draw = np.random.default_rng(0)
+    truth = draw.integers(0, 4, 240)
+    ends = [(i, draw.choice(np.nonzero(truth == (truth[i] + 1) % 4)[0])) for i in range(240) for _ in range(3)]
+    ends += [(i, i) for i in range(240)]  # a loop leads to the own label, which is not read
+    y = np.where(np.arange(240) % 3 == 0, -1, truth)
+    members = ("linear surroundings + labels",)
+    model = ws.AutoClassifier(members=members, cv=2, random_state=0).fit(draw.normal(size=(240, 1)), y, graph=ends)
+    assert (model.transduction_ == truth)[y < 0].mean() > 0.9
+    problem, train = model.portfolio_.problem, np.nonzero(y >= 0)[0]
+    turned = replace(problem, y=problem.y.copy(), kept={})
+    turned.y[7] = (truth[7] + 1) % 4
+    for columns in (with_targets, with_near_targets):
+        before, after = columns(problem, train), columns(turned, train)
+        assert np.allclose(before[7], after[7])
+        assert not np.allclose(before[train], after[train])
 
 
 def test_test_rows_stay_in_the_graph_without_their_label():

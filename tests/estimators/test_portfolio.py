@@ -787,3 +787,18 @@ def test_extra_trees_of_numbers_look_at_all_columns():
     y = X[:, 0] + 0.3 * random.normal(size=300)
     trees = portfolio.MODELS["extra trees"](0, 0)
     assert r_squared(trees.fit(X[:100], y[:100]).predict(X[100:])[:, None], y[100:]) > 0.8
+
+
+def test_an_interrupt_that_numpy_made_a_value_error_of_keeps_the_members_so_far():
+    problem = Problem(np.zeros((4, 1)), Graph.from_edge_index(torch.tensor([[0], [1]]), 4), np.array([0, 1, 0, 1]), 2,
+                      [(np.arange(2), np.arange(2, 4))])  # fmt: skip
+
+    def interrupted(deadline):
+        raise ValueError("'T{=d:sum:}' is not a valid PEP 3118 buffer format string") from KeyboardInterrupt()
+
+    good = schedule.Task("good", 1.0, True, lambda deadline: schedule.Trained(["good"], np.zeros((1, 1, 4, 2)), None))
+    cut = schedule.Task("cut", 1.0, True, interrupted)
+    members, complete, stopped = schedule.run_tasks([good, cut, good], problem, accuracy, 60.0)
+    assert ([member.name for member in members], complete, stopped) == (["good"], False, True)
+    with pytest.raises(KeyboardInterrupt):  # nothing is there to keep
+        schedule.run_tasks([cut], problem, accuracy, 60.0)

@@ -8,7 +8,7 @@ import torch
 from village import trained_on, village
 
 import walksum as ws
-from walksum.explore.whatif import ALL, DROP, FLIP, Changes, WhatIf, describe, from_json
+from walksum.explore.whatif import ALL, DROP, FLIP, Changes, WhatIf, describe, from_json, without_edges
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +104,10 @@ def test_a_weighted_graph_keeps_its_other_weights():
     graph = ws.Graph(trained.graph.edges[:, kept], 60, trained.graph.edge_weight[kept])
     found = WhatIf(trained).output(Changes().with_edge(trained, *names(trained, pair), DROP))
     assert torch.allclose(found, direct(trained, trained.x, graph), atol=1e-6)
+
+
+def test_without_an_edge_all_others_keep_their_directions():
+    arcs, weights = torch.tensor([[5, 2, 7, 0, 3], [0, 1, 3, 5, 3]]), torch.arange(5.0)
+    found = without_edges(replace(village(), edge_index=arcs, edge_weight=weights), ((0, 5), (1, 4)))
+    assert found.edge_index.tolist() == [[2, 7, 3], [1, 3, 3]]
+    assert found.edge_weight.tolist() == [1, 2, 4]

@@ -96,7 +96,7 @@ def portfolio_problem(trained, directed=False):
     known = replace(trained.problem, y=trained.known_y)
     made = as_portfolio_problem(trained.model, known, trained.x, trained.encoding)
     if directed:
-        made.arcs = trained.graph.edges.numpy()
+        made.arcs, made.unit = trained.graph.edges.numpy(), 1.0
     made.folds = [(made.known, made.known)] * 2
     return made
 

@@ -185,3 +185,15 @@ def test_constraints_under_transforms_and_their_own_gradients():
     expected = torch.autograd.functional.jacobian(lambda diag: numbers(diag, A, e), J.diag)
     for jacobian in (torch.func.jacrev, torch.func.jacfwd):
         torch.testing.assert_close(jacobian(numbers)(J.diag, A, e), expected)
+
+
+def test_samples_that_are_held_at_zero_have_a_density():
+    for seed in range(10):
+        draw = np.random.default_rng(seed)
+        W = np.triu(draw.normal(size=(12, 12)) * (draw.random((12, 12)) < 0.3), 1)
+        W = W + W.T
+        field = GaussianField(ws.Precision.from_scipy(W + np.diag(abs(W).sum(1) + draw.random(12) + 0.5)))
+        held = field.constrain(np.eye(12)[[3, 7]])
+        x = held.sample((20,))
+        assert held.log_prob(x).isfinite().all()
+        assert (held.log_prob(x + 1e-3) == -math.inf).all()

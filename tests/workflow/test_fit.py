@@ -15,7 +15,8 @@ from walksum.data.splits import Split
 from walksum.training import Data, Recipe, fit
 from walksum.workflow import comparisons
 from walksum.workflow.baselines import boosting
-from walksum.workflow.fit import SMOOTHING, Job, fit_model, fit_once, predict, prepare_data, with_smoothing
+from walksum.workflow.fit import SMOOTHING, Job, edges_for, fit_model, fit_once, predict, prepare_data, with_smoothing
+from walksum.workflow.job import compared_config, load_model, save_model
 from walksum.workflow.search import Random, SearchPlan, best_sampler, search
 
 
@@ -217,7 +218,7 @@ def test_a_run_that_propagates_probabilities_reads_back_and_answers_alike(tmp_pa
     problem = noisy_blocks(1)
     result = fit_once(Job(model="gcn", hidden=8, max_epochs=5, budget=1.0), problem)
     encoding = result.prepared.encoding
-    alone = result.model(result.prepared.x, problem.edge_index).softmax(-1)
+    alone = result.model(result.prepared.x, edges_for(result.model, problem)).softmax(-1)
     spread = ws.Propagate(0.9)(alone, problem.graph)
     assert torch.allclose(result.output, (spread.log() / encoding.temperature).softmax(-1), atol=1e-6)
     run = run_of([result])
@@ -232,3 +233,20 @@ def test_a_run_that_propagates_probabilities_reads_back_and_answers_alike(tmp_pa
     odds = [torch.log(p.max() / p.min()) for p in ends]
     own = 1 if ends[0].argmax() == trained.prediction[3] else -1
     assert 1e-2 * gradient.adds.sum() == pytest.approx(own * float(odds[0] - odds[1]) / 2, rel=0.05, abs=1e-4)
+
+
+def test_compared_models_read_both_directions_of_a_table_as_a_glt_does(tmp_path):
+    """GCN on edges that a table lists once learned from the sources of a node's edges alone."""
+    i = torch.arange(39)
+    x, y = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) // 20
+    problem = from_data("path", PyGData(x=x, y=y, edge_index=torch.stack([i, i + 1])))
+    job = Job(model="gcn", hidden=8, max_epochs=3)
+    result = fit_once(job, problem)
+    edges = edges_for(result.model, problem)
+    assert edges.size(1) == 78
+    config = compared_config(job, 3, 2, 40)
+    save_model(result.model, tmp_path, config)
+    assert torch.equal(edges_for(load_model(tmp_path), problem), edges)
+    del config["as_listed"]
+    save_model(result.model, tmp_path, config)  # as 0.1.0 wrote it
+    assert torch.equal(edges_for(load_model(tmp_path), problem), problem.edge_index)

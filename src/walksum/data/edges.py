@@ -53,15 +53,19 @@ def read_edges(table: Table, ids: pd.Index, columns: EdgeColumns, drop_unknown: 
             f"{table.name} seems to have no header line: its first names the nodes {ends[0]!r} and {ends[1]!r}; "
             "write one above it, such as source,target, or name the columns by source= and destination="
         )
-    collected, numerals = _Collected(ids), _numerals(table, columns)
+    collected, numerals, nothing = _Collected(ids), _numerals(table, columns), 0
     for piece in table.pieces([*ends, columns.weight] if columns.weight else ends):
-        values = None
+        values, some = None, (piece.notna() & (piece != "")).any(axis=1)
+        if not some.all():  # spreadsheets leave rows that hold nothing
+            nothing, piece = nothing + int((~some).sum()), piece[some]
         if columns.weight:
             cells = piece[columns.weight]
             cells = numerals.plain(columns.weight, cells) if numerals.marks else cells
             values = numbers(table, cells, columns.weight, collected.rows, False, EXPECTED, MOST)
         collected.add(piece[ends[0]], piece[ends[1]], values)
     notes = _on_unknown(table.name, collected, drop_unknown) + numerals.notes()
+    if nothing:
+        notes.append(f"{nothing} rows of {table.name} name no node and are left out")
     if by_place and len(present) > 2:
         notes.append(
             f"{ends[0]!r} and {ends[1]!r} of {table.name} are taken as the ends of edges; pass source= and "

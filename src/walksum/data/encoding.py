@@ -3,12 +3,13 @@
 Numbers are standardised, and clipped at ten standard deviations. Two kinds of columns keep their zeros instead: one of
 zeros and ones, which already says yes and no, stays as it is; one that is mostly zero (counts, tf-idf) is divided by
 the size of its other values, for the mean and deviation of so few say nothing. A missing number becomes the training
-median. Text becomes one column per category; a category not seen in training becomes zeros.
+median, and where many are missing one more column says so, since that may tell something by itself. A skewed column of
+numbers also gets its logarithm. Text becomes one column per category; a category not seen in training becomes zeros.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from walksum.data.frames import name_list, short
 NONE, LOG, QUANTILE = "none", "log", "quantile"
 TRANSFORMS = (NONE, LOG, QUANTILE)
 KNOTS = 200
+UNIT = 0.05  # quantile of sizes in which logarithms count
 LARGEST_FACTOR = 10.0  # times the largest known value: no prediction through a logarithm goes beyond
 AT_AN_END, FEWEST_THERE = 0.02, 3  # share and number of training targets that make the smallest or largest an end
 
@@ -37,7 +39,7 @@ def fit_knots(kind: str, y: np.ndarray) -> list[float]:
             "take transform='quantile' or 'auto'"
         )
     positive = y[y > 0]
-    unit = float(np.quantile(positive, 0.05)) if len(positive) else 1.0
+    unit = float(np.quantile(positive, UNIT)) if len(positive) else 1.0
     return [unit, float(y.max())]
 
 
@@ -80,12 +82,18 @@ def within(ends: list[float | None], value: np.ndarray) -> np.ndarray:
 
 FARTHEST = 10.0  # standard deviations
 MOST_CATEGORIES = 256  # per column; rarer ones become zeros
+SKEWED = 2.0  # skewness from which a column's logarithm is learned from too
+GAPS, FEWEST_GAPS = 0.05, 5  # share and number of empty cells, and of others, from which a column says where they are
+MOST_FEATURES = 200  # to which these are added; more would count as words
 NAMELIKE = 20  # distinct values from which a column where most differ is a name, not a category
 
 
 @dataclass(frozen=True)
 class Encoding:
     """What was learned from the training nodes about the columns. ``width``: features as given, none encoded.
+
+    ``logs`` holds unit, mean and scale of each column whose logarithm is learned from too, ``gaps`` the columns of
+    which another feature says where they are empty.
 
     Of the target: a number's transform, then its mean and scale, and the ends no prediction goes beyond; of classes the
     scale of a propagation of a network's probabilities (0: none), the temperature that calibrates them and the weights
@@ -97,6 +105,8 @@ class Encoding:
     mean: list[float] = field(default_factory=list)
     scale: list[float] = field(default_factory=list)
     categories: dict[str, list[str]] = field(default_factory=dict)
+    logs: dict[str, list[float]] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
     width: int | None = None
     target_mean: float = 0.0
     target_scale: float = 1.0
@@ -116,13 +126,24 @@ class Encoding:
 
     @property
     def num_features(self) -> int:
-        return self.width if self.width is not None else len(self.numeric) + sum(map(len, self.categories.values()))
+        return len(self._sources)
 
-    def span(self, column: str) -> slice:
+    @property
+    def _sources(self) -> list[str]:
+        """The column that each feature comes from."""
+        own = [name for name in self.columns for _ in self.categories.get(name, [name])]
+        return [*own, *self.logs, *self.gaps]
+
+    def span(self, column: str) -> list[int]:
         """The features that a column of the table is encoded as."""
-        before = self.columns[: self.columns.index(column)]
-        first = sum(len(self.categories.get(name, [name])) for name in before)
-        return slice(first, first + len(self.categories.get(column, [column])))
+        return [k for k, name in enumerate(self._sources) if name == column]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each feature holds."""
+        kinds = [f"{name} is {kind}" for name, known in self.categories.items() for kind in known]
+        own = self.columns if self.width is not None else [*self.numeric, *kinds]
+        return [*own, *(f"log of {name}" for name in self.logs), *(f"{name} is empty" for name in self.gaps)]
 
     def encode(self, features: Any) -> Tensor:
         """Encode a frame with these columns as features ``[N, F]``; a tensor stays as it is."""
@@ -134,6 +155,10 @@ class Encoding:
         values = np.where(np.isnan(values), np.asarray(self.fill), values)
         blocks = [np.clip((values - np.asarray(self.mean)) / np.asarray(self.scale), -FARTHEST, FARTHEST)]
         blocks += [_one_hot(features[name], known) for name, known in self.categories.items()]
+        for name, (unit, mean, scale) in self.logs.items():
+            size = signed_log(values[:, [self.numeric.index(name)]], unit)
+            blocks.append(np.clip((size - mean) / scale, -FARTHEST, FARTHEST))
+        blocks.append(features[self.gaps].isna().to_numpy(np.float64))
         return _tensor(np.concatenate(blocks, 1))
 
     def standardise(self, y: Any) -> np.ndarray:
@@ -190,7 +215,42 @@ def fit(features: Any, train: Tensor) -> tuple[Encoding, list[str]]:
     if flat:
         notes.append(f"left out: {name_list(flat)} say the same of every training node")
     used = [name for name in numbers if name not in set(flat)]
-    return Encoding(**_fit_numbers(rows[used]), categories=categories), notes
+    encoding = Encoding(**_fit_numbers(rows[used]), categories=categories)
+    if encoding.num_features + 2 * len(used) > MOST_FEATURES:
+        return encoding, notes
+    encoding = replace(encoding, logs=_fit_logs(rows, encoding), gaps=_find_gaps(rows[used]))
+    if encoding.logs:
+        notes.append(f"skewed columns, whose logarithms are learned from too: {name_list(list(encoding.logs))}")
+    return encoding, notes
+
+
+def signed_log(values: np.ndarray, unit: float) -> np.ndarray:
+    """``log(1 + |x| / unit)`` with the sign of x."""
+    return np.sign(values) * np.log1p(np.abs(values) / unit)
+
+
+def _fit_logs(rows: pd.DataFrame, encoding: Encoding) -> dict[str, list[float]]:
+    """Unit, mean and scale of the logarithm of each skewed column; not of yes and no, nor of what is mostly zero."""
+    from scipy.stats import skew
+
+    found = {}
+    for name, fill in zip(encoding.numeric, encoding.fill, strict=True):
+        known = rows[name].dropna().to_numpy()
+        size = np.abs(known[known != 0])
+        if len(size) <= len(known) / 2 or len(np.unique(known)) < 3 or not abs(skew(known / size.max())) > SKEWED:
+            continue
+        unit = float(np.quantile(size, UNIT))
+        learned = signed_log(rows[name].fillna(fill).to_numpy(), unit)
+        if np.isfinite(learned).all() and (scale := float(learned.std())) > 0:
+            found[name] = [unit, float(learned.mean()), scale]
+    return found
+
+
+def _find_gaps(rows: pd.DataFrame) -> list[str]:
+    """Columns of which many cells are empty; of several that are empty in the same rows the first."""
+    found = {rows[name].isna().to_numpy().tobytes(): name for name in reversed(rows.columns)}
+    count, fewest = rows.isna().sum(), max(FEWEST_GAPS, GAPS * len(rows))
+    return [name for name in rows.columns if name in found.values() and fewest <= count[name] <= len(rows) - fewest]
 
 
 def _fit_numbers(rows: pd.DataFrame) -> dict[str, Any]:

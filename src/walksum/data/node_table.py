@@ -88,6 +88,9 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
     wanted = list(dict.fromkeys([*kept, *extra, *features]))
     numerals = _numerals(table, wanted, columns)
     frame = table.frame(wanted, text=[*kept, *columns.text], verbatim=identity, numerals=numerals)
+    if identity is not None and (below := _empty_below(frame)):
+        frame = frame[: len(frame) - below]
+        notes.append(f"{table.name}: {below} rows at its end hold nothing and are left out")
     if not len(frame):
         raise ValueError(f"{table.name} has a header but no rows; expected one row per node")
     for name in columns.numeric & set(frame.columns):
@@ -152,12 +155,20 @@ def _find_id(table: Table, present: list[str], columns: Columns, links: Table | 
     return best, [f"{best!r} is taken as the id column: {links.name} names its values; pass id= to choose another"]
 
 
+def _empty_below(cells: pd.DataFrame) -> int:
+    """How many rows at the end of a table hold nothing, as spreadsheets leave them."""
+    some = (cells.notna() & (cells != "")).any(axis=1).to_numpy()
+    return int(some[::-1].argmax()) if some.any() else len(cells)
+
+
 def _covered(table: Table, name: str, wanted: set[str]) -> float:
     """The share of ``wanted`` that the column holds; 0 where its values repeat or are missing."""
-    sample = table.sample([name])[name]
+    sample = table.sample([name])
+    sample = sample[name][: len(sample) - _empty_below(sample)]
     if not wanted or not sample.is_unique or bool(sample.isna().any()):
         return 0.0
-    values = pd.concat([piece[name] for piece in table.pieces([name])], ignore_index=True)
+    column = pd.concat([piece[[name]] for piece in table.pieces([name])], ignore_index=True)
+    values = column[name][: len(column) - _empty_below(column)]
     texts = set(values.map(str))
     return len(wanted & texts) / len(wanted) if len(texts) == len(values) else 0.0
 

@@ -20,9 +20,11 @@ from walksum.portfolio.columns import (
     SMOOTHED,
     WALK_WORDS,
     Standard,
+    arc_matrices,
     carried,
     exact_diagonal,
     kinds_of_directions,
+    mean_over,
     own_columns,
     smoothed_basis,
     surroundings,
@@ -38,6 +40,8 @@ from walksum.portfolio.spread import layer
 from walksum.portfolio.stacked import StackedNetworks
 from walksum.portfolio.tabular import Tabular, log_shares
 from walksum.workflow.trained_run import TrainedRun
+
+ARC_WORDS = "where its edges lead", "where its edges come from"
 
 
 def reads_no_features(model: Model) -> bool:
@@ -131,11 +135,7 @@ def _columns(name: str, problem: Problem, x: Tensor) -> Tensor:
 
 def _arc_means(problem: Problem) -> list[Tensor]:
     """The matrices of :func:`walksum.portfolio.columns.directed_means`."""
-    if problem.arcs is None:
-        return []
-    source, target = problem.arcs
-    A = sp.coo_matrix((np.ones(len(source)), (source, target)), (problem.num_nodes,) * 2).tocsr()
-    return [_matrix(sp.diags(1 / np.maximum(np.asarray(B.sum(1)).ravel(), 1)) @ B) for B in (A, A.T.tocsr())]
+    return [_matrix(mean_over(matrix)) for matrix in arc_matrices(problem)]
 
 
 def _matrix(A: sp.spmatrix) -> Tensor:
@@ -221,29 +221,37 @@ def column_names(trained: TrainedRun, problem: Problem, columns: str) -> list[st
     if columns == "smoothed":
         return [f"{name}: spread, scale {SMOOTHED[0]:g}" for name in own]
     if columns == "neighbours":
-        return [*own, *(f"{name}: mean of its neighbours" for name in own), "log of the degree"]
+        return [*own, *(f"{name}: mean of its neighbours" for name in own), "log of the degree", *_amounts(problem)]
     names = [*own, "log of the degree"]
     for words in ("mean of its neighbours", "mean two hops away", *(f"spread, scale {s:g}" for s in SCALES)):
         names += [f"{name}: {words}" for name in own]
     if exact_diagonal(problem):
         names += [f"return of a walk, scale {s:g}" for s in (0.5, 0.9)]
+    names += _amounts(problem)
     if problem.arcs is not None:
-        for words in ("where its edges lead", "where its edges come from"):
+        for words in ARC_WORDS:
             names += [*(f"{name}: mean {words}" for name in own), f"log of the number {words}"]
     if columns == "surroundings":
         return names
+    along = list[str]()
     targets = trained.problem.classes if problem.classes else [f"known {trained.problem.target}"]
     near = [*(f"{name} of its neighbours" for name in targets), "share of neighbours with a known target"]
+    for words in ARC_WORDS if problem.arcs is not None and problem.arc_targets else ():
+        along += [*(f"{name} {words}" for name in targets), f"share with a known target {words}"]
     if columns == NEAR_LABELS:
         far = [*(f"{name} two hops away" for name in targets), "share of nodes two hops away with a known target"]
-        return names + near + far
-    return names + [f"{name} of others, scale {s:g}" for s in LABEL_SCALES for name in targets] + near
+        return names + near + far + along
+    return names + [f"{name} of others, scale {s:g}" for s in LABEL_SCALES for name in targets] + near + along
+
+
+def _amounts(problem: Problem) -> list[str]:
+    """The names of :func:`walksum.portfolio.columns.amounts`."""
+    if problem.unit is None:
+        return []
+    which = [""] if problem.arcs is None else [" that leave", " that arrive"]
+    return [f"log of the sum of weights{each}" for each in which]
 
 
 def feature_names(trained: TrainedRun, width: int) -> list[str]:
-    encoding = trained.encoding
-    names = []
-    for column in encoding.columns:
-        kinds = encoding.categories.get(column)
-        names += [column] if kinds is None else [f"{column} is {kind}" for kind in kinds]
+    names = trained.encoding.feature_names
     return names if len(names) == width else [f"direction {k + 1} of the features" for k in range(width)]

@@ -183,7 +183,7 @@ class WhatIf:
         kept[[edge_number(trained, edge) for edge in changes.dropped]] = False
         signs[[edge_number(trained, edge) for edge in changes.flipped]] = -1
         if changes.dropped:
-            problem = _without(problem, changes.dropped)
+            problem = without_edges(problem, changes.dropped)
         turned = flipped(trained.model, signs[kept]) if changes.flipped else nullcontext()
         # ordering the elimination of a graph that is solved on once takes longer than iterating
         glt = isinstance(trained.model, GLT)
@@ -192,7 +192,7 @@ class WhatIf:
             return trained.answer(x, problem, changes.nodes)
 
 
-def _without(problem: Problem, dropped: tuple[Edge, ...]) -> Problem:
+def without_edges(problem: Problem, dropped: tuple[Edge, ...]) -> Problem:
     """Without these edges in either direction; the others as they came, for a model may read where they lead."""
     ends, weight = problem.edge_index.sort(0).values, problem.edge_weight
     left = torch.stack([(ends != torch.tensor(edge)[:, None]).any(0) for edge in dropped]).all(0)

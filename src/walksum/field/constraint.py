@@ -107,7 +107,9 @@ class ConstrainedField(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """The log-density on the subspace, with respect to its own volume; minus infinity off it."""
         tol, x = torch.finfo(value.dtype).eps ** 0.5, value.to(self._mean)
-        off = ((x @ self.A.T - self.e).abs() > tol * (x.abs() @ self.A.abs().T + self.e.abs())).any(-1)
+        # what A x would be without the constraint is rounded too: a node that is held at zero is not zero in a sample
+        size = x.abs() @ self.A.abs().T + self.e.abs() + self.S.diagonal(dim1=1, dim2=2).sqrt()
+        off = ((x @ self.A.T - self.e).abs() > tol * size).any(-1)
         result = self._log_normaliser - 0.5 * self.prior._quadratic(self.prior._take(x - self._mean))
         return torch.where(off, -torch.inf, result).to(self._like)
 

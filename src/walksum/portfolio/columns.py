@@ -25,6 +25,7 @@ from walksum.portfolio.features import (
     reduce_columns,
     seconds_of_solves,
     smoothed_directions,
+    targets_along,
 )
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.residual import affordable
@@ -66,13 +67,13 @@ def neighbours(problem: Problem) -> np.ndarray:
     def make() -> np.ndarray:
         own, graph = own_columns(problem), problem.graph
         degree = np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]
-        return np.concatenate([own, neighbour_mean(graph) @ own, degree], 1)
+        return np.concatenate([own, neighbour_mean(graph) @ own, degree, *amounts(problem)], 1)
 
     return problem.once("neighbours", make)
 
 
 def surroundings(problem: Problem) -> np.ndarray:
-    """x, degrees, neighbour means, ``P_k x``; with the directions of the edges where they came directed."""
+    """x, degrees, sums of weights, neighbour means, ``P_k x``; with the edges' directions where they came directed."""
     return problem.once("surroundings", lambda: _surroundings(problem))
 
 
@@ -82,7 +83,7 @@ def _surroundings(problem: Problem) -> np.ndarray:
     parts = [found]
     if exact_diagonal(problem):
         parts += [operator_diagonal(problem.graph, s)[:, None] for s in (0.5, 0.9)]
-    return np.concatenate(parts + directed_means(problem, own), 1)
+    return np.concatenate(parts + amounts(problem) + directed_means(problem, own), 1)
 
 
 def smoothed(problem: Problem) -> np.ndarray:
@@ -203,15 +204,38 @@ def _inverse_operator(graph: Graph) -> Any:
 
 def directed_means(problem: Problem, own: np.ndarray) -> list[np.ndarray]:
     """Means over the targets and over the sources of a node's arcs, and how many there are."""
+    parts = []
+    for matrix in arc_matrices(problem):
+        count = np.asarray(matrix.sum(1)).ravel()
+        parts += [mean_over(matrix) @ own, np.log1p(count)[:, None]]
+    return parts
+
+
+def arc_matrices(problem: Problem) -> list[sp.csr_matrix]:
+    """The number of arcs from each node to each other, and its transpose; none where edges came undirected."""
     if problem.arcs is None:
         return []
     source, target = problem.arcs
     A = sp.coo_matrix((np.ones(len(source)), (source, target)), (problem.num_nodes,) * 2).tocsr()
-    parts = []
-    for matrix in (A, A.T.tocsr()):
-        count = np.asarray(matrix.sum(1)).ravel()
-        parts += [sp.diags(1 / np.maximum(count, 1)) @ matrix @ own, np.log1p(count)[:, None]]
-    return parts
+    return [A, A.T.tocsr()]
+
+
+def mean_over(matrix: sp.csr_matrix) -> sp.csr_matrix:
+    return sp.diags(1 / np.maximum(np.asarray(matrix.sum(1)).ravel(), 1)) @ matrix
+
+
+def amounts(problem: Problem) -> list[np.ndarray]:
+    """Logarithms of a node's sums of weights, where edges have some: of all, or of what leaves and what arrives.
+
+    A weighted mean over neighbours says nothing of how much there is.
+    """
+    if problem.unit is None:
+        return []
+    if problem.arcs is None:
+        sums = [np.asarray(problem.graph.to_scipy().sum(1)).ravel()]
+    else:
+        sums = [np.bincount(ends, problem.arc_weight, problem.num_nodes) for ends in problem.arcs]
+    return [np.log1p(each / problem.unit)[:, None] for each in sums]
 
 
 def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
@@ -220,7 +244,8 @@ def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
     def make() -> np.ndarray:
         Y = _known_targets(problem, train)
         far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
-        return np.concatenate([far, neighbour_targets(problem.graph, train, Y)], 1)
+        near = neighbour_targets(problem.graph, train, Y)
+        return np.concatenate([far, near, *directed_targets(problem, train, Y)], 1)
 
     return problem.once(("targets", train.tobytes()), make)
 
@@ -229,9 +254,20 @@ def with_near_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
     """The same of two hops, where the diagonal of the inverse costs too much."""
 
     def make() -> np.ndarray:
-        return neighbour_targets(problem.graph, train, _known_targets(problem, train), hops=2)
+        Y = _known_targets(problem, train)
+        near = neighbour_targets(problem.graph, train, Y, hops=2)
+        return np.concatenate([near, *directed_targets(problem, train, Y)], 1)
 
     return problem.once(("near targets", train.tobytes()), make)
+
+
+def directed_targets(problem: Problem, train: np.ndarray, Y: np.ndarray) -> list[np.ndarray]:
+    """Known targets where a node's arcs lead and where they come from: who supplies whom tells them apart."""
+    if not problem.arc_targets:
+        return []
+    # without loops, which lead to the own target
+    others = [matrix - sp.diags(matrix.diagonal()) for matrix in arc_matrices(problem)]
+    return [targets_along(mean_over(matrix), train, Y) for matrix in others]
 
 
 def _known_targets(problem: Problem, train: np.ndarray) -> np.ndarray:

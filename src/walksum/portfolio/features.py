@@ -151,6 +151,15 @@ def _rounded(others: np.ndarray, full: np.ndarray) -> np.ndarray:
     return np.round(others / step) * step
 
 
+def targets_along(mean: sp.csr_matrix, nodes: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """The known targets by one matrix of means ``[N, N]`` without a diagonal: ``[N, C + 1]``."""
+    known = np.zeros((mean.shape[0], 1))
+    full = np.zeros((mean.shape[0], Y.shape[1]))
+    known[nodes], full[nodes] = 1.0, Y
+    mass = mean @ known
+    return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
+
+
 def _weighted_mean(total: np.ndarray, mass: np.ndarray, full: np.ndarray, known: np.ndarray) -> np.ndarray:
     """``total / mass``; where no other target is near, a mean that is the same for all such nodes.
 

@@ -30,6 +30,9 @@ class Problem:
         classes: number of classes; 0 for a regression.
         folds: one pair (train, validation) if validation rows were given, else the folds of a cross-validation.
         arcs: the directed edges as they came ``[2, M]``, or None where the graph came undirected.
+        arc_weight: what each of them weighs ``[M]``; None: all the same.
+        arc_targets: whether known targets are read by direction too; runs of before did not.
+        unit: the weight in which sums of weights are counted, the mean of training; None: edges have none.
         wide: many columns of one unit: words rather than measurements; None: as X shows.
         exact: whether the diagonal of the operator's inverse is affordable; None: not tried yet.
         basis: leading directions ``[components, F]`` of a wide table; None: those of X.
@@ -54,6 +57,9 @@ class Problem:
     position: np.ndarray | None = None
     weight: np.ndarray | None = None
     budget: float = 60.0
+    arc_weight: np.ndarray | None = None
+    arc_targets: bool = True
+    unit: float | None = None
     kept: dict[Any, Any] = field(default_factory=dict)  # what several members read: features, reduced tables
 
     def __post_init__(self) -> None:
@@ -109,13 +115,18 @@ class Problem:
         arcs: np.ndarray | None = None,
         device: str = "cpu",
         position: np.ndarray | None = None,
+        arc_weight: np.ndarray | None = None,
     ) -> Problem:
         """Another table with the same columns, to be asked about; ``y``: targets, NaN where not known."""
         y = np.full(X.shape[0], np.nan) if y is None else y
         folds = [(np.nonzero(~np.isnan(y))[0], np.zeros(0, np.int64))]
-        arcs = None if self.arcs is None else _arcs_of(graph) if arcs is None else arcs
-        return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide,
-                       self.exact, self.basis, self.smoothed_basis, position)  # fmt: skip
+        if self.arcs is None:
+            arcs = None
+        elif arcs is None:
+            arcs, arc_weight = _arcs_of(graph)
+        return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide, self.exact, self.basis,
+                       self.smoothed_basis, position, arc_weight=arc_weight, arc_targets=self.arc_targets,
+                       unit=self.unit)  # fmt: skip
 
     def target(self) -> Tensor:
         kind = np.int64 if self.classes else np.float32
@@ -151,9 +162,14 @@ def _measured(X: Any) -> bool:
     return bool(np.prod(X.shape) <= CELLS and len(some) and some.max() > UNITS * np.median(some))
 
 
-def _arcs_of(graph: Graph) -> np.ndarray:
+def _arcs_of(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     i, j = graph.edges.cpu().numpy()
-    return np.stack([np.r_[i, j], np.r_[j, i]])
+    return np.stack([np.r_[i, j], np.r_[j, i]]), np.tile(graph.weights().cpu().numpy(), 2)
+
+
+def mean_weight(graph: Graph) -> float | None:
+    """The mean weight of a graph's edges; None where they have none."""
+    return None if graph.edge_weight is None or not graph.num_edges else float(graph.edge_weight.double().mean())
 
 
 def directed(pairs: np.ndarray) -> np.ndarray | None:

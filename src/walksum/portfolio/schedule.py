@@ -122,21 +122,26 @@ def run_tasks(
             complete &= found.complete
             if progress is not None:
                 progress(task.name, k + 1, len(todo), clock.now() - start)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if is_interrupt(error):
+                if not members:
+                    raise KeyboardInterrupt from error
+                complete, interrupted = False, True
+                break
             if not is_out_of_memory(error):
                 raise
             complete, cause = False, str(error).split("\n")[0]
             lacking.append(f"{task.name} was left out, since memory ran out on device={problem.device!r}: {cause}")
-        except KeyboardInterrupt:
-            if not members:
-                raise
-            complete, interrupted = False, True
-            break
     if lacking and not members:
         raise MemoryError("; ".join(lacking))
     for text in lacking:
         warnings.warn(text, stacklevel=2)
     return members, complete, interrupted
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is the cause: numpy makes a ValueError of one that meets it while it reads a buffer's format."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or is_interrupt(error.__cause__))
 
 
 class Scores:

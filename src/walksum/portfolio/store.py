@@ -48,6 +48,8 @@ def save_portfolio(portfolio: Portfolio, folder: Path) -> None:
         "wide": problem.wide,
         "exact": problem.exact,
         "directed": problem.arcs is not None,
+        "arc_targets": problem.arc_targets,
+        "unit": problem.unit,
         "folds": len(problem.folds),
         "models": models,
         "members": members,
@@ -122,7 +124,8 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
     problem = Problem(
         np.zeros((0, config["features"])), empty, np.zeros(0), config["classes"], [], config["seed"],
         arcs=np.zeros((2, 0), np.int64) if config["directed"] else None, wide=config["wide"], exact=config["exact"],
-        basis=arrays.get("basis"), smoothed_basis=arrays.get("smoothed_basis"),
+        basis=arrays.get("basis"), smoothed_basis=arrays.get("smoothed_basis"), unit=config.get("unit"),
+        arc_targets=config.get("arc_targets", False),
     )  # fmt: skip
     residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}

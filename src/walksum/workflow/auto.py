@@ -13,7 +13,7 @@ from walksum.data.problem import Problem
 from walksum.portfolio import clock
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
-from walksum.portfolio.problem import WIDE, directed
+from walksum.portfolio.problem import WIDE, directed, mean_weight
 from walksum.portfolio.problem import Problem as PortfolioProblem
 from walksum.portfolio.residual import LEVEL_95
 from walksum.training import Epoch, Outcome
@@ -109,10 +109,11 @@ def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProble
     else:
         folds = given_validation(both, val)
     X = as_table(prepared.x)
-    arcs = directed(problem.edge_index.numpy())
+    arcs, device = directed(problem.edge_index.numpy()), available_device(job.device)
     made = PortfolioProblem(
-        X, problem.graph, y, classes, folds, job.seed, available_device(job.device), arcs, position=problem.position
-    )
+        X, problem.graph, y, classes, folds, job.seed, device, arcs, position=problem.position,
+        arc_weight=_arc_weight(problem), unit=mean_weight(problem.graph) if problem.places is None else None,
+    )  # fmt: skip
     return made, torch.from_numpy(both) if turns else split.train, notes
 
 
@@ -160,5 +161,9 @@ def as_portfolio_problem(
         y = encoding.standardise(y)
     else:
         y[y < 0] = np.nan
-    arcs = directed(problem.edge_index.numpy())
-    return portfolio.problem.other(as_table(x), problem.graph, y, arcs, device, problem.position)
+    arcs, weight = directed(problem.edge_index.numpy()), _arc_weight(problem)
+    return portfolio.problem.other(as_table(x), problem.graph, y, arcs, device, problem.position, weight)
+
+
+def _arc_weight(problem: Problem) -> np.ndarray | None:
+    return None if problem.edge_weight is None else problem.edge_weight.double().numpy()

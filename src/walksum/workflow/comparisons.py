@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from walksum.portfolio import clock
+from walksum.portfolio.schedule import is_interrupt
 from walksum.training.scoring import Score
 from walksum.workflow.baselines import BOOSTING, PENALTIES, SCALES, boosting, constant, label_propagation, linear
 from walksum.workflow.fit import OnEpoch, fit_model, predict, with_smoothing
@@ -169,6 +170,8 @@ def compare(
                 warnings.simplefilter("ignore")  # a solver that stopped early is judged like any other
                 output = method(RowBudget(prepared, learn, began + share, trials))
         except ValueError as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
             found.notes.append(f"not compared: {name} ({error})")
             continue
         found.seconds[name] = clock.now() - began

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.utils import to_undirected
 
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
@@ -239,4 +240,8 @@ def predict(model: nn.Module, x: Tensor, problem: Problem, encoding: Encoding) -
 
 
 def edges_for(model: nn.Module, problem: Problem) -> Graph | Tensor:
-    return problem.graph if isinstance(model, GLT) else problem.edge_index
+    """Edges in both directions, as all rows of a comparison read them."""
+    if isinstance(model, GLT):
+        return problem.graph
+    listed = problem.edge_index
+    return listed if getattr(model, "as_listed", False) else to_undirected(listed, num_nodes=problem.num_nodes)

@@ -64,7 +64,9 @@ def importance_of_portfolio(job: Job, prepared: PreparedData, portfolio: Portfol
     same: dict[Any, Any] = {}  # what no column changes: the known targets near a node
 
     def ask(x: Tensor) -> np.ndarray:
-        asked = problem.other(as_table(x), problem.graph, known, problem.arcs, problem.device, problem.position)
+        asked = problem.other(
+            as_table(x), problem.graph, known, problem.arcs, problem.device, problem.position, problem.arc_weight
+        )
         asked.kept |= same | {key: value for key, value in problem.kept.items() if key == "coordinates"}
         found = {}
         for key, model in models.items():

@@ -83,6 +83,7 @@ def compared_config(job: Job, in_channels: int, out_channels: int, num_nodes: in
         "num_nodes": num_nodes,
         "hidden_channels": job.hidden,
         "dropout": job.dropout,
+        "as_listed": False,
     }
 
 
@@ -119,8 +120,13 @@ def load_model(folder: Path) -> nn.Module | Portfolio:
     return model.eval()
 
 
-def _compared(name: str, in_channels: int, out_channels: int, *, num_nodes: int, **options: Any) -> nn.Module:
-    return model_by_name(name).make(in_channels, out_channels, num_nodes=num_nodes, **options)
+def _compared(
+    name: str, in_channels: int, out_channels: int, *, num_nodes: int, as_listed: bool = True, **options: Any
+) -> nn.Module:
+    """``as_listed``: whether it reads each edge in the direction that the table lists, as in runs of 0.1.0."""
+    model = model_by_name(name).make(in_channels, out_channels, num_nodes=num_nodes, **options)
+    model.as_listed = as_listed  # type: ignore[assignment]
+    return model
 
 
 AUTO = "auto"  # a choice that validation nodes make

@@ -22,7 +22,7 @@ from walksum.portfolio.blend import Metric
 from walksum.portfolio.fit import Portfolio, fit_portfolio, uninterrupted
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.members import IGNORE_WEIGHTS
-from walksum.portfolio.problem import SPARSE, WIDE, Problem, directed
+from walksum.portfolio.problem import SPARSE, WIDE, Problem, directed, mean_weight
 from walksum.training.devices import usable_device
 
 
@@ -96,7 +96,11 @@ class Auto(BaseEstimator):
         if classes and len(rows) > MOST_TURNS:  # numbers need errors out of fold at every known row
             folds = folds[:1]
         device = str(usable_device(self.device))
-        return Problem(X, self.graph_, y, classes, folds, seed, device, _arcs(graph), weight=weight)
+        arcs, arc_weight = _arcs(graph)
+        unit = mean_weight(self.graph_)
+        return Problem(
+            X, self.graph_, y, classes, folds, seed, device, arcs, weight=weight, arc_weight=arc_weight, unit=unit
+        )
 
     def _fit(self, problem: Problem, metric: Metric) -> Portfolio:
         found = fit_portfolio(problem, metric, self.budget, self.members, self.callback)
@@ -129,27 +133,32 @@ class Auto(BaseEstimator):
         return out
 
 
-def _arcs(graph: Any) -> np.ndarray | None:
-    """The directed edges, where they came as such."""
+def _arcs(graph: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The directed edges, where they came as such, and their weights, where they have some."""
     if graph is None or isinstance(graph, Graph):
-        return None
+        return None, None
+    weight = None
     if hasattr(graph, "is_directed") and hasattr(graph, "nodes"):  # networkx: rows are its nodes in their order
         number = {node: k for k, node in enumerate(graph.nodes)}
-        ends = [(number[a], number[b]) for a, b in graph.edges()] if graph.is_directed() else []
-        return directed(np.array(ends, dtype=np.int64).reshape(-1, 2).T)
-    if isinstance(graph, torch.Tensor):
-        strided = graph.layout == torch.strided
-        pairs = (graph if strided else graph.to_sparse_coo().coalesce().indices()).cpu().numpy()
-    elif sp.issparse(graph):
-        pairs = np.stack(entries(graph).coords)
+        found = list(graph.edges(data="weight", default=1.0)) if graph.is_directed() else []
+        pairs = np.array([(number[a], number[b]) for a, b, _ in found], dtype=np.int64).reshape(-1, 2).T
+        weight = np.array([each for *_, each in found], dtype=np.float64)
+    elif isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
+        pairs = graph.cpu().numpy()
+    elif isinstance(graph, torch.Tensor):
+        matrix = graph.to_sparse_coo().coalesce()
+        pairs, weight = matrix.indices().cpu().numpy(), matrix.values().double().cpu().numpy()
+    elif sp.issparse(graph) or _is_adjacency(graph):
+        matrix = entries(graph)
+        pairs, weight = np.stack(matrix.coords), matrix.data.astype(np.float64)
     else:
         pairs = np.asarray(graph)
-        if pairs.ndim != 2:
-            return None
-        if pairs.shape[0] == pairs.shape[1] and pairs.shape[0] != 2:
-            pairs = np.stack(np.nonzero(pairs))
-        elif pairs.shape[0] != 2:
-            pairs = pairs.T
-    if pairs.ndim != 2 or pairs.shape[0] != 2 or not pairs.shape[1]:
-        return None
-    return directed(pairs.astype(np.int64))
+        pairs = pairs.T if pairs.ndim == 2 and pairs.shape[0] != 2 else pairs
+    if pairs.ndim != 2 or pairs.shape[0] != 2:
+        return None, None
+    return directed(pairs.astype(np.int64)), weight
+
+
+def _is_adjacency(graph: Any) -> bool:
+    shape = np.shape(graph)
+    return len(shape) == 2 and shape[0] == shape[1] != 2
