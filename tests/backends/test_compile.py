@@ -131,7 +131,8 @@ def test_an_interrupt_comes_out_of_a_kernel_as_itself():
         for _ in range(5):
             signal.setitimer(signal.ITIMER_REAL, took / 2)
             with pytest.raises(TimeoutError):
-                order()
+                while True:  # one call may be done before the alarm, on a machine that has become quicker
+                    order()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
