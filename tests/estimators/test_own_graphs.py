@@ -146,7 +146,7 @@ def test_a_fold_of_one_class_is_refused_in_words_of_y():
 
     graph, y = nx.karate_club_graph(), np.full(34, None)
     y[[0, 1, 2, 33]] = "Mr. Hi", "Mr. Hi", "Mr. Hi", "Officer"
-    with pytest.raises(ValueError, match="fold [12] of 2 would learn from one class alone: too few rows of y"):
+    with pytest.raises(ValueError, match=r"fold [12] of 2 would learn from one class alone: too few rows of y"):
         ws.AutoClassifier(20, members=("linear",), cv=2, random_state=0).fit(np.eye(34), y, graph=graph)
 
 
