@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from walksum.cli import app
 from walksum.data.cache import data_root
 from walksum.data.edges import EdgeColumns
+from walksum.data.splits import Split
 from walksum.data.user_files import Columns, read_tables
 from walksum.graph import Graph
 from walksum.portfolio import clock
@@ -321,3 +322,17 @@ def test_a_network_that_the_clock_stopped_before_it_learned_is_no_row():
     row = RowBudget(far, prepared.split.train, clock.now() - 1, 8)
     with pytest.raises(ValueError, match=r"stopped after .* s, before it did better than the same answer for all"):
         row.trained([Job(model="glt", dropout=0.0)], None)
+
+
+def test_nodes_of_a_single_one_per_class_judge_in_no_turns():
+    """Of eight known nodes of six classes, four classes have one: the split's validation nodes judge."""
+    names = ["a", "a", "b", "b", "c", "d", "e", "f"]
+    nodes = pd.DataFrame({"id": range(20), "x": np.arange(20.0), "kind": [*names, "a", "b", *[None] * 10]})
+    edges = pd.DataFrame({"source": range(19), "target": range(1, 20)})
+    prepared = prepare_data(Job(model="auto"), read_tables(nodes, edges, Columns("kind")))
+    split = Split(torch.tensor([0, 2, 4, 5, 6, 7]), torch.tensor([1, 3]), torch.tensor([8, 9]))
+    asked, learn, notes = portfolio_problem(Job(model="auto"), replace(prepared, split=split))
+    assert [part.tolist() for part in asked.folds[0]] == [split.train.tolist(), split.val.tolist()]
+    assert torch.equal(learn, split.train)
+    assert not asked.unjudged
+    assert not any("turns" in note for note in notes)

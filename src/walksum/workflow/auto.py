@@ -103,11 +103,11 @@ def portfolio_problem(job: Job, prepared: PreparedData) -> tuple[PortfolioProble
     # published splits say how many labels may be learned from; one's own table wants the best use of all
     # and nodes that follow each other in time cannot take turns
     turns = problem.data is None and not split.ordered and len(both) <= MOST_TURNS and prepared.x.size(1) <= WIDE
-    if turns:
-        folds = cross_validation(y, both, classes, FOLDS, job.seed, split.groups)
-        notes.append("training and validation nodes took turns in learning and judging, for all rows but MLP and GLT")
+    folds = cross_validation(y, both, classes, FOLDS, job.seed, split.groups) if turns else []
+    if not turns or np.array_equal(*folds[0]):  # most classes have one node, and none could judge in turns
+        folds, turns = given_validation(both, val), False
     else:
-        folds = given_validation(both, val)
+        notes.append("training and validation nodes took turns in learning and judging, for all rows but MLP and GLT")
     X = as_table(prepared.x)
     arcs, device = directed(problem.edge_index.numpy()), available_device(job.device)
     made = PortfolioProblem(
