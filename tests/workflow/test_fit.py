@@ -244,6 +244,7 @@ def test_compared_models_read_both_directions_of_a_table_as_a_glt_does(tmp_path)
     result = fit_once(job, problem)
     edges = edges_for(result.model, problem)
     assert edges.size(1) == 78
+    assert edges_for(result.model, problem) is edges
     config = compared_config(job, 3, 2, 40)
     save_model(result.model, tmp_path, config)
     assert torch.equal(edges_for(load_model(tmp_path), problem), edges)

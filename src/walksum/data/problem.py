@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from walksum.data.places import Places
 from walksum.graph import Graph
@@ -70,6 +71,11 @@ class Problem:
     @cached_property
     def graph(self) -> Graph:
         return Graph.from_edge_index(self.edge_index, self.num_nodes, self.edge_weight)
+
+    @cached_property
+    def both_directions(self) -> Tensor:
+        """The edges, each in both directions; one tensor, by which models keep what they make of edges."""
+        return to_undirected(self.edge_index, num_nodes=self.num_nodes)
 
     @cached_property
     def labelled(self) -> Tensor:

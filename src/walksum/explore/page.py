@@ -67,9 +67,8 @@ def _model(trained: TrainedRun) -> str:
         config: Any = trained.model.config
         return f"GLT, {'learned' if config['learned'] else 'fixed'} {config['design']}, {config['num_layers']} layers"
     if isinstance(trained.model, Portfolio):
-        kept = (
-            trained.metrics and trained.metrics["portfolio"]
-        )  # which also counts members of the run's own graph alone
+        # which also counts members of the run's own graph alone
+        kept = trained.metrics and trained.metrics["portfolio"]
         return f"a blend of {kept['count'] if kept else len(trained.model.members)} members"
     return "the model" if trained.job is None else trained.job.title
 

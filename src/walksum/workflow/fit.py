@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.utils import to_undirected
 
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
@@ -243,5 +242,4 @@ def edges_for(model: nn.Module, problem: Problem) -> Graph | Tensor:
     """Edges in both directions, as all rows of a comparison read them."""
     if isinstance(model, GLT):
         return problem.graph
-    listed = problem.edge_index
-    return listed if getattr(model, "as_listed", False) else to_undirected(listed, num_nodes=problem.num_nodes)
+    return problem.edge_index if getattr(model, "as_listed", False) else problem.both_directions
