@@ -93,6 +93,19 @@ def no_compile(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
+def cpu_by_default(function: F) -> F:
+    """What ``function`` makes without naming a device lies on the CPU, whatever ``torch.set_default_device`` says."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.get_default_device().type == "cpu":  # a device as context costs a microsecond per operation
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
 def needs_grad(tensor: Tensor | None) -> bool:
     """Whether derivatives by this tensor may be taken, in either mode: what is made of it must not be kept."""
     if tensor is None:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from walksum._checks import check_unmasked
+from walksum._torch import cpu_by_default
 from walksum.data.knn import GraphLike, RandomState, TableLike, as_features, as_graph_of, knn_graph, warn_of_order
 from walksum.data.splits import Split
 from walksum.estimators.labels import (
@@ -74,6 +75,7 @@ class _GLTEstimator(BaseEstimator):
         self.random_state = random_state
         self.device = device
 
+    @cpu_by_default
     def _fit(self, X: np.ndarray, y: Tensor, outputs: int, graph: GraphLike | None, weight: np.ndarray | None) -> None:
         """Train on the rows whose ``y`` is known, each by its weight; keep X, the graph and the model."""
         if not 0 <= self.validation_fraction < 1:
@@ -117,6 +119,7 @@ class _GLTEstimator(BaseEstimator):
         return Split(order[held:].sort().values, order[:held].sort().values, nothing)
 
     @torch.no_grad()
+    @cpu_by_default
     def _forward(self, X: np.ndarray, graph: Graph) -> np.ndarray:
         return self.model_(as_features(X), graph).double().numpy()
 
@@ -133,6 +136,7 @@ class _GLTEstimator(BaseEstimator):
             found[new] = self._of_new(asked[new])
         return found
 
+    @cpu_by_default
     def _of_new(self, X: np.ndarray) -> np.ndarray:
         """Every new row is joined to its nearest rows of fit; then one forward pass over all."""
         known = len(self.X_)

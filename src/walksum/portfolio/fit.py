@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from walksum._torch import cpu_by_default
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Blend, Metric, even_blends, even_weights, fit_blends, held_out, paired_gain
@@ -70,11 +71,13 @@ class Portfolio:
     bound: list[str] = field(default_factory=list)
     validation: dict[str, float] = field(default_factory=dict)
 
+    @cpu_by_default
     def here(self, which: str = HERE) -> Answer:
         """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
         outputs = np.stack([member.outputs for member in self.members])  # [M, folds, N, C]
         return self._answer(self.problem, which, outputs, None)
 
+    @cpu_by_default
     def refit(self, which: str = HERE) -> np.ndarray:
         """Probabilities ``[N, C]`` after the weighted members learned again, now from all labelled rows.
 
@@ -96,6 +99,7 @@ class Portfolio:
         value[rows] = self.here(which).value[rows]
         return value
 
+    @cpu_by_default
     def ask(self, problem: Problem, residuals: np.ndarray | None = None) -> Answer:
         """The answer for another table, made by :meth:`Problem.other`.
 

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from walksum._checks import check_choice
+from walksum._torch import cpu_by_default
 from walksum.data.encoding import NONE, TRANSFORMS
 from walksum.data.problem import Problem
 from walksum.designs import check_design
@@ -103,6 +104,7 @@ def save_model(model: nn.Module | Portfolio, folder: Path, config: dict[str, Any
     (folder / CONFIG).write_text(json.dumps({"format": FORMAT, **config}, indent=2))
 
 
+@cpu_by_default
 def load_model(folder: Path) -> nn.Module | Portfolio:
     """The model of a run folder; a network is in evaluation mode."""
     file = folder / CONFIG

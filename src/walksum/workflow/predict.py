@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum._torch import cpu_by_default
 from walksum.data.encoding import Encoding
 from walksum.data.frames import name_list
 from walksum.data.problem import Problem
@@ -38,6 +39,7 @@ class Predictions:
     notes: list[str]
 
 
+@cpu_by_default
 def predict_nodes(run: Run, problem: Problem, device: str = "auto") -> Predictions:
     """Predict every node of a graph by the model of a run."""
     check_graph_size(run.job.model, run.metrics["data"]["nodes"], problem.num_nodes)

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from walksum._torch import cpu_by_default
 from walksum.data.datasets import load, names
 from walksum.data.dates import PARTS
 from walksum.data.edges import EdgeColumns
@@ -173,6 +174,7 @@ def with_split_of(problem: Problem, run: Path) -> Problem:
     return replace(problem, given_split=found, columns=problem.columns | {"split": str(run)})
 
 
+@cpu_by_default
 def problem_of_run(run: Run, source: Source, drop_unknown: bool = False, labels: bool = False) -> Problem:
     """The graph as the run's table columns describe it; a run on a published dataset needs no source.
 

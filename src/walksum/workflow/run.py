@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from walksum._files import finite_or_none, whole_folder, write_file
+from walksum._torch import cpu_by_default
 from walksum.data.encoding import Encoding
 from walksum.data.problem import REGRESSION
 from walksum.workflow.fit import Result
@@ -173,6 +174,7 @@ class Run:
         self.folder = folder
         return self
 
+    @cpu_by_default
     def write(self, folder: Path, page: bool = True) -> None:
         """Write the run into an existing folder; without ``page``: all but the report and its pictures.
 
@@ -196,6 +198,7 @@ class Run:
 
             write_page(result, self.metrics, folder / REPORT, self.used_settings)
 
+    @cpu_by_default
     def _page(self) -> str:
         if self.result is None:
             file = self._home / REPORT

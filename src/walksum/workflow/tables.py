@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from walksum._checks import check_choice, check_count
+from walksum._torch import cpu_by_default
 from walksum.data.edges import EdgeColumns
 from walksum.data.numerals import checked_marks
 from walksum.data.places import check_neighbours
@@ -170,6 +171,7 @@ def names_in(columns: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in columns.split(",")) if isinstance(columns, str) else tuple(map(str, columns))
 
 
+@cpu_by_default
 def read_problem(source: Source, columns: Columns, keep_rare: bool = False, split: SplitOption = AS_USUAL) -> Problem:
     """Read and check the graph and target that a source and its columns describe."""
     if columns.task is not None:
@@ -196,6 +198,7 @@ def _check_one_split(columns: Columns, split: SplitOption) -> None:
         raise ValueError(f"{' and '.join(given)} say different things about the split; give one of them")
 
 
+@cpu_by_default
 def fit_problem(
     problem: Problem,
     job: Job,

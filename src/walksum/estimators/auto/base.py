@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from walksum._torch import cpu_by_default
 from walksum.data.encoding import medians
 from walksum.data.knn import as_graph_of, entries, knn_graph
 from walksum.estimators.glt import row_weights
@@ -75,6 +76,7 @@ class Auto(BaseEstimator):
         words = X.shape[1] > WIDE and np.count_nonzero(X) <= SPARSE * X.size
         return sp.csr_matrix(X) if words else X  # a table of zeros takes many times the memory, and longer
 
+    @cpu_by_default
     def _problem(
         self, X: Any, y: np.ndarray, known: np.ndarray, classes: int, graph: Any, validation: Any,
         weight: np.ndarray | None,
@@ -102,6 +104,7 @@ class Auto(BaseEstimator):
             X, self.graph_, y, classes, folds, seed, device, arcs, weight=weight, arc_weight=arc_weight, unit=unit
         )
 
+    @cpu_by_default
     def _fit(self, problem: Problem, metric: Metric) -> Portfolio:
         found = fit_portfolio(problem, metric, self.budget, self.members, self.callback)
         self.complete_ = found.complete
