@@ -6,8 +6,11 @@ Where torch has renamed or removed one, the fallback is slower, never wrong, and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
+from math import inf
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -287,3 +290,36 @@ def watched(module: torch.nn.Module) -> bool:
 def is_out_of_memory(error: BaseException) -> bool:
     """Of a GPU, of numpy, or of torch on a CPU, whose error has no class of its own."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def free_memory(device: torch.device | str = "cpu") -> float:
+    """Bytes that can still be taken there; infinity where the system does not say."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + held
+    return min(_available(), _left_to_container())
+
+
+def _available() -> float:
+    try:
+        with open("/proc/meminfo") as file:
+            line = next(line for line in file if line.startswith("MemAvailable"))
+        return 1024.0 * int(line.split()[1])
+    except (OSError, StopIteration):
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return inf
+
+
+def _left_to_container() -> float:
+    """What a control group leaves; without one that has a limit there are no such files, or they hold no number."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        parts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return float(most - used + int(parts["inactive_file"]))  # files that are given back where memory is asked for
+    except (OSError, ValueError, KeyError):
+        return inf

@@ -142,7 +142,7 @@ def test_a_short_file_that_declares_a_huge_matrix_is_refused_at_once(system, tmp
     assert done.exit_code == 2, done.output
     assert "b.npy has 50 rows for a matrix of 300000000; they must agree" in " ".join(done.output.split())
     monkeypatch.setattr("walksum.data.files.read_rhs", lambda path: range(300_000_000))
-    monkeypatch.setattr("walksum.data.files._free_memory", lambda: 8.0 * 2**30)
+    monkeypatch.setattr("walksum.data.files.free_memory", lambda: 8.0 * 2**30)
     done = solve("--matrix", "huge.mtx", "--rhs", "b.npy")
     assert done.exit_code == 2, done.output
     told = "huge.mtx declares 300000000 rows and 1 entries, about 28 GB of memory; 8 GB are free here"

@@ -23,6 +23,7 @@ from walksum.explore.member_outputs import member_outputs
 from walksum.graph import Graph
 from walksum.portfolio import clock, columns, fit, schedule, spread
 from walksum.portfolio import members as portfolio
+from walksum.portfolio import networks as stacked_networks
 from walksum.portfolio.blend import (
     METRICS,
     accuracy,
@@ -140,6 +141,24 @@ def test_a_stack_trains_members_as_each_would_alone(problem):
     together = Stack(problem, x, problem.graph, configs, recipe).train().outputs
     alone = [Stack(problem, x, problem.graph, [config], recipe).train().outputs[0] for config in configs]
     assert np.allclose(together, alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("by_fold", [False, True])
+def test_a_stack_beyond_memory_is_trained_in_parts_that_keep_folds_together(problem, by_fold, monkeypatch):
+    rows = problem.labelled
+    problem.folds = [(np.delete(rows, slice(k, None, 3)), rows[k::3]) for k in range(3)]
+    configs = [Config(f"{k}", (Operator(0.9, loops=True),), 1e-2, k) for k in range(5)]
+    recipe = StackRecipe(dropout=0.0, input_dropout=0.0, epochs=15, hidden=8)
+    tables = [Input(problem.X + k, "cpu") for k in range(3)]
+    stack = Stack(problem, InputOfFolds(tables) if by_fold else tables[0], problem.graph, configs, recipe)
+    whole, forward, sizes = stack.train(), Networks.forward, set()
+    room = 4 * 4 * stacked_networks.HELD * N * 8 / stacked_networks.SHARE  # for four of the fifteen networks
+    monkeypatch.setattr(stacked_networks, "free_memory", lambda device: room)
+    monkeypatch.setattr(Networks, "forward", lambda self, *a: sizes.add(len(self.uses)) or forward(self, *a))
+    parted = stack.train()
+    assert sizes == ({3} if by_fold else {3, 4})  # networks that are not trained may be parted anywhere
+    assert np.allclose(parted.outputs, whole.outputs, atol=1e-4)
+    assert (parted.epochs == whole.epochs).all()
 
 
 def test_folds_choose_one_epoch_together():

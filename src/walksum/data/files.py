@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from walksum._checks import check_real_matrix
+from walksum._torch import free_memory
 from walksum.data.frames import check_file, is_missing
 from walksum.precision import Precision
 
@@ -118,25 +118,11 @@ def read_rhs(path: Path) -> Tensor:
 
 def check_memory(path: Path, size: str, needed: float) -> None:
     """Raise a ValueError if this machine has less free memory than needed."""
-    free = _free_memory()
-    if free is not None and needed > free:
+    free = free_memory()
+    if needed > free:
         raise ValueError(
             f"{path} declares {size}, about {needed / 2**30:.0f} GB of memory; {free / 2**30:.0f} GB are free here"
         )
-
-
-def _free_memory() -> float | None:
-    """Available memory in bytes; None where the system does not report it."""
-    try:
-        with open("/proc/meminfo") as file:
-            available = next(line for line in file if line.startswith("MemAvailable"))
-        return 1024.0 * int(available.split()[1])
-    except (OSError, StopIteration):
-        pass
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return None
 
 
 def _declared_size(path: Path) -> tuple[int, int, int]:

@@ -8,9 +8,13 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+from walksum._torch import free_memory
 from walksum.graph import Graph
 from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.spread import Operator, spread
+
+HELD = 6  # tensors of all nodes and hidden units that a step of training has at once, at most, per draw of the dropout
+SHARE = 0.5  # of the memory that is free, for one part of a stack
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,28 @@ class Networks:
             return torch.baddbmm(w["last_bias"], z, w["last"])
         out = torch.baddbmm(w["last_bias"], z.view(N, M, H).transpose(0, 1), w["last"])  # [M, N, C]
         return out if self._mixes_nothing else self._mixed(out, graph)
+
+    def answer(self, x: Input | InputOfFolds, graph: Graph) -> Tensor:
+        """``[M, N, C]`` without dropout and without derivatives, as many networks at a time as memory has room for."""
+        with torch.no_grad():
+            parts = self.in_parts(x.shape[0], len(x.tables) if isinstance(x, InputOfFolds) else 1)
+            if len(parts) == 1:
+                return self.forward(x, graph)
+            return torch.cat([self.take(part).forward(x, graph) for part in parts])
+
+    def in_parts(self, rows: int, together: int = 1, draws: int = 1) -> tuple[Tensor, ...]:
+        """The numbers of the networks, in parts that memory has room for; so many are never parted.
+
+        Halves, quarters and so on: what is free varies, and only another number of parts draws other dropout.
+        """
+        _, M, H = self.parameters["first"].shape
+        held = HELD * draws + (2 * len(self.operators) if self.where == "hidden" else 0)
+        device = self.parameters["first"].device
+        most = SHARE * free_memory(device) / (4 * held * rows * H)
+        size = M
+        while size > max(most, together):
+            size = -(-size // (2 * together)) * together
+        return torch.arange(M, device=device).split(size)
 
     @property
     def _mixes_nothing(self) -> bool:

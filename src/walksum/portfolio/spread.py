@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from walksum._torch import free_memory
 from walksum.graph import Graph
 from walksum.nn.propagate import Propagate
 
@@ -22,6 +23,7 @@ class Operator(NamedTuple):
 DENSE_ON_CPU = 400  # nodes up to which one product is quicker than the calls of a sparse solve
 DENSE_ON_GPU = 20_000  # there the inverse of 20,000 nodes is read in a third of a millisecond
 ROOM = 4 * 8  # bytes per entry that inverting takes at its peak
+INVERSES = 10  # operators of all members, whose inverses are kept
 
 
 def layer(operator: tuple) -> Propagate:
@@ -54,8 +56,8 @@ def is_small(graph: Graph) -> bool:
     """Decided once per graph, so that all members see the same arithmetic."""
     if graph.device.type != "cuda":
         return graph.num_nodes <= DENSE_ON_CPU
-    free = torch.cuda.mem_get_info(graph.device)[0]
-    return graph.num_nodes <= DENSE_ON_GPU and free > 2 * ROOM * graph.num_nodes**2
+    needed = (2 * ROOM + 4 * INVERSES) * graph.num_nodes**2
+    return graph.num_nodes <= DENSE_ON_GPU and needed < free_memory(graph.device)
 
 
 def _inverse(graph: Graph, operator: tuple, dtype: torch.dtype) -> Tensor:

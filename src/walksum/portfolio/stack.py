@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,22 @@ class Stacked:
     networks: Networks
     epochs: np.ndarray  # [members]: the best epoch of each
     complete: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What training reads: a table, the places of the labelled rows in it, and their targets.
+
+    ``learn`` and ``held_out [M, rows]`` are the weights of the rows that each member learns from, and that judge it;
+    ``unlabelled [M, N]`` those of the nodes where two draws of the dropout are to agree.
+    """
+
+    x: Input | InputOfFolds
+    where: slice | Tensor
+    y: Tensor
+    learn: Tensor
+    held_out: Tensor
+    unlabelled: Tensor | None
 
 
 class Stack:
@@ -133,76 +150,89 @@ class Stack:
             deadline: of :func:`walksum.portfolio.clock.now`.
             epochs: of each member ``[M]``: no row judges, all labelled rows are learned from for so many epochs.
         """
-        problem, recipe, device = self.problem, self.recipe, self.problem.device
-        rows = problem.labelled
-        few = self._few_rows
-        x = self.x.rows(rows) if few else self.x
-        numbers = torch.from_numpy(rows).to(device)
-        where = slice(None) if few else numbers
-        y = problem.target()[rows].to(device)
-        learn, held_out = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
-        if epochs is not None:
-            everyone = replace(problem, folds=[(rows, rows)], kept={})
-            learn = _weights(everyone, rows, 0, len(learn)).to(device)
-        M, folds = len(learn), len(problem.folds)
-        unlabelled = _unlabelled(self.x.shape[0], learn, numbers) if recipe.consistency else None
-        active = torch.arange(M, device=device)
-        networks, optimiser = self._descent(self.start, None, active, active)
+        problem, recipe, seen = self.problem, self.recipe, self._seen(epochs is not None)
+        device, (M, _) = problem.device, seen.learn.shape
         kept = {name: p.clone() for name, p in self.start.parameters.items()}
         best = torch.full((M,), -torch.inf, device=device)
         stop = torch.from_numpy(np.zeros(M, np.int64) if epochs is None else epochs.copy()).to(device)
         last = recipe.epochs if epochs is None else int(epochs.max())
-        complete, checked = True, clock.now()
+        parts = self.start.in_parts(seen.x.shape[0], len(problem.folds), 2 if recipe.consistency else 1)
+        complete = True
         with torch.random.fork_rng(devices=[] if device == "cpu" else None):
             torch.manual_seed(self.generator_seed)
-            for epoch in range(1, last + 1):
-
-                def loss(networks: Networks = networks, active: Tensor = active) -> Tensor:
-                    out = networks.forward(x, self.graph, recipe)
-                    if self.fields is not None:
-                        fields = self._by_fold(out[:, where], rows)
-                        return torch.stack([field.loss(own, place) for field, own, place in fields]).sum()
-                    found = (_losses(out[:, where], y, problem.classes) * learn[active]).sum()
-                    if unlabelled is None:
-                        return found
-                    other = networks.forward(x, self.graph, recipe)
-                    found = 0.5 * found + 0.5 * (_losses(other[:, where], y, problem.classes) * learn[active]).sum()
-                    return found + recipe.consistency * (_disagreement(out, other) * unlabelled[active]).sum()
-
-                descend(loss, optimiser)
-                if epoch % EVERY:
-                    continue
-                if epochs is None:
-                    with torch.no_grad():
-                        out = networks.forward(x, self.graph)[:, where]
-                        out = self._with_fields(out, rows)
-                        score = _scores(out, y, held_out[active], problem.classes, self.metric)
-                        score = score.view(-1, folds).mean(1).repeat_interleave(folds)
-                    better = score > best[active]
-                    best[active] = torch.where(better, score, best[active])
-                    stop[active] = torch.where(better, epoch, stop[active])
-                    ended = epoch - stop[active] >= recipe.patience
-                else:
-                    better = ended = stop[active] == epoch
-                some, over = torch.stack([better.sum(), ended.sum()]).tolist()
-                if some:
-                    _keep(kept, networks, active, better)
-                if over == len(active):
-                    break
-                if len(active) - over <= CROWDED * len(active):
-                    active = active[~ended]
-                    networks, optimiser = self._descent(networks, optimiser, (~ended).nonzero().view(-1), active)
-                before, checked = checked, clock.now()
-                if checked + 1.5 * (checked - before) > deadline:  # the next look and the answers would come too late
-                    complete = False
-                    break
+            for part, active in enumerate(parts):
+                networks, optimiser = self._descent(self.start, None, active, active)
+                checked = clock.now()
+                until = checked + (deadline - checked) / (len(parts) - part)
+                for epoch in range(1, last + 1):
+                    descend(partial(self._loss, networks, active, seen), optimiser)
+                    if epoch % EVERY:
+                        continue
+                    if epochs is None:
+                        score = self._score(networks, active, seen)
+                        better = score > best[active]
+                        best[active] = torch.where(better, score, best[active])
+                        stop[active] = torch.where(better, epoch, stop[active])
+                        ended = epoch - stop[active] >= recipe.patience
+                    else:
+                        better = ended = stop[active] == epoch
+                    some, over = torch.stack([better.sum(), ended.sum()]).tolist()
+                    if some:
+                        _keep(kept, networks, active, better)
+                    if over == len(active):
+                        break
+                    if len(active) - over <= CROWDED * len(active):
+                        active = active[~ended]
+                        networks, optimiser = self._descent(networks, optimiser, (~ended).nonzero().view(-1), active)
+                    before, checked = checked, clock.now()
+                    if checked + 1.5 * (checked - before) > until:  # the next look and the answers would come too late
+                        complete = False
+                        break
         final = replace(self.start, parameters=kept)
         return Stacked(self._outputs(final), final.to("cpu"), stop.cpu().numpy(), complete)
+
+    def _seen(self, all_labelled: bool) -> Seen:
+        """What training reads; with ``all_labelled`` every labelled row is learned from, and none judges."""
+        problem, rows, device = self.problem, self.problem.labelled, self.problem.device
+        numbers = torch.from_numpy(rows).to(device)
+        learn, held_out = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
+        if all_labelled:
+            everyone = replace(problem, folds=[(rows, rows)], kept={})
+            learn = _weights(everyone, rows, 0, len(learn)).to(device)
+        unlabelled = _unlabelled(self.x.shape[0], learn, numbers) if self.recipe.consistency else None
+        few = self._few_rows
+        x, where = (self.x.rows(rows), slice(None)) if few else (self.x, numbers)
+        return Seen(x, where, problem.target()[rows].to(device), learn, held_out, unlabelled)
+
+    def _loss(self, networks: Networks, active: Tensor, seen: Seen) -> Tensor:
+        """The sum over the networks, which are the members ``active``."""
+        out = networks.forward(seen.x, self.graph, self.recipe)
+        if self.fields is not None:
+            fields = self._by_fold(out[:, seen.where], self.problem.labelled)
+            return torch.stack([field.loss(own, place) for field, own, place in fields]).sum()
+        found = self._loss_of_labels(out, active, seen)
+        if seen.unlabelled is None:
+            return found
+        other = networks.forward(seen.x, self.graph, self.recipe)
+        found = 0.5 * found + 0.5 * self._loss_of_labels(other, active, seen)
+        return found + self.recipe.consistency * (_disagreement(out, other) * seen.unlabelled[active]).sum()
+
+    def _loss_of_labels(self, out: Tensor, active: Tensor, seen: Seen) -> Tensor:
+        return (_losses(out[:, seen.where], seen.y, self.problem.classes) * seen.learn[active]).sum()
+
+    @torch.no_grad()
+    def _score(self, networks: Networks, active: Tensor, seen: Seen) -> Tensor:
+        """Of the rows that judge each network: the mean over the folds of its config."""
+        out = networks.forward(seen.x, self.graph)[:, seen.where]
+        out = self._with_fields(out, self.problem.labelled)
+        score = _scores(out, seen.y, seen.held_out[active], self.problem.classes, self.metric)
+        folds = len(self.problem.folds)
+        return score.view(-1, folds).mean(1).repeat_interleave(folds)
 
     def _outputs(self, networks: Networks) -> np.ndarray:
         """``[configs, folds, N, C]``."""
         with torch.no_grad():
-            out = self._with_fields(networks.forward(self.x, self.graph), np.arange(self.x.shape[0]))
+            out = self._with_fields(networks.answer(self.x, self.graph), np.arange(self.x.shape[0]))
         found = out.double().cpu().numpy()
         return found.reshape(len(self.configs), len(self.problem.folds), *found.shape[1:])
 

@@ -36,8 +36,7 @@ class StackedNetworks:
         parts, graph = [], problem.graph.to(problem.device)
         for standard, networks in zip(self.standards, self.turns, strict=True):
             x = Input(_read(self.inputs, problem, problem.known, standard), problem.device)
-            with torch.no_grad():
-                out = networks.to(problem.device).forward(x, graph).double().cpu().numpy()
+            out = networks.to(problem.device).answer(x, graph).double().cpu().numpy()
             parts.append(out.reshape(-1, self.folds, *out.shape[1:]))
         return np.concatenate(parts, 1)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from walksum import backends
-from walksum._torch import transforms_active
+from walksum._torch import free_memory, transforms_active
 from walksum.backends.cpu.ldl import symbolic
 from walksum.graph import Graph
 from walksum.precision import Precision
@@ -85,7 +85,7 @@ def kept_solver(graph: Graph, heads: int, columns: int, dtype: torch.dtype) -> S
         return None  # which is over before the products and looks of an inverse are launched
     if nodes > INVERT and (nodes > most or columns < wide):
         return None
-    if graph.device.type == "cuda" and _free_memory(graph.device) < ROOM * nodes**2:
+    if graph.device.type == "cuda" and free_memory(graph.device) < ROOM * nodes**2:
         return None
     return Inverse("full" if nodes <= INVERT else "half")
 
@@ -97,11 +97,6 @@ def in_one_launch(graph: Graph) -> bool:
     from walksum.solvers.cg.cuda_columns import columns_fit
 
     return columns_fit(graph)
-
-
-def _free_memory(device: torch.device) -> int:
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + held
 
 
 def _on_cpu(graph: Graph, heads: int, columns: int, learned: bool) -> tuple[Choice, bool]:
