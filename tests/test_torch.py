@@ -10,6 +10,7 @@ import torch
 
 import walksum as ws
 from gallery import random_graph
+from walksum import _torch
 from walksum._torch import is_functorch_wrapped, needs_grad, outside_transforms, unwrapped
 
 SOURCE = Path(ws.__file__).parent
@@ -163,3 +164,13 @@ def test_the_default_device_does_not_matter_where_the_data_are_on_another(name):
     with torch.device("meta"):
         found = run()
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_a_container_has_what_its_group_leaves_and_files_that_can_be_given_back(tmp_path):
+    assert _torch._left_to_container(tmp_path) == float("inf")
+    for name, text in {"max": "1000", "current": "700", "stat": "anon 400\ninactive_file 250\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert _torch._left_to_container(tmp_path) == 550
+    (tmp_path / "memory.max").write_text("max\n")
+    assert _torch._left_to_container(tmp_path) == float("inf")
+    assert 0 < _torch.free_memory() < float("inf")

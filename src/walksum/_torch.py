@@ -314,9 +314,8 @@ def _available() -> float:
         return inf
 
 
-def _left_to_container() -> float:
+def _left_to_container(group: Path = Path("/sys/fs/cgroup")) -> float:
     """What a control group leaves; without one that has a limit there are no such files, or they hold no number."""
-    group = Path("/sys/fs/cgroup")
     try:
         most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
         parts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
