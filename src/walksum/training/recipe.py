@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from walksum._checks import check_choice, check_count
+from walksum.solvers.deferred import capturing
 
 SELECT = ("score", "loss")
 
@@ -48,7 +49,9 @@ def descend(loss: Callable[[], Tensor], optimiser: torch.optim.Optimizer) -> Ten
     """One step along the gradient of the loss; of the losses of several runs, each run follows its own."""
     optimiser.zero_grad()
     losses = loss()
-    losses.sum().backward()
+    # a GPU's backward pass has a thread of its own, which takes longer to wake than a small step; recorded, none waits
+    with torch.autograd.set_multithreading_enabled(capturing(losses)):
+        losses.sum().backward()
     optimiser.step()
     return losses.detach()
 
