@@ -299,7 +299,7 @@ KINDS = {
     "signed": (signed, "accuracy", 0.2, 0.1),
     "viewers": (viewers, "r2", 0.4, 0.2),
 }
-PUBLISHED = ("cora", "citeseer", "texas", "wisconsin")
+PUBLISHED = ("cora", "citeseer", "pubmed", "texas", "wisconsin")
 ON_COLUMNS = ("columns", "means", "forest", "linear", "linear_means", "labels", "spectral")
 METHODS = (*ON_COLUMNS, "mlp", "sage", "gcn", "gat", "appnp")
 

@@ -38,25 +38,25 @@ def seconds(monkeypatch):
     return now
 
 
-def slow_networks(monkeypatch, seconds, each):
+def slow_networks(monkeypatch, seconds, each, all_together=0.0):
     forward = Networks.forward
 
     def slow(self, x, graph, recipe=None):
-        seconds[0] += each * len(self.uses)
+        seconds[0] += all_together + each * len(self.uses)
         return forward(self, x, graph, recipe)
 
     monkeypatch.setattr(Networks, "forward", slow)
 
 
-@pytest.mark.parametrize("each", [0.0005, 0.05, 0.5])
+@pytest.mark.parametrize("each", [0.0001, 0.01, 0.1])
 def test_stacks_are_as_large_as_their_time_allows(problem, seconds, monkeypatch, each):
     """Networks of each seconds, five folds: all of them, some, or none have time for a few looks."""
     slow_networks(monkeypatch, seconds, each)
     found = fit_portfolio(problem, accuracy, 20.0, ("label", "bank x", "mlp x", "hidden x"))
     assert seconds[0] - 100 <= 1.2 * 20
     trained = [member.name for member in found.members if not member.name.startswith("label")]
-    assert bool(trained) == (each < 0.5)
-    assert found.complete == (each < 0.05)
+    assert bool(trained) == (each < 0.1)
+    assert found.complete == (each < 0.01)
 
 
 def test_it_is_the_look_at_the_clock_before_a_stack_begins_that_keeps_the_budget(problem, seconds, monkeypatch):
@@ -67,9 +67,16 @@ def test_it_is_the_look_at_the_clock_before_a_stack_begins_that_keeps_the_budget
 
 
 def test_some_configs_of_a_stack_are_spread_over_all(problem, seconds, monkeypatch):
-    slow_networks(monkeypatch, seconds, 0.05)
+    slow_networks(monkeypatch, seconds, 0.01)
     found = fit_portfolio(problem, accuracy, 10.0, ("bank x",))
     assert [member.name for member in found.members] == ["bank x, decay 0.0001, seed 0", "bank x, decay 0.001, seed 0"]
+
+
+def test_the_step_of_several_configs_tells_what_each_further_one_takes(problem, seconds, monkeypatch):
+    """By the step of one alone, a stack of four would take more than the time there is."""
+    slow_networks(monkeypatch, seconds, 1e-5, all_together=0.1)
+    found = fit_portfolio(problem, accuracy, 20.0, ("bank x",))
+    assert len(found.members) == 4
 
 
 def test_a_deep_bank_begins_only_with_time_for_a_few_looks(problem, seconds, monkeypatch):

@@ -14,6 +14,7 @@ import torch.nn.functional as nnf
 from torch import Tensor, nn
 
 from walksum.graph import Graph
+from walksum.nn.dropout import Dropout
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Metric, class_score, log_loss
@@ -40,15 +41,15 @@ class DeepBank(nn.Module):
         self.mix = nn.ModuleList(nn.Linear(PARTS * width, width) for _ in range(layers))
         self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
         self.last = nn.Linear(width, out_channels)
-        self.dropout = dropout
+        self.drop = Dropout(dropout)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.embed(x)
         for norm, mix, out in zip(self.norms, self.mix, self.out, strict=False):
             z = norm(h)
             z = torch.cat([z, *(spread(Operator(s), z, graph) for s in SCALES), neighbours(z, graph)], -1)
-            z = nnf.dropout(nnf.gelu(mix(z)), self.dropout, self.training)
-            h = h + nnf.dropout(out(z), self.dropout, self.training)
+            z = self.drop(nnf.gelu(mix(z)))
+            h = h + self.drop(out(z))
         return self.last(self.norms[-1](h))
 
 
@@ -68,7 +69,7 @@ class WordBank(nn.Module):
         self.mix = nn.ParameterList(_glorot(width, width) for _ in range(layers - 1))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
         self.last = nn.Linear(width, out_channels)
-        self.dropout, self.labels = dropout, labels
+        self.drop, self.labels = Dropout(dropout), labels
 
     def forward(self, x: Input, graph: Graph, told: Tensor | None = None) -> Tensor:
         """``told [N, C]``: known labels, rows of zeros elsewhere."""
@@ -80,7 +81,7 @@ class WordBank(nn.Module):
             z = own + neighbours(near, graph)
             for s, part in zip(SCALES, far, strict=True):
                 z = z + spread(Operator(s), part, graph)
-            z = nnf.dropout(torch.relu(norm(z)), self.dropout, self.training)
+            z = self.drop(torch.relu(norm(z)))
             z = self.last(z) if mix is None else z @ mix
         return z
 

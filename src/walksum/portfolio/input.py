@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum.graph import Graph
+from walksum.nn.dropout import Dropout
 from walksum.portfolio.problem import SPARSE
 from walksum.portfolio.spread import Operator, spread
 
@@ -68,8 +68,8 @@ class Input:
 
     def _product(self, weight: Tensor, p: float) -> Tensor:
         if not self.sparse:
-            return nnf.dropout(self.dense, p) @ weight if p else self.dense @ weight
-        values = nnf.dropout(self.values, p) if p else self.values
+            return Dropout(p)(self.dense) @ weight if p else self.dense @ weight
+        values = Dropout(p)(self.values) if p else self.values
         # scipy made the indices, so that they need no check at each step
         X = torch.sparse_csr_tensor(*self.row_parts, values, self.shape, check_invariants=False)
         if not weight.requires_grad:

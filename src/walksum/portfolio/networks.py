@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as nnf
 from torch import Tensor
 
 from walksum._torch import free_memory
 from walksum.graph import Graph
+from walksum.nn.dropout import Dropout
 from walksum.portfolio.input import Input, InputOfFolds
 from walksum.portfolio.spread import Operator, spread
 
@@ -73,12 +73,12 @@ class Networks:
         z = x.times(w["first"], p)
         N, M, H = z.shape
         if q:
-            z = z * nnf.dropout(z.new_ones(N, M, 1), q)
+            z = z * Dropout(q)(z.new_ones(N, M, 1))
         z = z.reshape(N, M * H)
         if before is not None:
             z = spread(before, z, graph)
         z = torch.relu(z + w["first_bias"].reshape(-1))  # [N, M H]
-        z = z if recipe is None else nnf.dropout(z, recipe.dropout)
+        z = z if recipe is None else Dropout(recipe.dropout)(z)
         if self.where == "hidden":
             parts = [spread(op, z, graph).view(N, M, H) for op in self.operators]
             z = torch.cat(parts, -1).transpose(0, 1)

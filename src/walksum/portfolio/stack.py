@@ -33,7 +33,8 @@ from walksum.training.recipe import descend
 
 EVERY = 2  # epochs between two looks at the validation rows
 STEPS_OF_A_LOOK = 2.5  # two epochs, and the answers without dropout
-FEWEST_LOOKS = 6  # with fewer a network has learned too little to count
+FEWEST_LOOKS = 30  # with fewer a network has learned too little to count: rather fewer networks
+SEVERAL, TIMING = 4, 0.05  # configs whose step is timed beside that of one, and the share of the time that may take
 CROWDED = 0.75  # share of a stack's members up to which the others, which have stopped, are still computed
 
 
@@ -113,30 +114,42 @@ class Stack:
     def affordable(self, deadline: float) -> list[Config]:
         """The configs that have time for ``FEWEST_LOOKS``, spread over all: no step of a whole stack is begun blindly.
 
-        One config's step says how long those of all take at most. It is taken twice, since the first one prepares.
+        One config's step says how long those of all take at most. Where that is too long, and a look is cheap, the step
+        of several tells what each further one adds: on small graphs it is little.
         """
+        count = len(self.configs)
         if deadline == float("inf"):
             return self.configs
-        one = self.start.take(torch.arange(len(self.problem.folds)))
-        one.parameters = {name: p.detach().clone().requires_grad_() for name, p in one.parameters.items()}
+        looks = FEWEST_LOOKS * STEPS_OF_A_LOOK * (2 if self.recipe.consistency else 1)  # draws
+        with torch.random.fork_rng(devices=[] if self.problem.device == "cpu" else None):
+            first = each = self._seconds_of_step(1, deadline)
+            left, several = deadline - clock.now(), min(SEVERAL, count)
+            if several > 1 and left < looks * count * each and 2 * several * first < TIMING * left:
+                each = max((self._seconds_of_step(several, deadline) - first) / (several - 1), first / several)
+        if first == float("inf"):
+            return []
+        room = int(max(0.0, (deadline - clock.now() - looks * first) / max(looks * each, 1e-9) + 1))
+        if room >= count:
+            return self.configs
+        return self.configs[:: -(-count // room)] if room else []
+
+    def _seconds_of_step(self, configs: int, deadline: float) -> float:
+        """Of the second of two, since the first one prepares; infinity where the first passes the deadline: on graphs
+        of millions of edges one takes seconds."""
+        some = self.start.take(torch.arange(configs * len(self.problem.folds)))
+        some.parameters = {name: p.detach().clone().requires_grad_() for name, p in some.parameters.items()}
         x = self.x.rows(self.problem.labelled) if self._few_rows else self.x
         took = 0.0
-        with torch.random.fork_rng(devices=[] if self.problem.device == "cpu" else None):
-            for _ in range(2):
-                start = clock.now()
-                if start > deadline:  # by the step before: on graphs of millions of edges one takes seconds
-                    return []
-                one.forward(x, self.graph, self.recipe).square().mean().backward()
-                first = one.parameters["first"].grad
-                assert first is not None
-                first.sum().item()  # a GPU is waited for
-                took = clock.now() - start
-        took *= 2 if self.recipe.consistency else 1  # draws
-        each = FEWEST_LOOKS * STEPS_OF_A_LOOK * took
-        count = int(max(0.0, deadline - clock.now()) / max(each, 1e-9))
-        if count >= len(self.configs):
-            return self.configs
-        return self.configs[:: -(-len(self.configs) // count)] if count else []
+        for _ in range(2):
+            start = clock.now()
+            if start > deadline:
+                return float("inf")
+            some.forward(x, self.graph, self.recipe).square().mean().backward()
+            grad = some.parameters["first"].grad
+            assert grad is not None
+            grad.sum().item()  # a GPU is waited for
+            took = clock.now() - start
+        return took
 
     @property
     def _few_rows(self) -> bool:
