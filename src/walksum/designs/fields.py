@@ -7,6 +7,7 @@ non-negative edge weights. J is positive definite, though not always walk-summab
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -171,7 +172,8 @@ class Intrinsic(FieldDesign):
 
     .. math:: J = \tau\,(D - A + \epsilon I)
 
-    The ridge makes it proper: a constant has precision :math:`\tau\epsilon` instead of zero.
+    The ridge makes it proper: a constant has precision :math:`\tau\epsilon` instead of zero. With ``ridge=0`` J is
+    singular, for :meth:`GaussianField.constrain` or noisy observations, and no layer can solve it.
 
     Args:
         heads: number of heads H.
@@ -189,7 +191,7 @@ class Intrinsic(FieldDesign):
 
     def __init__(self, heads: int = 1, tau: float = 1.0, ridge: float = 1e-4):
         super().__init__(heads, tau)
-        check_positive(ridge=ridge)
+        _check_ridge(ridge)
         self.ridge = ridge
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
@@ -243,7 +245,8 @@ class RandomWalk(FieldDesign):
         x^\top J x = \tau \sum_i (x_{i+1} - x_i)^2 + \tau\epsilon\, |x|^2 \quad\text{or}\quad
         \tau \sum_i (x_{i-1} - 2 x_i + x_{i+1})^2 + \tau\epsilon\, |x|^2
 
-    The graph must be made of paths; in order 2 the sum runs over their inner nodes. Edge weights are not read.
+    The graph must be made of paths or rings; in order 2 the sum runs over nodes with two neighbours. Edge weights are
+    not read. With ``ridge=0`` J is singular, as that of :class:`Intrinsic`.
 
     Args:
         heads: number of heads H.
@@ -262,7 +265,7 @@ class RandomWalk(FieldDesign):
 
     def __init__(self, heads: int = 1, order: int = 1, tau: float = 1.0, ridge: float = 1e-6):
         super().__init__(heads, tau)
-        check_positive(ridge=ridge)
+        _check_ridge(ridge)
         self.order, self.ridge = _one_or_two("order", order), ridge
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
@@ -327,6 +330,11 @@ def _inside(name: str, value: float, low: float) -> float:
     if not low < value < 1:
         raise ValueError(f"{name}={value!r}; expected a number strictly between {low} and 1")
     return float(value)
+
+
+def _check_ridge(ridge: float) -> None:
+    if ridge != 0 and not (isinstance(ridge, Real) and 0 < ridge < math.inf):
+        raise ValueError(f"ridge={ridge!r}; expected a positive finite number or 0")
 
 
 def _one_or_two(name: str, value: int) -> int:

@@ -297,7 +297,10 @@ class GaussianField(Distribution):
         return conditioning.log_evidence(self, nodes, values, noise)
 
     def leave_one_out(self, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every noisy observation given all others, ``[..., H, n]`` each: a check of a fit."""
+        """Mean and variance of every noisy observation given all others, ``[..., H, n]`` each: a check of a fit.
+
+        NaN and infinity for one that no other says anything about: the only one of its component under an intrinsic J.
+        """
         return conditioning.leave_one_out(self, nodes, values, noise)
 
 
