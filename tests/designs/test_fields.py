@@ -68,6 +68,15 @@ def test_without_a_ridge_they_are_intrinsic():
             kind(ridge=-1)
 
 
+@pytest.mark.parametrize("design", [CAR(), SAR(), Leroux(), Intrinsic(), Matern(), RandomWalk()])
+def test_edges_in_the_place_of_a_graph_are_refused(design):
+    edges = torch.tensor([[0, 1], [1, 2]])
+    for given in (edges, path(3).to_scipy()):
+        with pytest.raises(ValueError, match=rf"graph is a {type(given).__name__}; expected a Graph"):
+            design(given)
+    assert design(ws.Graph.from_edge_index(edges)).num_nodes == 3
+
+
 def test_the_squared_design_is_positive_definite_beyond_walk_summability():
     torch.manual_seed(1)
     design = Squared(5, heads=2, epsilon=0.2).double()

@@ -54,6 +54,7 @@ class FieldDesign(Design):
         return {name: value for name, value in super().arguments().items() if not isinstance(value, Tensor)}
 
     def weights(self, graph: Graph) -> Tensor:
+        _check_graph(graph)
         refuse_negative_weights(type(self).__name__, graph)
         return graph.weights(self.log_tau.dtype)
 
@@ -269,6 +270,7 @@ class RandomWalk(FieldDesign):
         self.order, self.ridge = _one_or_two("order", order), ridge
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        _check_graph(graph)
         if graph.num_nodes and int(graph.degree.max()) > 2:
             raise ValueError(f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains")
         ones = torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
@@ -330,6 +332,11 @@ def _inside(name: str, value: float, low: float) -> float:
     if not low < value < 1:
         raise ValueError(f"{name}={value!r}; expected a number strictly between {low} and 1")
     return float(value)
+
+
+def _check_graph(graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise ValueError(f"graph is a {type(graph).__name__}; expected a Graph, Graph.from_edge_index makes one")
 
 
 def _check_ridge(ridge: float) -> None:
