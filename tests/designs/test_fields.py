@@ -54,6 +54,29 @@ def test_random_walks_are_squared_differences():
         RandomWalk()(binary_tree(7))
 
 
+def test_without_a_ridge_they_are_intrinsic():
+    graph = path(7)
+    ones, steps = torch.ones(7, 1, dtype=double), torch.arange(7, dtype=double).unsqueeze(1)
+    for design, null in ((Intrinsic(ridge=0), ones), (RandomWalk(ridge=0), ones),
+                         (RandomWalk(order=2, ridge=0), torch.cat([ones, steps], 1))):  # fmt: skip
+        J = design.double()(graph).detach()
+        assert (J @ null == 0).all()
+        free = ws.GaussianField(J, validate_args=False).constrain(null.T)
+        torch.testing.assert_close(free.variance, torch.linalg.pinv(J.to_dense()).diagonal(dim1=1, dim2=2))
+    for kind in (Intrinsic, RandomWalk):
+        with pytest.raises(ValueError, match="ridge=-1; expected a positive finite number or 0"):
+            kind(ridge=-1)
+
+
+@pytest.mark.parametrize("design", [CAR(), SAR(), Leroux(), Intrinsic(), Matern(), RandomWalk()])
+def test_edges_in_the_place_of_a_graph_are_refused(design):
+    edges = torch.tensor([[0, 1], [1, 2]])
+    for given in (edges, path(3).to_scipy()):
+        with pytest.raises(ValueError, match=rf"graph is a {type(given).__name__}; expected a Graph"):
+            design(given)
+    assert design(ws.Graph.from_edge_index(edges)).num_nodes == 3
+
+
 def test_the_squared_design_is_positive_definite_beyond_walk_summability():
     torch.manual_seed(1)
     design = Squared(5, heads=2, epsilon=0.2).double()

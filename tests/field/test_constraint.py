@@ -197,3 +197,34 @@ def test_samples_that_are_held_at_zero_have_a_density():
         x = held.sample((20,))
         assert held.log_prob(x).isfinite().all()
         assert (held.log_prob(x + 1e-3) == -math.inf).all()
+
+
+@pytest.mark.parametrize("noise", [None, 0.3, 1e-12, [0.1, 0.2, 0.3, 0.4, 0.5]])
+def test_observations_of_a_constrained_field_have_an_evidence(noise):
+    graph, nodes = grid(4, 3), [7, 0, 3, 11, 4]
+    laplacian = torch.diag(graph.degree.double()) - torch.from_numpy(graph.to_scipy().toarray())
+    A = torch.stack([torch.ones(12), torch.arange(12.0) ** 2]).double()
+    y, e = torch.randn(3, 1, 5, dtype=double), torch.tensor([0.5, -20.0], dtype=double)
+    for ridge in (0.0, 0.1):  # intrinsic, proper
+        J = laplacian + ridge * torch.eye(12)
+        given = GaussianField(ws.Precision.from_scipy(J.numpy()), validate_args=False).constrain(A, e)
+        mean, covariance, _, _ = dense_twin(J, torch.zeros(12, dtype=double), A, e)
+        added = torch.tensor(noise or 0.0, dtype=double).expand(5).diag()
+        K = covariance[nodes][:, nodes] + added
+        expected = torch.distributions.MultivariateNormal(mean[nodes], K).log_prob(y)
+        close(given.log_evidence(nodes, y, noise), expected, rtol=1e-8, atol=1e-8)
+        gain = torch.linalg.solve(K, covariance[nodes]).T
+        posterior = given.condition(nodes, y, noise)
+        close(posterior.mean, mean + (y - mean[nodes]) @ gain.T, rtol=1e-8, atol=1e-8)
+        close(posterior.variance[0, 0], (covariance - gain @ covariance[nodes]).diagonal(), rtol=1e-8, atol=1e-10)
+
+
+def test_the_evidence_of_an_intrinsic_field_is_differentiable():
+    graph, y = grid(3, 3), torch.randn(4, dtype=double)
+
+    def evidence(tau, noise):
+        J = ws.Precision(graph, tau * graph.degree, -tau.expand(-1, graph.num_edges))
+        return GaussianField(J, validate_args=False).constrain(torch.ones(9)).log_evidence([0, 2, 4, 5], y, noise)
+
+    tau, noise = torch.tensor([[0.5], [2.0]], dtype=double), torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=double)
+    assert torch.autograd.gradcheck(evidence, (tau.requires_grad_(), noise.requires_grad_()))

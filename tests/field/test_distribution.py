@@ -11,7 +11,7 @@ from torch.autograd import gradcheck
 from torch.distributions import Independent, MultivariateNormal, kl_divergence
 
 import walksum as ws
-from gallery import GALLERY, complete, cycle, path, problem, random_graph
+from gallery import GALLERY, complete, cycle, grid, path, problem, random_graph
 from walksum import field as walksum_field
 from walksum.field import GaussianField, sample
 from walksum.field.sampling import follow
@@ -218,6 +218,19 @@ def test_covariance_and_correlation():
     assert (given.covariance([3]) == 0).all()
     with pytest.raises(ValueError, match=r"pairs has shape \(3,\)"):
         field.correlation([0, 1, 2])
+
+
+def test_correlations_of_many_pairs_hold_a_few_columns_at_once(monkeypatch):
+    J = ws.Leroux(lam=0.9).double()(grid(20, 20)).detach()
+    field, held = GaussianField(J), []
+    columns = field.covariance
+    monkeypatch.setattr(field, "covariance", lambda nodes: held.append(len(nodes)) or columns(nodes))
+    i, j = J.graph.edges
+    S = ws.selected_inverse(J)
+    expected = S.off / (S.diag[:, i] * S.diag[:, j]).sqrt()
+    torch.testing.assert_close(field.correlation(torch.stack([j, i]).flip(1)), expected.flip(1))
+    assert held == [256, 144]
+    assert field.correlation(torch.empty(2, 0, dtype=torch.int64)).shape == (1, 0)
 
 
 def test_gradcheck_of_log_prob():

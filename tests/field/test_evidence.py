@@ -163,6 +163,23 @@ def test_leave_one_out_is_what_refitting_gives():
         field.leave_one_out(nodes, y, None)
 
 
+@pytest.mark.parametrize("noise", [1e-6, 0.1, 1.0, 1e6])
+def test_what_is_left_out_is_unknown_where_no_other_observation_tells_its_level(noise):
+    edges = torch.tensor([[0, 1, 2, 4, 5], [1, 2, 3, 5, 6]])  # two components
+    graph, y = ws.Graph.from_edge_index(edges, 7), [1.0, 2.0, 3.0]
+    intrinsic = GaussianField(ws.Intrinsic(ridge=0).double()(graph).detach(), validate_args=False)
+    mean, variance = intrinsic.leave_one_out([0, 2, 5], y, noise)
+    torch.testing.assert_close(mean[0, :2], torch.tensor([2.0, 1.0], dtype=double))
+    torch.testing.assert_close(variance[0, :2], torch.full((2,), 2 + 2 * noise, dtype=double))
+    assert mean[0, 2].isnan()
+    assert variance[0, 2] == torch.inf
+    nearly = GaussianField(ws.Precision(graph, intrinsic.J.diag + 1e-10, intrinsic.J.off))
+    mean, variance = nearly.leave_one_out([0, 2, 5], y, noise)  # 5 is left with what its component has beside it
+    expected = torch.linalg.inv(nearly.J.to_dense()[0, 4:, 4:])[1, 1] + noise
+    torch.testing.assert_close(variance[0, 2], expected, rtol=1e-4, atol=0)
+    assert mean[0, 2].abs() < 1e-3  # the prior mean, not the value itself
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", ["elimination", "dense"])
 def test_conditioning_on_a_gpu(method):

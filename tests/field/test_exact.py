@@ -144,7 +144,7 @@ def test_auto_takes_the_dense_matrix_where_elimination_fills_in():
     def chosen(graph):
         return ways.choose_method(ws.FixedDiagonallyDominant()(graph))
 
-    assert chosen(path(500)) == chosen(grid(20, 20)) == "elimination"
+    assert chosen(path(500)) == chosen(grid(20, 20)) == chosen(grid(1000, 1000)) == "elimination"
     assert chosen(complete(60)) == "dense"
 
 

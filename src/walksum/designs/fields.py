@@ -7,6 +7,7 @@ non-negative edge weights. J is positive definite, though not always walk-summab
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ class FieldDesign(Design):
         return {name: value for name, value in super().arguments().items() if not isinstance(value, Tensor)}
 
     def weights(self, graph: Graph) -> Tensor:
+        _check_graph(graph)
         refuse_negative_weights(type(self).__name__, graph)
         return graph.weights(self.log_tau.dtype)
 
@@ -171,7 +173,8 @@ class Intrinsic(FieldDesign):
 
     .. math:: J = \tau\,(D - A + \epsilon I)
 
-    The ridge makes it proper: a constant has precision :math:`\tau\epsilon` instead of zero.
+    The ridge makes it proper: a constant has precision :math:`\tau\epsilon` instead of zero. With ``ridge=0`` J is
+    singular, for :meth:`GaussianField.constrain` or noisy observations, and no layer can solve it.
 
     Args:
         heads: number of heads H.
@@ -189,7 +192,7 @@ class Intrinsic(FieldDesign):
 
     def __init__(self, heads: int = 1, tau: float = 1.0, ridge: float = 1e-4):
         super().__init__(heads, tau)
-        check_positive(ridge=ridge)
+        _check_ridge(ridge)
         self.ridge = ridge
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
@@ -243,7 +246,8 @@ class RandomWalk(FieldDesign):
         x^\top J x = \tau \sum_i (x_{i+1} - x_i)^2 + \tau\epsilon\, |x|^2 \quad\text{or}\quad
         \tau \sum_i (x_{i-1} - 2 x_i + x_{i+1})^2 + \tau\epsilon\, |x|^2
 
-    The graph must be made of paths; in order 2 the sum runs over their inner nodes. Edge weights are not read.
+    The graph must be made of paths or rings; in order 2 the sum runs over nodes with two neighbours. Edge weights are
+    not read. With ``ridge=0`` J is singular, as that of :class:`Intrinsic`.
 
     Args:
         heads: number of heads H.
@@ -262,10 +266,11 @@ class RandomWalk(FieldDesign):
 
     def __init__(self, heads: int = 1, order: int = 1, tau: float = 1.0, ridge: float = 1e-6):
         super().__init__(heads, tau)
-        check_positive(ridge=ridge)
+        _check_ridge(ridge)
         self.order, self.ridge = _one_or_two("order", order), ridge
 
     def forward(self, graph: Graph, x: Tensor | None = None, h: Tensor | None = None) -> Precision:
+        _check_graph(graph)
         if graph.num_nodes and int(graph.degree.max()) > 2:
             raise ValueError(f"{graph} has a node with {int(graph.degree.max())} neighbours; RandomWalk takes chains")
         ones = torch.ones(graph.num_edges, dtype=self.log_tau.dtype, device=graph.device)
@@ -327,6 +332,16 @@ def _inside(name: str, value: float, low: float) -> float:
     if not low < value < 1:
         raise ValueError(f"{name}={value!r}; expected a number strictly between {low} and 1")
     return float(value)
+
+
+def _check_graph(graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise ValueError(f"graph is a {type(graph).__name__}; expected a Graph, Graph.from_edge_index makes one")
+
+
+def _check_ridge(ridge: float) -> None:
+    if ridge != 0 and not (isinstance(ridge, Real) and 0 < ridge < math.inf):
+        raise ValueError(f"ridge={ridge!r}; expected a positive finite number or 0")
 
 
 def _one_or_two(name: str, value: int) -> int:

@@ -78,17 +78,13 @@ def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> 
     given = condition(wide, nodes, values, noise)
     error = seen.values - given.loc[..., seen.nodes]
     if given.method == "estimated":
-        left = _left(given.variance[..., seen.nodes] / seen.noise)
+        share = given.variance[..., seen.nodes] / seen.noise  # of an observation in its own mean
+        left = 1 - share.clamp_max(1 - 1e-9)  # not zero: the variance is an estimate
     else:
         S = selected_inverse(given.J, given._asked)
         error, left = _leaving_out(wide, S, seen.noise, place, error, wide._take(given.loc - wide.loc))
     mean, variance = seen.values - error / left, (seen.noise / left).expand_as(error)
     return mean.to(field._like), variance.to(field._like)
-
-
-def _left(share: Tensor) -> Tensor:
-    """One minus the share of an observation in its own mean; not zero, for a node that others say nothing about."""
-    return 1 - share.clamp_max(1 - 1e-9)
 
 
 def _leaving_out(
@@ -101,9 +97,11 @@ def _leaving_out(
     J, x = field.J, field._whole_batch(x)
     JS = (J.diag * S.diag).index_add(1, J.graph.edges.flatten(), (J.off * S.off).repeat(1, 2))
     Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
-    small = (J.diag * S.diag)[:, place] < 1
-    left = torch.where(small, JS[:, place], _left(S.diag[:, place] / noise))
-    return torch.where(small, noise * Jx, error), left
+    size = (J.diag * S.diag)[:, place]
+    left = torch.where(size < 1, JS[:, place], 1 - S.diag[:, place] / noise)
+    unknown = left <= torch.finfo(left.dtype).eps * J.num_nodes * size  # rounding: J is singular without it
+    error = torch.where(unknown, torch.nan, torch.where(size < 1, noise * Jx, error))
+    return error, torch.where(unknown, 0.0, left)
 
 
 def in_double(field: GaussianField) -> GaussianField:

@@ -13,7 +13,7 @@ from torch.distributions import Distribution, constraints
 from walksum._torch import outside_transforms, unwrapped
 from walksum.field.conditioning import in_double
 from walksum.field.factors import refuse
-from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, is_finite
+from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, check_observations, is_finite
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
@@ -42,7 +42,7 @@ class ConstrainedField(Distribution):
         # With U the columns sqrt(w) e_i of the grounded nodes, K = J + U U^T, B = K^-1 A^T (A K^-1 A^T)^-1 and
         # C = K^-1 - B A K^-1, Woodbury's identity within the subspace says: the covariance is C + F F^T, F = C U L^-T
         # with L L^T = I - U^T C U, its pseudo-determinant that of C over |L|^2, and the mean moves by B + F L^-1 U^T B.
-        self._like, self.prior = field._like, in_double(field)
+        self._field, self._like, self.prior = field, field._like, in_double(field)
         self.A, self.e = _check_constraints(self.prior, A, e)
         rows = self.prior._take(self.A)  # [k, n] of the nodes without an exact observation
         nodes = outside_transforms(_pivots, unwrapped(rows.detach()))
@@ -63,7 +63,8 @@ class ConstrainedField(Distribution):
             refuse(Status.not_positive_definite)
         self.F = torch.linalg.solve_triangular(L, CU.mT, upper=False).mT
         self.shift = self.B + self.F @ torch.linalg.solve_triangular(L, root * self.B[:, at], upper=False)
-        volume = torch.logdet(self.S) - torch.logdet(rows @ rows.T) + 2 * pivots.log().sum(1)
+        self._size = torch.logdet(rows @ rows.T)
+        volume = torch.logdet(self.S) - self._size + 2 * pivots.log().sum(1)
         self.rank = rows.size(1) - len(rows)
         self._log_normaliser = 0.5 * (self.z._logdet() + volume - self.rank * LOG_2PI)
         loc = self.prior.loc
@@ -110,11 +111,31 @@ class ConstrainedField(Distribution):
         # what A x would be without the constraint is rounded too: a node that is held at zero is not zero in a sample
         size = x.abs() @ self.A.abs().T + self.e.abs() + self.S.diagonal(dim1=1, dim2=2).sqrt()
         off = ((x @ self.A.T - self.e).abs() > tol * size).any(-1)
-        result = self._log_normaliser - 0.5 * self.prior._quadratic(self.prior._take(x - self._mean))
-        return torch.where(off, -torch.inf, result).to(self._like)
+        return torch.where(off, -torch.inf, self._log_density(x)).to(self._like)
+
+    def _log_density(self, x: Tensor) -> Tensor:
+        return self._log_normaliser - 0.5 * self.prior._quadratic(self.prior._take(x - self._mean))
 
     def entropy(self) -> Tensor:
         return (0.5 * self.rank - self._log_normaliser).expand(self.batch_shape).to(self._like)
+
+    def condition(self, nodes: Any, values: Any, noise: Any = None) -> ConstrainedField:
+        """The field given observations as well, as :meth:`GaussianField.condition`."""
+        return ConstrainedField(self._field.condition(nodes, values, noise), self.A, self.e)
+
+    def log_evidence(self, nodes: Any, values: Any, noise: Any = None) -> Tensor:
+        """The log-density of observations given the constraints, ``[..., H]``; J may be intrinsic.
+
+        Args as for :meth:`GaussianField.condition`; differentiable like :meth:`GaussianField.log_evidence`.
+        """
+        seen = check_observations(nodes, values, noise, self.event_shape[0], self.batch_shape, self.prior._like)
+        given = ConstrainedField(self.prior.condition(nodes, values, noise), self.A, self.e)
+        x = given._mean  # p(y) = p(x) p(y | x) / p(x | y) for every x; exact observations leave a smaller subspace
+        found = self._log_density(x) - given._log_normaliser + 0.5 * (self._size - given._size)
+        if seen.noise is not None:
+            misfit = (seen.values - x[..., seen.nodes]).square() / seen.noise + seen.noise.log() + LOG_2PI
+            found = found - 0.5 * misfit.sum(-1)
+        return found.to(self._like)
 
 
 def _pivots(rows: Tensor) -> Tensor:

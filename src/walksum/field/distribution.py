@@ -29,6 +29,7 @@ from walksum.field.log_determinant import logdet
 from walksum.field.observations import LOG_2PI, as_tensor, check_nodes, is_finite
 from walksum.field.part import Part, on_shared_pattern
 from walksum.field.sampling import centred_columns
+from walksum.field.selected import BLOCK
 from walksum.field.system import balanced, system_of
 from walksum.field.variances import marginals, selected_inverse
 from walksum.precision import Precision
@@ -245,17 +246,27 @@ class GaussianField(Distribution):
         return self._put(columns).movedim(0, -1)
 
     def correlation(self, pairs: Any) -> Tensor:
-        """Correlations ``[H, P]`` of the pairs of nodes ``[2, P]``; NaN with a node that was observed exactly."""
+        """Correlations ``[H, P]`` of the pairs of nodes ``[2, P]``; NaN with a node that was observed exactly.
+
+        Solves once per node. For all neighbours take :func:`walksum.selected_inverse`, which has their covariances.
+        """
         pairs = as_tensor("pairs", pairs, device=self._like.device)
         if pairs.dim() != 2 or pairs.size(0) != 2 or pairs.is_floating_point():
             raise ValueError(
                 f"pairs has shape {tuple(pairs.shape)}, dtype {pairs.dtype}; expected whole numbers [2, P]"
             )
-        nodes, place = torch.unique(pairs, return_inverse=True)
-        columns = self.covariance(nodes)
-        deviation = columns[..., nodes, torch.arange(nodes.numel(), device=nodes.device)].sqrt()
-        i, j = place
-        return columns[..., nodes[i], j] / (deviation[..., i] * deviation[..., j])
+        nodes, (i, j) = torch.unique(pairs, return_inverse=True)
+        variance, covariance, places = [], [], []
+        for start in range(0, max(1, nodes.numel()), BLOCK):
+            block = nodes[start : start + BLOCK]
+            columns = self.covariance(block)
+            variance.append(columns[:, block, torch.arange(block.numel(), device=nodes.device)])
+            place = ((j >= start) & (j < start + BLOCK)).nonzero().squeeze(1)
+            covariance.append(columns[:, nodes[i[place]], j[place] - start])
+            places.append(place)
+        deviation = torch.cat(variance, 1).sqrt()
+        order = torch.cat(places).argsort()
+        return torch.cat(covariance, 1)[:, order] / (deviation[:, i] * deviation[:, j])
 
     def condition(self, nodes: Any, values: Any, noise: Any = None) -> GaussianField:
         r"""The field given observations, as a field on all nodes again.
@@ -297,7 +308,10 @@ class GaussianField(Distribution):
         return conditioning.log_evidence(self, nodes, values, noise)
 
     def leave_one_out(self, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every noisy observation given all others, ``[..., H, n]`` each: a check of a fit."""
+        """Mean and variance of every noisy observation given all others, ``[..., H, n]`` each: a check of a fit.
+
+        NaN and infinity for one that no other says anything about: the only one of its component under an intrinsic J.
+        """
         return conditioning.leave_one_out(self, nodes, values, noise)
 
 

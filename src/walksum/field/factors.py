@@ -19,7 +19,7 @@ from walksum.solvers.direct import Direct
 from walksum.solving import _Preparations
 
 METHODS = ("auto", "elimination", "dense", "estimated")
-OPERATIONS = 1e10  # multiply-adds of a factorisation up to which "auto" eliminates: a few seconds
+OPERATIONS = 3e10  # multiply-adds of a factorisation up to which "auto" eliminates: some five seconds
 DENSE_ON_CPU, DENSE_ON_GPU = 5000, 16_000  # nodes up to which "auto" takes a dense matrix
 NEARLY_DENSE = 0.1  # share of a dense factorisation's work from which LAPACK is quicker than sparse elimination
 ROUNDING = 4 * torch.finfo(torch.float64).eps  # of a pivot beside its J_ii, for each root of a node
