@@ -118,6 +118,7 @@ def test_edge_features_of_a_model(tmp_path):
         (lambda: ws.GLTConv(6, 4)((X, X[:3]), torch.tensor([[0], [-1]])), r"contains the negative target node -1"),
         (lambda: ws.GLTConv(6, 4)((X, X[:3]), EDGES[[0, 1, 1]]), r"edge_index has shape \(3, 30\); expected \[2, M\]"),
         (lambda: ws.GLTConv(6, 4)((X, X[:3]), EDGES > 3), r"edge_index has dtype torch.bool; indices must be integers"),
+        (lambda: ws.GLTConv(6, 4)((X, X[:3]), torch.eye(3, 12).to_sparse()), r"not torch.sparse_coo; use .*flip\(0\)"),
         (lambda: ws.GLTConv(6, 4)((X, X[:3]), GRAPH), r"sources first, then the targets"),
         (lambda: ws.GLTConv(6, 4)(torch.stack([X, X]), EDGES, return_precision=True), r"one sample"),
         (lambda: ws.GLTConv(6, 4, act="nothing"), r"act='nothing'; expected the name of an activation"),

@@ -127,16 +127,12 @@ def _check_square(sizes: Any) -> None:
 
 def check_pairs(edge_index: Tensor) -> Tensor:
     pairs = edge_index if type(edge_index) is Tensor else edge_index.as_subclass(Tensor)  # no compiler follows that
-    if pairs.dim() == 2 and 2 != pairs.size(0) == pairs.size(1):
-        raise ValueError(
-            f"edge_index has shape {tuple(pairs.shape)}; expected [2, M]. For a dense matrix use edge_index.to_sparse()"
-        )
+    if pairs.dim() != 2 or pairs.size(0) != 2:
+        square = pairs.dim() > 1 and pairs.size(-1) == pairs.size(-2)
+        remedy = "a dense matrix use edge_index.to_sparse()" if square else "a list of pairs use edge_index.t()"
+        raise ValueError(f"edge_index has shape {tuple(pairs.shape)}; expected [2, M]. For {remedy}")
     if pairs.dtype not in INTEGERS:
         raise ValueError(f"edge_index has dtype {pairs.dtype}; indices must be integers, use edge_index.long()")
-    if pairs.dim() != 2 or pairs.size(0) != 2:
-        raise ValueError(
-            f"edge_index has shape {tuple(pairs.shape)}; expected [2, M]. For a list of pairs use edge_index.t()"
-        )
     return pairs.long()
 
 
