@@ -2,11 +2,12 @@ import copy
 
 import pytest
 import torch
+from torch.func import functional_call, stack_module_state
 from torch.nn.utils import parametrizations, prune
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explainer, GNNExplainer, PGExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
-from torch_geometric.nn import HeteroConv, summary, to_captum_model, to_hetero
+from torch_geometric.nn import HeteroConv, Sequential, summary, to_captum_model, to_hetero, to_hetero_with_bases
 
 import walksum as ws
 from walksum.designs import NAMES
@@ -76,6 +77,18 @@ def test_to_hetero():
     out = net(data.x_dict, data.edge_index_dict)
     assert {kind: tuple(value.shape) for kind, value in out.items()} == {"a": (20, 4), "b": (30, 4)}
     sum(value.square().sum() for value in out.values()).backward()
+
+
+@pytest.mark.parametrize("layer", [ws.GLTConv(6, 4), ws.Propagate(), ws.PropagateBank((0.0, 0.5))])
+def test_to_hetero_with_bases(layer):
+    """`to_hetero_with_bases` and other hooks that change messages: refused, as there are none; `to_hetero` serves."""
+    data = HeteroData()
+    data["a"].x, data["b"].x = X[:7], X[7:]
+    data["a", "to", "b"].edge_index = torch.stack([EDGES[0, :6] % 7, EDGES[1, :6] % 5])
+    data["b", "to", "a"].edge_index = data["a", "to", "b"].edge_index.flip(0)  # as many entries as there are nodes
+    net = to_hetero_with_bases(Sequential("x, edge_index", [(layer, "x, edge_index -> x")]), data.metadata(), 2)
+    with pytest.raises(ValueError, match=r"message hook of .* returned new messages.*use to_hetero"):
+        net(data.x_dict, data.edge_index_dict)
 
 
 def explain(algorithm, explanation_type="model", node_mask_type="attributes", model=None):
@@ -345,6 +358,33 @@ def test_equal_layers_share_compiled_code():
     layer.solver = ws.CG(tol=0.5)  # noticed
     torch.testing.assert_close(compiled(X, EDGES), layer(X, EDGES))
     assert len(compilations) == 2
+
+
+@quiet
+@pytest.mark.parametrize("make", [lambda: ws.GLTConv(6, 4, 2), lambda: ws.GLT(6, 16, 2, 3).eval()])
+def test_compile_samples(make):
+    """`torch.compile(fullgraph=True)` and `torch.export` of samples `[B, N, F]`: solved one after the other."""
+    torch._dynamo.reset()
+    model, x = make().double(), torch.stack([X, -X, 2 * X]).double().requires_grad_()
+    weight = (torch.rand(30, dtype=torch.double) + 0.5).requires_grad_()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, EDGES, weight), model(x, EDGES, weight))
+    inputs = [x, weight, *model.parameters()]
+    found, wanted = (torch.autograd.grad(f(x, EDGES, weight).square().sum(), inputs) for f in (compiled, model))
+    torch.testing.assert_close(found, wanted)
+    program = torch.export.export(model, (x, EDGES, weight)).module()
+    torch.testing.assert_close(program(2 * x, EDGES, weight), model(2 * x, EDGES, weight))
+
+
+@quiet
+def test_compile_ensemble():
+    """`torch.compile` of an ensemble, `torch.vmap` over stacked weights: equal to its members."""
+    torch._dynamo.reset()
+    members = [ws.GLTConv(6, 4, 2).double() for _ in range(3)]
+    weights, _ = stack_module_state(members)
+    together = torch.vmap(lambda each: functional_call(members[0], each, (X.double(), EDGES)))
+    apart = torch.stack([member(X.double(), EDGES) for member in members])
+    torch.testing.assert_close(torch.compile(together, backend="aot_eager", fullgraph=True)(weights), apart)
 
 
 CHANGES = {

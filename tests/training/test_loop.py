@@ -3,10 +3,12 @@
 import ast
 import doctest
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import torch_geometric
 from torch import nn
 
 import walksum as ws
@@ -41,6 +43,7 @@ def problem(task="classification", seeds=(0, 1, 2), validated=True):
     [
         ("regression", lambda y: y.unsqueeze(1), r"y has shape \(48, 1\); expected one target per node, \[N\]"),
         ("classification", lambda y: y.double(), r"y has type torch.float64.*use y.long\(\), or task='regression'"),
+        ("classification", lambda y: y > 0, r"y has type torch.bool.*use y.long\(\)"),
     ],
 )
 def test_targets_of_another_kind_are_named(task, change, message):
@@ -102,6 +105,14 @@ def test_without_validation_nodes_the_last_weights_count(stack):
     assert all(math.isnan(outcome.best.val_score) for outcome in found)
     assert len(seen) == 8
     assert all(epoch is best for epoch, best in seen)
+
+
+def test_test_nodes_are_scored_without_validation_nodes():
+    data, whole = problem(validated=False), problem()
+    split = Split(data.splits[0].train, data.splits[0].val, whole.splits[0].test)
+    outcome = fit(factory()(0), replace(data, splits=split), Recipe(max_epochs=4))
+    right = outcome.model(data.x, data.edges).argmax(1) == data.y
+    assert outcome.best.test_score == pytest.approx(float(right[split.test].double().mean()))
 
 
 @pytest.mark.parametrize("stack", [1, 3])
@@ -226,6 +237,14 @@ def test_wrong_use_is_told():
         fit(factory()(0), data, seeds=[0])
     with pytest.raises(ValueError, match=r"seeds=\[1, 1\] holds a seed twice"):
         fit(factory(), data, seeds=[1, 1])
+    with pytest.raises(ValueError, match=r"seeds=3; expected one number per run: seeds=range\(3\)"):
+        fit(factory(), data, seeds=3)
+    with pytest.raises(ValueError, match="splits has none for seed 3; give one Split for all runs, or one per seed"):
+        fit(factory(), data, seeds=range(4))
+    with pytest.raises(ValueError, match="the split of seed 0 holds node 47, but y has 40 nodes"):
+        fit(factory(), Data(data.x[:40], data.edges, data.y[:40], data.splits), seeds=[0])
+    with pytest.raises(ValueError, match=r"data is a Data; expected walksum.training.Data\(x, edges, y, split\)"):
+        fit(factory()(0), torch_geometric.data.Data(x=data.x))
     with pytest.raises(ValueError, match="device='abacus' cannot be used here; use 'cpu' or 'auto'"):
         fit(factory(), data, seeds=[0], device="abacus")
     with pytest.raises(ValueError, match="select='f1'; known: 'score', 'loss'"):

@@ -127,12 +127,12 @@ def _check_square(sizes: Any) -> None:
 
 def check_pairs(edge_index: Tensor) -> Tensor:
     pairs = edge_index if type(edge_index) is Tensor else edge_index.as_subclass(Tensor)  # no compiler follows that
+    if pairs.dim() != 2 or pairs.size(0) != 2:
+        square = pairs.dim() > 1 and pairs.size(-1) == pairs.size(-2)
+        remedy = "a dense matrix use edge_index.to_sparse()" if square else "a list of pairs use edge_index.t()"
+        raise ValueError(f"edge_index has shape {tuple(pairs.shape)}; expected [2, M]. For {remedy}")
     if pairs.dtype not in INTEGERS:
         raise ValueError(f"edge_index has dtype {pairs.dtype}; indices must be integers, use edge_index.long()")
-    if pairs.dim() != 2 or pairs.size(0) != 2:
-        raise ValueError(
-            f"edge_index has shape {tuple(pairs.shape)}; expected [2, M]. For a list of pairs use edge_index.t()"
-        )
     return pairs.long()
 
 
@@ -167,7 +167,8 @@ def check_weight(weight: Tensor, count: int, device: torch.device) -> None:
         kind = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
         raise ValueError(f"edge_weight has type {kind}; expected a floating-point tensor, use edge_weight.float()")
     if weight.shape != (count,):
-        raise ValueError(f"edge_weight has shape {tuple(weight.shape)} for {count} edges; expected [{count}]")
+        hint = "; edge features are edge_attr=... of a GLTConv or GLT with edge_dim=..." if weight.dim() > 1 else ""
+        raise ValueError(f"edge_weight has shape {tuple(weight.shape)} for {count} edges; expected [{count}]{hint}")
     if weight.device != device:
         raise ValueError(f"edge_weight is on {weight.device} but edge_index on {device}; move one of them")
 

@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import reset
 
 from walksum._checks import check_choice
 from walksum.graph import as_graph
-from walksum.nn.explained import is_explained
+from walksum.nn.explained import call_message_hooks, is_explained
 from walksum.nn.inputs import one_column
 from walksum.nn.propagate import Propagate, check_nodes
 
@@ -65,6 +65,7 @@ class PropagateBank(MessagePassing):
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Mix ``x`` over the graph by every operator."""
         check_nodes(x)
+        call_message_hooks(self, x)  # alpha is told by the layers
         explained = any(is_explained(layer) for layer in self.layers if isinstance(layer, Propagate))
         if not explained and not torch.compiler.is_compiling():  # there the operators look the graph up themselves
             edge_index = as_graph(edge_index, x.size(0 if x.dim() == 1 else -2), one_column(edge_weight))

@@ -222,3 +222,16 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
 
 
 mix.register_autograd(_backward, setup_context=_setup_context)
+
+
+def _sample(given: Any, dim: Any, k: int) -> Any:
+    """The k-th of a batch of inputs, whose dimension ``dim`` counts them; None where all samples share an input."""
+    if isinstance(dim, list | tuple):
+        return [_sample(each, at, k) for each, at in zip(given, dim, strict=True)]
+    return given if dim is None else given.select(dim, k)
+
+
+@mix.register_vmap
+def _mix_vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple[Tensor, int]:
+    """One solve per sample: the operator reads an edge_index, whose Graph every sample finds again."""
+    return torch.stack([mix(*_sample(inputs, in_dims, k)) for k in range(info.batch_size)]), 0

@@ -17,7 +17,7 @@ from walksum.designs import Design, FixedLaplacian, Setting, make_design
 from walksum.designs.base import check_width, linear
 from walksum.graph import EdgeInput, Graph, as_graph
 from walksum.nn import compiled
-from walksum.nn.explained import is_explained, masked, partial_correlation, report_attention
+from walksum.nn.explained import call_message_hooks, is_explained, masked, partial_correlation
 from walksum.nn.inputs import (
     Activation,
     check_edge_attr,
@@ -218,7 +218,7 @@ class GLTConv(compiled.Compilable, MessagePassing):
             return out
         if return_attention_weights is not None or self._message_forward_hooks:
             alpha = partial_correlation(J, edge_index)
-            report_attention(self, alpha, out)
+            call_message_hooks(self, alpha, alpha=alpha.abs())
             if return_attention_weights is not None:
                 return out, (edge_index.edges if isinstance(edge_index, Graph) else edge_index, alpha)
         return (out, J) if return_precision else out
@@ -238,7 +238,7 @@ class GLTConv(compiled.Compilable, MessagePassing):
         first = (self.observe_source or self.observe, self.observe)
         check_pair(x, (_width(first[0], self.in_channels), self.in_channels), first)
         if self.observe_source is None:
-            if self.in_channels != -1 and x[0].size(-1) != x[1].size(-1):
+            if x[0].size(-1) != x[1].size(-1):
                 raise ValueError(
                     f"x has widths {x[0].size(-1)} and {x[1].size(-1)}; make the layer with in_channels=(..., ...)"
                 )
@@ -274,17 +274,19 @@ class GLTConv(compiled.Compilable, MessagePassing):
         if self.in_channels == -1:
             with torch.no_grad():
                 self(x.flatten(0, -3)[0], edge_index, weight, features, edge_attr=edge_attr)
-        graph = as_graph(edge_index, x.size(-2), weight)
-        if edge_attr is not None and not isinstance(edge_index, Graph):
-            edge_attr = mean_per_edge(edge_index, graph, check_edge_attr(edge_attr, self.edge_dim, len(edge_attr)))
+        if not torch.compiler.is_compiling():  # compiled code makes no Graph
+            graph = as_graph(edge_index, x.size(-2), weight)
+            if edge_attr is not None and not isinstance(edge_index, Graph):
+                edge_attr = mean_per_edge(edge_index, graph, check_edge_attr(edge_attr, self.edge_dim, len(edge_attr)))
+            edge_index, weight = graph, None
         samples = x.flatten(0, -3)
         if not x.numel():  # vmap takes no batch without samples
             return self.observe(x)[..., : self.out_channels * (self.heads if self.concat else 1)]
         if features is None or features.dim() == 2:
-            out = torch.vmap(lambda one: self(one, graph, None, features, edge_attr=edge_attr))(samples)
+            out = torch.vmap(lambda one: self(one, edge_index, weight, features, edge_attr=edge_attr))(samples)
         else:
             each = features.flatten(0, -3)
-            out = torch.vmap(lambda one, read: self(one, graph, None, read, edge_attr=edge_attr))(samples, each)
+            out = torch.vmap(lambda one, read: self(one, edge_index, weight, read, edge_attr=edge_attr))(samples, each)
         return out.view(*x.shape[:-1], out.size(-1))
 
     @property

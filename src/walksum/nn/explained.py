@@ -38,10 +38,14 @@ def masked(layer: MessagePassing, J: Precision, edge_index: EdgeInput) -> Precis
     return Precision(J.graph, J.diag, J.off * weight.to(J.dtype))
 
 
-def report_attention(layer: MessagePassing, alpha: Tensor, out: Tensor) -> None:
-    """Call the hooks by which PyG's AttentionExplainer reads alpha."""
+def call_message_hooks(layer: MessagePassing, messages: Tensor, **given: Tensor) -> None:
+    """Call the hooks by which PyG's AttentionExplainer reads alpha; one that changes messages would change nothing."""
     for hook in layer._message_forward_hooks.values():
-        hook(layer, ({"alpha": alpha.abs()},), out)
+        if hook(layer, (given,), messages) is not None:
+            raise ValueError(
+                f"a message hook of {type(layer).__name__} returned new messages, and this layer sends none; where "
+                "to_hetero_with_bases set the hook, use to_hetero"
+            )
 
 
 def partial_correlation(J: Precision, edge_index: Any) -> Tensor:

@@ -97,9 +97,10 @@ def join_sides(edge_index: Any, sources: int, targets: int) -> Tensor | Graph:
             )
         return edge_index
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        kind = getattr(edge_index, "layout", type(edge_index).__name__)
         raise ValueError(
-            "edge_index of a relation between two kinds of nodes must be an integer tensor [2, M], "
-            f"not {type(edge_index).__name__}; use torch_geometric.utils.to_edge_index"
+            f"edge_index of a relation between two kinds of nodes must be an integer tensor [2, M], not {kind}; use "
+            "torch_geometric.utils.to_edge_index(...)[0], and .flip(0) for an adj_t, whose rows are the targets"
         )
     if torch.compiler.is_compiling():
         return _shift(check_pairs(edge_index), sources, targets)

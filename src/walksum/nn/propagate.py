@@ -15,7 +15,7 @@ from walksum.designs.base import SIGN, check_fraction, reach_of_scale
 from walksum.graph import Graph, as_graph
 from walksum.nn import compiled
 from walksum.nn.adjacency import LARGEST_LEARNED, Adjacency, adjacency_precision, logit_of, scale_of
-from walksum.nn.explained import is_explained, masked, partial_correlation, report_attention
+from walksum.nn.explained import call_message_hooks, is_explained, masked, partial_correlation
 from walksum.nn.inputs import check_layout, one_column, without_autocast, working_precision
 from walksum.precision import Precision
 from walksum.solvers import Solution, Solver, resolve_name
@@ -132,7 +132,8 @@ class Propagate(compiled.Compilable, MessagePassing):
                 mu = mu.clone()  # the backward pass reads mu; what is returned may be changed in place
         out = mu.view(x.shape).to(x.dtype)
         if J is not None and self._message_forward_hooks:
-            report_attention(self, partial_correlation(J, edge_index), out)
+            alpha = partial_correlation(J, edge_index)
+            call_message_hooks(self, alpha, alpha=alpha.abs())
         return out
 
     def _each_sample(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
@@ -172,6 +173,8 @@ def check_nodes(x: Any) -> None:
     """One row of floating-point features per node."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         kind, remedy = (x.dtype, ", use x.float()") if isinstance(x, Tensor) else (type(x).__name__, "")
+        if isinstance(x, tuple | list):
+            remedy = "; of layers only walksum.GLTConv takes (x_source, x_target)"
         raise ValueError(f"x has type {kind}; expected a floating-point tensor [N, F] or [N]{remedy}")
     check_layout(x)
     if x.dim() == 0:

@@ -100,7 +100,7 @@ class Data:
         y = self.y
         if self.task in ("classification", "regression") and y.dim() != 1:
             raise ValueError(f"y has shape {tuple(y.shape)}; expected one target per node, [N]: use y.squeeze(1)")
-        if self.task == "classification" and y.is_floating_point():
+        if self.task == "classification" and (y.is_floating_point() or y.dtype == torch.bool):
             raise ValueError(f"y has type {y.dtype}; classes are whole numbers: use y.long(), or task='regression'")
 
     @property
@@ -108,7 +108,14 @@ class Data:
         return self.x.device
 
     def split(self, seed: int) -> Split:
-        return self.splits if isinstance(self.splits, Split) else self.splits[seed]
+        try:
+            split = self.splits if isinstance(self.splits, Split) else self.splits[seed]
+        except LookupError:
+            raise ValueError(f"splits has none for seed {seed}; give one Split for all runs, or one per seed") from None
+        last = max((int(part.max()) for part in (split.train, split.val, split.test) if part.numel()), default=0)
+        if last >= len(self.y):
+            raise ValueError(f"the split of seed {seed} holds node {last}, but y has {len(self.y)} nodes")
+        return split
 
     def to(self, device: torch.device | str) -> Data:
         """The same data on a device; splits stay on the CPU."""

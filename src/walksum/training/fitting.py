@@ -84,6 +84,9 @@ def fit(
         [1.0, 1.0]
     """
     recipe = recipe or Recipe()
+    if not isinstance(data, Data):
+        kind = type(data).__name__
+        raise ValueError(f"data is a {kind}; expected walksum.training.Data(x, edges, y, split), of PyG's data.x, ...")
     data = data.to(choose_device(device, data))
     if isinstance(model, nn.Module):
         if seeds is not None:
@@ -91,8 +94,12 @@ def fit(
         return _fit_one(model, data, recipe, on_epoch, capture)
     if seeds is None:
         raise ValueError("model is a function that makes the model of a seed; give seeds=[0, 1, ...], too")
+    if isinstance(seeds, int):
+        raise ValueError(f"seeds={seeds}; expected one number per run: seeds=range({seeds})")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds={list(seeds)!r} holds a seed twice; every run needs a seed of its own")
+    for seed in seeds:
+        data.split(seed)  # what is wrong with it is told before anything is trained
     with torch.random.fork_rng(devices=[data.device] if data.device.type == "cuda" else []):
         outcomes = _fit_seeds(SeedTrainer(model, data, recipe, stack, capture=capture), seeds, on_epoch)
     return sorted(outcomes, key=lambda outcome: list(seeds).index(outcome.seed))

@@ -90,11 +90,12 @@ class Batch:
     def _measure(self, losses: Tensor) -> Tensor:
         """Training loss, validation loss and score, test score of each run, ``[S, 4]``; NaN without such nodes."""
         nothing = torch.full_like(losses, math.nan)
-        if self.val.empty:
+        if self.val.empty and self.test.empty:
             return torch.stack([losses, nothing, nothing, nothing], 1)
         outputs = self.step.outputs()
         test = nothing if self.test.empty else self.test.scores(outputs)
-        return torch.stack([losses, self.val.losses(outputs), self.val.scores(outputs), test], 1)
+        val = (nothing, nothing) if self.val.empty else (self.val.losses(outputs), self.val.scores(outputs))
+        return torch.stack([losses, *val, test], 1)
 
     def _note(self, before: int, epochs: list[list[list[float]]]) -> None:
         """Add what was measured after epoch ``before`` to the histories."""
