@@ -65,7 +65,7 @@ def node_features(
     if columns:
         parts.append(("x", X))
     if degrees:
-        parts.append(("log degree", np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]))
+        parts.append(("log degree", log_degree(graph)))
     mean, near = neighbour_mean(graph), X
     for hop in range(1, hops + 1):
         near = mean @ near
@@ -74,6 +74,11 @@ def node_features(
     for name, part in parts:
         names += [f"{name}, {k}" for k in range(part.shape[1])]
     return np.concatenate([part for _, part in parts], 1), names
+
+
+def log_degree(graph: Graph) -> np.ndarray:
+    """``log(1 + degree)`` of each node, one column."""
+    return np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]
 
 
 def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:

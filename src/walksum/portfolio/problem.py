@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from walksum.graph import Graph
 
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 Fold = tuple[np.ndarray, np.ndarray]  # row numbers: learned from, judged by
 WIDE = 200  # columns beyond which a table counts as words
 UNITS, CELLS = 100, 10_000_000  # a column this much larger than most is no word; cells of a table read as it is
@@ -149,6 +151,20 @@ class Problem:
         seen = counts > 0
         out[seen] = total[seen] / counts[seen, None]
         return out
+
+
+def once(name: str) -> Callable[[Maker], Maker]:
+    """A function of a problem whose result is kept with it, by this name and by the further arguments, if any."""
+
+    def keeping(make: Maker) -> Maker:
+        @wraps(make)
+        def found(problem: Problem, *of: Any) -> Any:
+            key = (name, *(each.tobytes() if isinstance(each, np.ndarray) else each for each in of)) if of else name
+            return problem.once(key, lambda: make(problem, *of))
+
+        return found  # type: ignore[return-value]
+
+    return keeping
 
 
 def _measured(X: Any) -> bool:
