@@ -15,6 +15,7 @@ from walksum.graph import Graph
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.features import (
     SCALES,
+    as_dense,
     has_whole_diagonal,
     leading_directions,
     log_degree,
@@ -23,7 +24,6 @@ from walksum.portfolio.features import (
     node_features,
     operator_diagonal,
     other_targets,
-    reduce_columns,
     seconds_of_solves,
     smoothed_directions,
     targets_along,
@@ -53,7 +53,7 @@ DIAGONAL = 0.03  # of the budget that one diagonal of an inverse may take; membe
 def own_columns(problem: Problem) -> np.ndarray:
     """x, reduced if it is wide."""
     if not problem.wide or (problem.basis is None and min(problem.X.shape) < 2):  # one row of another table has a basis
-        return reduce_columns(problem.X, None)
+        return as_dense(problem.X)
     if problem.basis is None:
         problem.basis = leading_directions(problem.X, COMPONENTS, problem.seed)
     return np.asarray(problem.X @ problem.basis.T)
@@ -268,7 +268,7 @@ Columns = Callable[[Problem, np.ndarray], np.ndarray]
 
 COLUMNS: dict[str, Columns] = {
     "x": lambda problem, train: own_columns(problem),
-    ALL_OWN: lambda problem, train: reduce_columns(problem.X, None),
+    ALL_OWN: lambda problem, train: as_dense(problem.X),
     "neighbours": lambda problem, train: neighbours(problem),
     "surroundings": lambda problem, train: surroundings(problem),
     "smoothed": lambda problem, train: smoothed(problem),
@@ -354,5 +354,5 @@ def by_row(X: Any) -> Any:
 
 def own_and_degree(problem: Problem) -> np.ndarray:
     """All columns of x, unless they are thousands, and the degree."""
-    own = reduce_columns(problem.X, None) if problem.X.shape[1] <= MOST_COLUMNS else own_columns(problem)
+    own = as_dense(problem.X) if problem.X.shape[1] <= MOST_COLUMNS else own_columns(problem)
     return np.concatenate([own, log_degree(problem.graph)], 1)
