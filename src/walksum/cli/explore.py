@@ -55,7 +55,8 @@ def explore(
 
     walksum explore --dataset cora
     """
-    _check_installed()
+    if find_spec("dash") is None or find_spec("dash_cytoscape") is None:
+        raise ValueError(EXTRA)
     _check_use(run, dataset, nodes is not None or edges is not None or graph is not None)
     if run is None:
         trained = _of_dataset(console, dataset or "digits", design, learned, coupling)
@@ -66,11 +67,6 @@ def explore(
         source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
         trained = _of_run(run, source, drop_unknown)
     _serve(console, trained, port, browser)
-
-
-def _check_installed() -> None:
-    if find_spec("dash") is None or find_spec("dash_cytoscape") is None:
-        raise ValueError(EXTRA)
 
 
 def _check_use(run: Path | None, dataset: str | None, tables: bool) -> None:

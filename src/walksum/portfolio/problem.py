@@ -125,7 +125,8 @@ class Problem:
         if self.arcs is None:
             arcs = None
         elif arcs is None:
-            arcs, arc_weight = _arcs_of(graph)
+            i, j = graph.edges.cpu().numpy()
+            arcs, arc_weight = np.stack([np.r_[i, j], np.r_[j, i]]), np.tile(graph.weights().cpu().numpy(), 2)
         return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide, self.exact, self.basis,
                        self.smoothed_basis, position, arc_weight=arc_weight, arc_targets=self.arc_targets,
                        unit=self.unit)  # fmt: skip
@@ -176,11 +177,6 @@ def _measured(X: Any) -> bool:
     largest = found.toarray().ravel() if sp.issparse(found) else found
     some = largest[largest > 0]
     return bool(np.prod(X.shape) <= CELLS and len(some) and some.max() > UNITS * np.median(some))
-
-
-def _arcs_of(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    i, j = graph.edges.cpu().numpy()
-    return np.stack([np.r_[i, j], np.r_[j, i]]), np.tile(graph.weights().cpu().numpy(), 2)
 
 
 def mean_weight(graph: Graph) -> float | None:
