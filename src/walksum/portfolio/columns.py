@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from walksum.analysis.spectrum import normalised_adjacency
 from walksum.graph import Graph
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.features import (
@@ -154,13 +155,10 @@ def graph_coordinates(problem: Problem) -> np.ndarray:
 
     from walksum.precision import largest_eigenvectors
 
-    i, j = problem.graph.edges.cpu().numpy()
     n, count = problem.num_nodes, min(COORDINATES, problem.num_nodes // 10)
     if count < 1:
         return np.zeros((n, 0))
-    A = sp.coo_matrix((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), (n, n)).tocsr()
-    root = np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
-    S = sp.diags(1 / root) @ A @ sp.diags(1 / root)
+    S, degree = normalised_adjacency(problem.graph), problem.graph.degree.cpu().double().numpy()
     start = np.random.default_rng(0).normal(size=n)
     try:
         with few_threads(n):
@@ -168,7 +166,7 @@ def graph_coordinates(problem: Problem) -> np.ndarray:
             vectors = largest_eigenvectors(operator, count, start, tol=1e-4, maxiter=500)
     except ArpackNoConvergence as some:
         vectors = some.eigenvectors
-    return vectors * np.sqrt(n) / root[:, None]
+    return vectors * np.sqrt(n) / np.sqrt(np.maximum(degree, 1))[:, None]
 
 
 def _inverse_operator(graph: Graph) -> Any:

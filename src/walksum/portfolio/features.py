@@ -219,8 +219,6 @@ def _diagonal(graph: Graph, scale: float) -> np.ndarray:
 
 def neighbour_mean(graph: Graph) -> sp.csr_matrix:
     """The matrix that takes the weighted mean over each node's neighbours."""
-    i, j = graph.edges.cpu().numpy()
-    weight = np.ones(len(i)) if graph.edge_weight is None else graph.edge_weight.detach().cpu().double().numpy()
-    A = sp.coo_matrix((np.tile(weight, 2), (np.r_[i, j], np.r_[j, i])), (graph.num_nodes,) * 2).tocsr()
+    A = graph.to_scipy(graph.weights())
     total = np.asarray(abs(A).sum(1)).ravel()
     return sp.diags(1 / np.where(total > 0, total, 1.0)) @ A

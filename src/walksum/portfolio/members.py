@@ -131,7 +131,7 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
             uses_graph = kind != "mlp" or "surroundings" in name
             runner = stack_runner(problem, name, configs, StackRecipe(where=where, **how), kind == "joint", by)
             reads_targets = kind == "joint" or needs_targets(name)
-            yield Task(f"{kind} {label}", share, uses_graph, runner, reads_targets, not uses_graph)
+            yield Task(f"{kind} {label}", share, uses_graph, runner, reads_targets, always=not uses_graph)
 
 
 def _few_labels(problem: Problem) -> bool:
@@ -194,8 +194,7 @@ def _tabular(problem: Problem) -> Iterator[Task]:
         whole &= needed or problem.X.shape[1] <= WIDE  # surroundings of more are thousands of columns
         name = f"{model} {columns}"
         runner = _tabular_runner(problem, MODELS[model], columns, whole, name)
-        reads = columns != "x", needs_targets(columns)
-        yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)
+        yield Task(name, share + heavy, columns != "x", runner, needs_targets(columns), always, needed)
     if problem.wide and problem.classes and problem.X.size and np.prod(problem.X.shape) * problem.classes <= WHOLE:
         # dense columns of one size have no leading directions: what few of them leave out may tell most
         runner = _tabular_runner(problem, partial(linear, strength=0.002), ALL_OWN, False, f"linear {ALL_OWN}")
@@ -249,7 +248,7 @@ def _kriging(problem: Problem) -> Iterator[Task]:
     names = {"none": "kriging place", "one": "kriging place + x", "each": "kriging place + each x"}
     for columns, name in names.items():
         if columns == "none" or (not problem.wide and (columns == "one" or problem.X.shape[1] <= MOST_LENGTHS)):
-            yield Task(name, 3, True, _runner(name, partial(fit_kriging, problem, columns)), True)
+            yield Task(name, 3, True, _runner(name, partial(fit_kriging, problem, columns)), uses_targets=True)
 
 
 def _processes(problem: Problem) -> Iterator[Task]:
@@ -259,7 +258,7 @@ def _processes(problem: Problem) -> Iterator[Task]:
 
     for columns in ("surroundings", "neighbours") if suits(problem) else ():
         name = f"process {columns}"
-        yield Task(name, 6, True, _runner(name, partial(fit, columns)), True)
+        yield Task(name, 6, True, _runner(name, partial(fit, columns)), uses_targets=True)
 
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
@@ -291,7 +290,7 @@ def _deep_words(problem: Problem, metric: Metric) -> Iterator[Task]:
         return *found, refit
 
     for name, labels in (("deep bank words", 0.0), ("deep bank words + labels", 0.5)):
-        yield Task(name, 12, True, _runner(name, partial(fit, labels)), labels > 0)
+        yield Task(name, 12, True, _runner(name, partial(fit, labels)), uses_targets=labels > 0)
 
 
 def _middle(problem: Problem) -> bool:

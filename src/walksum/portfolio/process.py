@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.analysis.inverse import units
 from walksum.portfolio import clock
 from walksum.portfolio.columns import COLUMNS, Standard
 from walksum.portfolio.kriging import STEPS, conditional_mean, matern, most_likely, square_distance
@@ -103,16 +104,14 @@ def _smooth(x: Tensor, z: Tensor, lengths: Tensor) -> Tensor:
 @once("inverse columns")
 def _inverse_columns(problem: Problem) -> list[Tensor]:
     """Columns of the inverses' powers at known rows ``[N, n]``, their diagonal about one."""
-    rows, each = torch.from_numpy(problem.labelled), torch.arange(len(problem.labelled))
-    unit = torch.zeros(problem.num_nodes, len(rows), dtype=torch.float64)
-    unit[rows, each] = 1.0
-    found = []
+    rows, found = torch.from_numpy(problem.labelled), []
     with torch.no_grad():
         for scale, power in zip(SCALES, POWERS, strict=True):
-            J, C = layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64), unit
+            J = layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64)
+            C = units(problem.num_nodes, rows)
             for _ in range(power):
                 C = solve(J, C)
-            found.append(C / C[rows, each].mean())
+            found.append(C / C[rows, torch.arange(len(rows))].mean())
     return found
 
 
