@@ -68,16 +68,20 @@ class OverHeads(Function):
         return unfold_heads(info, found), 0
 
 
-class _SpMM(OverHeads):
-    @staticmethod
-    def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
-        return backends.backend(x).spmm(graph, diag, off, x)
+class _OnGraph(OverHeads):
+    """Of tensors and a graph; both are kept for the derivatives."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         *tensors, ctx.graph = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
+
+
+class _SpMM(_OnGraph):
+    @staticmethod
+    def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
+        return backends.backend(x).spmm(graph, diag, off, x)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
@@ -99,16 +103,10 @@ class _SpMM(OverHeads):
         )
 
 
-class _EdgeDot(OverHeads):
+class _EdgeDot(_OnGraph):
     @staticmethod
     def forward(a: Tensor, b: Tensor, graph: Graph) -> Tensor:
         return backends.backend(a).edge_dot(graph, a, b)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        a, b, ctx.graph = inputs
-        ctx.save_for_backward(a, b)
-        ctx.save_for_forward(a, b)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
