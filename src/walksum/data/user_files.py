@@ -107,11 +107,7 @@ def _problem(
     target = frame[columns.target] if columns.target is not None else empty
     split = _split_words(table, frame[columns.split]) if columns.split else None
     names = None if columns.name is None else frame[columns.name].fillna("").to_numpy(dtype=object)
-    features = columns.features
-    if features is None:
-        apart = {columns.target, columns.split, columns.name, columns.group}
-        features = tuple(name for name in frame.columns if name not in apart)
-    given = frame[[*features]]
+    given = _features(frame, columns)
     places, position = _places(table, frame, columns, joins=edges.columns.source is None)
     index, weight = edges.index, edges.weight
     if places is not None and places.joins:
@@ -126,8 +122,7 @@ def _problem(
     said += date_notes + group_notes
     by_degree = not len(learned.columns)
     if by_degree:
-        degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)
-        learned = pd.DataFrame({DEGREE: np.log1p(degree)})
+        learned = _log_degree(index, len(ids))
         said.append("no feature columns: the logarithm of a node's degree is used")
     return Problem(
         name=table.name.split(".")[0],
@@ -160,6 +155,19 @@ def _problem(
         position=position,
         notes=said,
     )
+
+
+def _features(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """The columns to learn from: where none are named, those without another use."""
+    if columns.features is not None:
+        return frame[[*columns.features]]
+    apart = {columns.target, columns.split, columns.name, columns.group}
+    return frame[[name for name in frame.columns if name not in apart]]
+
+
+def _log_degree(edge_index: Tensor, num_nodes: int) -> pd.DataFrame:
+    degree = torch.bincount(edge_index.flatten(), minlength=num_nodes).numpy().astype(np.float64)
+    return pd.DataFrame({DEGREE: np.log1p(degree)})
 
 
 def _places(table: Table, frame: pd.DataFrame, columns: Columns, joins: bool) -> tuple[Places | None, Any]:
