@@ -63,10 +63,8 @@ def _misfit(field: GaussianField, residual: Tensor, x: Tensor, noise: Tensor, pl
 
     Beside a small noise the first form is nothing but rounding, which the noise is then divided into.
     """
-    J = field.J
-    Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
-    small = noise * J.diag[:, place] < torch.finfo(J.dtype).eps
-    return torch.where(small, noise * Jx, residual - x[..., place])
+    small = noise * field.J.diag[:, place] < torch.finfo(field.J.dtype).eps
+    return torch.where(small, noise * field._product(x)[..., place], residual - x[..., place])
 
 
 def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
@@ -100,10 +98,9 @@ def _leaving_out(
     # where it is large.
     J, x = field.J, field._whole_batch(x)
     JS = (J.diag * S.diag).index_add(1, J.graph.edges.flatten(), (J.off * S.off).repeat(1, 2))
-    Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
     small = (J.diag * S.diag)[:, place] < 1
     left = torch.where(small, JS[:, place], _left(S.diag[:, place] / noise))
-    return torch.where(small, noise * Jx, error), left
+    return torch.where(small, noise * field._product(x)[..., place], error), left
 
 
 def in_double(field: GaussianField) -> GaussianField:
@@ -144,7 +141,7 @@ def _noisy_step(field: GaussianField, residual: Tensor, place: Tensor, noise: Te
     # small. So the part of each observation in its own node is taken out: what is left has no division by the noise.
     x = _scattered(J, residual / (1 + noise * field.J.diag[:, place]), place)
     couplings = Precision(field.J.graph, torch.zeros_like(field.J.diag), field.J.off)
-    return x + field._solve(-field._back(couplings @ to_columns(couplings, x), x.shape), J)
+    return x + field._solve(-field._product(x, couplings), J)
 
 
 def _rest(field: GaussianField, place: Tensor) -> tuple[Part, Part]:
@@ -158,8 +155,7 @@ def _rest(field: GaussianField, place: Tensor) -> tuple[Part, Part]:
 def _conditional_step(field: GaussianField, residual: Tensor, place: Tensor, rest: Part) -> Tensor:
     """``-J_uu^-1 J_uo r``: what exact observations add to the mean of the others."""
     x = field._whole_batch(_scattered(field.J, residual, place))
-    pull = field._back(field.J @ to_columns(field.J, x), x.shape)[..., rest.nodes]
-    return field._solve(-pull, rest.of(field.J))
+    return field._solve(-field._product(x)[..., rest.nodes], rest.of(field.J))
 
 
 def to_columns(J: Precision, x: Tensor) -> Tensor:
