@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from walksum._torch import cpu_by_default
+from walksum.field.fit import deviation_95
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Blend, Metric, even_blends, even_weights, fit_blends, held_out, paired_gain
 from walksum.portfolio.columns import column_limits, cut_columns
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.residual import LEVEL_95, MOST_OPERATIONS, ResidualField, affordable, residual_field
+from walksum.portfolio.residual import MOST_OPERATIONS, ResidualField, affordable, residual_field
 from walksum.portfolio.schedule import Member, run_tasks
 
 TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
@@ -300,8 +301,7 @@ def _blended(
 def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray, operations: float) -> None:
     problem, rows = portfolio.problem, portfolio.problem.judged
     same = [other for other, known in portfolio.residuals.items() if np.array_equal(known[rows], left)]
-    share = min(1.0, 0.95 * (1 + 1 / len(left)))  # of n errors and a new one, each is equally likely the largest
-    portfolio.widths[name] = float(np.quantile(np.abs(left), share, method="higher")) / LEVEL_95
+    portfolio.widths[name] = deviation_95(left)
     portfolio.residuals[name] = np.full(problem.num_nodes, np.nan)
     portfolio.residuals[name][rows] = left
     if name in (WITHOUT_EDGES, WITHOUT_TARGETS) or not problem.graph.num_edges or len(rows) < FEWEST:

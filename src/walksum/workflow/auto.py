@@ -10,12 +10,12 @@ from torch import Tensor
 
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
+from walksum.field.fit import LEVEL_95
 from walksum.portfolio import clock
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.problem import WIDE, directed, mean_weight
 from walksum.portfolio.problem import Problem as PortfolioProblem
-from walksum.portfolio.residual import LEVEL_95
 from walksum.training import Epoch, Outcome
 from walksum.training.devices import available_device
 from walksum.workflow.comparisons import Comparison, compare

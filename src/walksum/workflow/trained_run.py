@@ -19,10 +19,10 @@ from walksum.data.frames import short
 from walksum.data.numerals import written
 from walksum.data.problem import Problem
 from walksum.designs import DESIGNS
+from walksum.field.fit import LEVEL_95
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio.fit import Portfolio
-from walksum.portfolio.residual import LEVEL_95
 from walksum.precision import Precision
 from walksum.training import TASKS
 from walksum.workflow.auto import ask, output_of
