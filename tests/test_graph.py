@@ -10,7 +10,7 @@ from torch_geometric import EdgeIndex
 
 import walksum as ws
 from gallery import GALLERY, path
-from walksum.data.knn import as_graph_of
+from walksum.estimators.inputs import as_graph_of
 from walksum.graph import as_graph
 
 EDGES = torch.tensor([[0, 1, 2, 2, 3, 3], [1, 0, 1, 3, 3, 2]])  # both ways, one way, a loop

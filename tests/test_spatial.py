@@ -116,7 +116,7 @@ def test_bad_sources(tmp_path):
 
 
 def test_rows_of_a_table_take_graphs_of_networkx_and_libpysal():
-    from walksum.data.knn import as_graph_of
+    from walksum.estimators.inputs import as_graph_of
 
     ring = networkx.cycle_graph(6)
     expected = as_graph_of(np.array([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, 5]]), 6)

@@ -56,16 +56,32 @@ def zeros_if_none(tangent: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if tangent is None else tangent
 
 
-class _SpMM(Function):
-    @staticmethod
-    def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
-        return backends.backend(x).spmm(graph, diag, off, x)
+class OverHeads(Function):
+    """A function of tensors ``[H, ...]`` that treats every head alike: a dimension of vmap becomes further heads."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple, *given: Any) -> tuple:
+        folded = [fold_heads(info, t, d) if isinstance(t, Tensor) else t for t, d in zip(given, in_dims, strict=True)]
+        found = cls.apply(*folded)
+        if isinstance(found, tuple):
+            return tuple(unfold_heads(info, each) for each in found), (0,) * len(found)
+        return unfold_heads(info, found), 0
+
+
+class _OnGraph(OverHeads):
+    """Of tensors and a graph; both are kept for the derivatives."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         *tensors, ctx.graph = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
+
+
+class _SpMM(_OnGraph):
+    @staticmethod
+    def forward(diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> Tensor:
+        return backends.backend(x).spmm(graph, diag, off, x)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
@@ -86,22 +102,11 @@ class _SpMM(Function):
             None,
         )
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, x: Tensor, graph: Graph) -> tuple:
-        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, x), in_dims, strict=False)]
-        return unfold_heads(info, spmm(graph, *folded)), 0
 
-
-class _EdgeDot(Function):
+class _EdgeDot(_OnGraph):
     @staticmethod
     def forward(a: Tensor, b: Tensor, graph: Graph) -> Tensor:
         return backends.backend(a).edge_dot(graph, a, b)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        a, b, ctx.graph = inputs
-        ctx.save_for_backward(a, b)
-        ctx.save_for_forward(a, b)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
@@ -120,13 +125,8 @@ class _EdgeDot(Function):
             None,
         )
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, a: Tensor, b: Tensor, graph: Graph) -> tuple:
-        folded = [fold_heads(info, t, d) for t, d in zip((a, b), in_dims, strict=False)]
-        return unfold_heads(info, edge_dot(graph, *folded)), 0
 
-
-class _Sum(Function):
+class _Sum(OverHeads):
     """Linear in its only tensor, so its derivative is itself and its gradient the transpose."""
 
     itself: Callable[[Graph, Tensor], Tensor]
@@ -143,10 +143,6 @@ class _Sum(Function):
     @classmethod
     def backward(cls, ctx: Any, *grads: Any) -> tuple:
         return cls.transpose(ctx.graph, grads[0]), None
-
-    @classmethod
-    def vmap(cls, info: Any, in_dims: tuple, values: Tensor, graph: Graph) -> tuple:
-        return unfold_heads(info, cls.itself(graph, fold_heads(info, values, in_dims[0]))), 0
 
 
 class _EdgeSum(_Sum):

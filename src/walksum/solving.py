@@ -14,7 +14,6 @@ from torch import Tensor
 from walksum import backends
 from walksum._checks import check_choice
 from walksum._torch import (
-    Function,
     in_forward_mode,
     is_functorch_wrapped,
     is_out_of_memory,
@@ -22,7 +21,7 @@ from walksum._torch import (
     transforms_active,
 )
 from walksum.graph import Graph
-from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
+from walksum.ops import OverHeads, edge_dot, spmm, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers import Choice, Prepared, Solution, Solver, SolveWarning, Status, Unrolled, choose, resolve
 from walksum.solvers.auto import OFTEN, fallback, in_one_launch, kept_solver
@@ -408,7 +407,7 @@ def _identity(t: Tensor) -> tuple:
     return t.data_ptr(), t._version, t.shape, t.stride(), t.dtype
 
 
-class _Solve(Function):
+class _Solve(OverHeads):
     # J mu = h. Perturb: J dmu + dJ mu = dh, so with g = J^-1 (dL/dmu) (J is symmetric)
     #     dL = <dL/dmu, dmu> = <g, dh> - <g, dJ mu>:
     #     dL/dh = g,  dL/dJ_ii = - sum_f g_if mu_if,  dL/dJ_ij = - sum_f (g_if mu_jf + g_jf mu_if),
@@ -448,11 +447,10 @@ class _Solve(Function):
             g = call.for_backward().run(diag, off, grad)
         return d_diag, d_off, g if needs_h else None, None
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, h: Tensor, call: _Call) -> tuple:
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple, diag: Tensor, off: Tensor, h: Tensor, call: _Call) -> tuple:
         if in_dims[0] is None and in_dims[1] is None:  # one J for the whole batch: more columns
             columns = h.movedim(in_dims[2], -2)
             mu = _Solve.apply(diag, off, columns.flatten(-2), call)
             return mu.view(columns.shape), mu.dim() - 1
-        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, h), in_dims, strict=False)]
-        return unfold_heads(info, _Solve.apply(*folded, call)), 0
+        return super().vmap(info, in_dims, diag, off, h, call)

@@ -12,7 +12,7 @@ from sklearn.semi_supervised import LabelSpreading
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import walksum as ws
-from walksum.data.knn import knn_graph
+from walksum.estimators.inputs import knn_graph
 
 X, Y = load_digits(return_X_y=True)
 X = X / 16

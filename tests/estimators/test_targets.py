@@ -7,7 +7,6 @@ import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from walksum.data.knn import as_graph_of
 from walksum.estimators import (
     AutoClassifier,
     AutoRegressor,
@@ -16,6 +15,7 @@ from walksum.estimators import (
     GLTClassifier,
     GLTRegressor,
 )
+from walksum.estimators.inputs import as_graph_of
 
 N = 40
 RING = np.stack([np.arange(N), (np.arange(N) + 1) % N])

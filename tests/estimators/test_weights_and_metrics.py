@@ -12,7 +12,7 @@ from walksum.estimators import AutoClassifier, AutoRegressor
 from walksum.graph import Graph
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Additive, additive
-from walksum.portfolio.blend import METRICS, is_default, least_squares_weights
+from walksum.portfolio.blend import METRICS, is_default, least_squares_weights, paired_gain
 from walksum.portfolio.input import Input
 from walksum.portfolio.networks import StackRecipe
 from walksum.portfolio.problem import Problem
@@ -166,3 +166,12 @@ def test_boosting_of_many_classes_looks_at_the_clock_before_it_grew_hundreds_of_
     X, y = random.normal(size=(120, 2)), np.arange(120) % 30
     model = fit_in_time(boosting(30, 0), X, y, None, clock.now() - 1, needed=True)
     assert sum(len(each) for each in model._predictors) <= 60
+
+
+def test_the_gain_of_a_rank_metric_has_an_interval_where_a_draw_holds_one_class_alone():
+    """Two rows of forty are of class 1, so that every seventh draw has none of them."""
+    y, random = np.arange(40) // 38, np.random.default_rng(0)
+    outputs = random.normal(size=(40, 2))
+    found = paired_gain(lambda rows: METRICS["roc_auc"](outputs[rows], y[rows]), 40)
+    assert np.isfinite(found).all()
+    assert found[1] <= found[0] <= found[2]

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Interrupted
+from walksum.cli.console import Console, Device, resumable
 
 if TYPE_CHECKING:
     from walksum.paper.report.portfolio import Line
@@ -31,7 +31,7 @@ def table2(
     store: Annotated[Path, typer.Option(help="Folder of the records; what it holds is not measured again.")] = Path(
         "results/table2"
     ),
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Measure GaBP iterations, forward and backward, under the paper's stop rule and under the true residual.
 
@@ -43,10 +43,8 @@ def table2(
 
     columns, rows = chosen_datasets(datasets or []), chosen_models(models or ["glt"])
     at = tuple(sorted(set(whole_numbers("probes", probes, 1, "epoch numbers")))) or up_to(epochs)
-    try:
+    with resumable(f"what was measured is in {store}"):
         new = measure(store, tuple(columns), tuple(rows), at, seed, available_device(device), console.progress)
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; what was measured is in {store}, and the same command goes on there") from None
     console.say(f"{new} solves measured, in {store}; read them with: walksum report {store}")
     console.result({"store": str(store), "new_records": new})
 
@@ -71,7 +69,7 @@ def longrange(
     from walksum.paper.longrange.contestants import MODELS
     from walksum.paper.longrange.tasks import TASKS
 
-    try:
+    with resumable(f"the records are in {store}"):
         records = run_bench(
             store,
             words(tasks) or [*TASKS],
@@ -81,8 +79,6 @@ def longrange(
             epochs or EPOCHS,
             console.progress,
         )
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; the records are in {store}, and the same command goes on there") from None
     for task in TASKS:
         found, rows = rows_of(records, task)
         table = Table("", *map(str, found), title=TITLES[task], title_justify="left")
@@ -107,7 +103,7 @@ def auto(
     first: Annotated[int, typer.Option(help="Number of the first split.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Fits at a time; processes of their own, also on one GPU.", min=1)] = 1,
     budget: Annotated[float, typer.Option(help="Seconds of each portfolio, and of the networks beside it.")] = 600.0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "cpu",
+    device: Device = "cpu",
     out: Annotated[Path, typer.Option(help="File of the records; the command goes on where they end.")] = Path(
         "results/auto/bench.jsonl"
     ),
@@ -129,13 +125,11 @@ def auto(
     from walksum.training.devices import available_device
 
     names, failed = chosen(datasets or []), 0
-    try:
-        seeds = range(first, first + splits)
+    seeds = range(first, first + splits)
+    with resumable(f"finished splits are in {out}"):
         for line, fault in measure(names, seeds, out, jobs, budget, available_device(device), dump=dump):
             console.say(line, always=fault)
             failed += fault
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; finished splits are in {out}, and the same command goes on there") from None
     found = scores_of(read(out), read_records(table1) if table1.exists() else ())
     lines = [line for name in names if name in found for line in lines_of(name, found[name])]
     ranks = mean_ranks(lines)

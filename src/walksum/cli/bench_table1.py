@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import UNEXPECTED, Console, Interrupted
+from walksum.cli.console import UNEXPECTED, Console, Device, Interrupted, Root
 
 if TYPE_CHECKING:
     from walksum.paper.sweep.spec import RunSpec
@@ -43,8 +43,8 @@ def table1(
     workers: Annotated[
         int | None, typer.Option(help="Cells trained at a time; default: one per core, four on a GPU.", min=1)
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
-    root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
+    device: Device = "auto",
+    root: Root = None,
     max_epochs: Annotated[int | None, typer.Option(help="Epochs at most; default: the paper's.", min=1)] = None,
     settings: Annotated[
         list[str] | None,

@@ -11,7 +11,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -39,9 +40,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")]
 
+# options that several commands have
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
+DropUnknown = Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of text tables.")]
+Root = Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")]
+
 
 class Interrupted(Exception):
     """Ctrl-C after results were saved; its text, if any, is the message."""
+
+
+@contextmanager
+def resumable(kept: str) -> Iterator[None]:
+    """What Ctrl-C ends here, the same command goes on with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {kept}, and the same command goes on there") from None
 
 
 class Stdout(RichConsole):

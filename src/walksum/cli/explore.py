@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console
+from walksum.cli.console import Console, DropUnknown, Encoding
 
 if TYPE_CHECKING:
     from walksum.workflow.problem import Source
@@ -42,8 +42,8 @@ def explore(
     ] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any free one.", min=0, max=65535)] = PORT,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
-    drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
-    encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
+    drop_unknown: DropUnknown = False,
+    encoding: Encoding = "utf-8",
 ) -> None:
     """See why a node got its label or value: an interactive page on this machine.
 
@@ -55,7 +55,8 @@ def explore(
 
     walksum explore --dataset cora
     """
-    _check_installed()
+    if find_spec("dash") is None or find_spec("dash_cytoscape") is None:
+        raise ValueError(EXTRA)
     _check_use(run, dataset, nodes is not None or edges is not None or graph is not None)
     if run is None:
         trained = _of_dataset(console, dataset or "digits", design, learned, coupling)
@@ -66,11 +67,6 @@ def explore(
         source = Source(nodes=nodes, edges=edges, graph=graph, encoding=encoding, on_read=reading(console))
         trained = _of_run(run, source, drop_unknown)
     _serve(console, trained, port, browser)
-
-
-def _check_installed() -> None:
-    if find_spec("dash") is None or find_spec("dash_cytoscape") is None:
-        raise ValueError(EXTRA)
 
 
 def _check_use(run: Path | None, dataset: str | None, tables: bool) -> None:

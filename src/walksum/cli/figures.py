@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console
+from walksum.cli.console import Console, Encoding, Root
 
 if TYPE_CHECKING:
     from walksum.workflow.figures import NamedFigure
@@ -37,8 +37,8 @@ def figures(
     nodes: Annotated[Path | None, typer.Option(help="The run's nodes, where it learned from tables.")] = None,
     edges: Annotated[Path | None, typer.Option(help="The run's edges.")] = None,
     graph: Annotated[Path | None, typer.Option(help="The run's graph, where it was one file.")] = None,
-    encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
-    root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
+    encoding: Encoding = "utf-8",
+    root: Root = None,
     seed: Annotated[int, typer.Option(help="With --paper: decides the split and the initial weights.", min=0)] = 0,
     epochs: Annotated[int, typer.Option(help="With --paper: epochs at most.", min=1)] = 2000,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, missing_folders
+from walksum.cli.console import Console, DropUnknown, Encoding, missing_folders
 
 
 def predict(
@@ -18,8 +18,8 @@ def predict(
     edges: Annotated[Path | None, typer.Option(help="Edges between them.")] = None,
     graph: Annotated[Path | None, typer.Option(help="The graph as one file: GraphML, or a PyG Data as .pt.")] = None,
     out: Annotated[Path, typer.Option(help="File to write: CSV, or Parquet by its name.")] = Path("predictions.csv"),
-    drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
-    encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
+    drop_unknown: DropUnknown = False,
+    encoding: Encoding = "utf-8",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=completion.of_devices)] = "auto",
 ) -> None:
     """Predict with a trained run, on its own graph or a new one.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walksum.cli import completion
-from walksum.cli.console import Console, Interrupted, missing_folders
+from walksum.cli.console import Console, DropUnknown, Encoding, Interrupted, Root, missing_folders
 
 if TYPE_CHECKING:
     from walksum.data.problem import Problem
@@ -73,9 +73,9 @@ def train(
     add_unknown: Annotated[
         bool, typer.Option("--add-unknown", help="Add nodes that only edges name, with empty cells.")
     ] = False,
-    drop_unknown: Annotated[bool, typer.Option("--drop-unknown", help="Leave out edges to unknown ids.")] = False,
+    drop_unknown: DropUnknown = False,
     keep_rare: Annotated[bool, typer.Option("--keep-rare", help="Go on with classes of a single node.")] = False,
-    encoding: Annotated[str, typer.Option(help="Encoding of text tables.")] = "utf-8",
+    encoding: Encoding = "utf-8",
     model: Annotated[
         str | None,
         typer.Option(
@@ -131,7 +131,7 @@ def train(
     device: Annotated[
         str, typer.Option(help="Where to train: auto, cpu or cuda.", autocompletion=completion.of_devices)
     ] = "auto",
-    root: Annotated[Path | None, typer.Option(help="Folder with raw dataset files in PyG's layout.")] = None,
+    root: Root = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write; default: runs/NAME.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the run that is in that folder.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run.")] = False,

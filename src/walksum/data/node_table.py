@@ -83,7 +83,10 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
     features: Sequence[str] = columns.features or ()
     if columns.features is None:
         features = [name for name in present if name not in kept and not name.startswith(UNNAMED)]
-        notes += _on_unnamed(table, [name for name in present if name not in kept and name.startswith(UNNAMED)])
+        unnamed = sum(name not in kept and name.startswith(UNNAMED) for name in present)
+        if unnamed:
+            said = f"{unnamed} column(s) without a name, often row numbers, are not learned from; name them"
+            notes.append(f"{table.name}: {said}")
     extra = [name for name in (columns.time, *places) if name is not None]
     wanted = list(dict.fromkeys([*kept, *extra, *features]))
     numerals = _numerals(table, wanted, columns)
@@ -98,15 +101,9 @@ def read_nodes(table: Table, columns: Columns, links: Table | None) -> tuple[pd.
             frame[name] = numbers(table, frame[name], name)  # says which row is not a number
     _refuse_infinity(table, frame)
     if columns.features is None:
-        features, more = _without_split_words(frame, list(features), columns)
+        features, more = _without_split_words(frame, list(features))
         notes += more + [note for name in features if (note := _on_odd_cell(table, frame[name])) is not None]
     return frame, replace(columns, features=tuple(features), numerals=numerals.marks), notes + numerals.notes()
-
-
-def _on_unnamed(table: Table, names: list[str]) -> list[str]:
-    if not names:
-        return []
-    return [f"{table.name}: {len(names)} column(s) without a name, often row numbers, are not learned from; name them"]
 
 
 def meant_as_numbers(known: pd.Series, odd: pd.Series) -> bool:
@@ -184,7 +181,7 @@ def _numerals(table: Table, wanted: list[str], columns: Columns) -> Numerals:
     return read_numerals(cells, columns.numerals, columns.decimal, columns.thousands, table.semicolons)
 
 
-def _without_split_words(frame: pd.DataFrame, features: list[str], columns: Columns) -> tuple[list[str], list[str]]:
+def _without_split_words(frame: pd.DataFrame, features: list[str]) -> tuple[list[str], list[str]]:
     """Features without a column that says train, val or test of each row, which the user has not named."""
     for name in features:
         words = set() if frame[name].dtype == np.float64 else set(frame[name].dropna().str.strip().str.lower())

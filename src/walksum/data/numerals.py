@@ -81,9 +81,16 @@ def find_numerals(
         semicolons: whether cells are separated by semicolons, as where the comma is a decimal mark.
     """
     mark = checked_marks(decimal, thousands)
-    texts = {name: values for name, values in columns.items() if _is_text(values)}
+    texts = {
+        name: values
+        for name, values in columns.items()
+        if len(values) and all(isinstance(value, str) for value in values)
+    }
     odd = {name: values for name, values in texts.items() if bool(pd.to_numeric(values, errors="coerce").isna().any())}
-    fits = {name: _fitting(values) for name, values in odd.items()}
+    fits = {
+        name: [each for each, shape in SHAPES.items() if bool(values.str.fullmatch(shape).all())]
+        for name, values in odd.items()
+    }
     fits = {name: found for name, found in fits.items() if found and (mark is None or mark in found)}
     sure = {found[0] for found in fits.values() if len(found) == 1}
     usual = mark or (next(iter(sure)) if len(sure) == 1 else COMMA if semicolons else POINT)
@@ -91,8 +98,8 @@ def find_numerals(
         fits |= {name: [POINT, COMMA] for name, values in texts.items() if name not in odd and _dotted(values)}
     marks = {name: usual if usual in found else found[0] for name, found in fits.items()}
     examples = {name: _example(texts[name]) for name in marks}
-    unsure = () if mark else tuple(name for name in marks if len(fits[name]) > 1 and _separated(texts[name]))
-    return Numerals(marks, examples, unsure)
+    both = [name for name in marks if len(fits[name]) > 1 and bool(texts[name].str.contains(r"[.,]").any())]
+    return Numerals(marks, examples, () if mark else tuple(both))
 
 
 def read_numerals(
@@ -124,22 +131,10 @@ def checked_marks(decimal: str | None, thousands: str | None) -> str | None:
     return decimal or OTHER.get(thousands or "")
 
 
-def _is_text(values: pd.Series) -> bool:
-    return len(values) > 0 and all(isinstance(value, str) for value in values)
-
-
-def _fitting(texts: pd.Series) -> list[str]:
-    return [mark for mark, shape in SHAPES.items() if bool(texts.str.fullmatch(shape).all())]
-
-
 def _dotted(texts: pd.Series) -> bool:
     """Whether every dot in plain numbers could separate thousands."""
     dots = texts[texts.str.contains(POINT, regex=False)]
     return len(dots) > 0 and bool(dots.str.strip().str.fullmatch(GROUPED).all())
-
-
-def _separated(texts: pd.Series) -> bool:
-    return bool(texts.str.contains(r"[.,]").any())
 
 
 def _example(texts: pd.Series) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
 
 from walksum.data.problem import Problem
-from walksum.data.splits import PROTOCOLS, Counts, Split, make_split
+from walksum.data.splits import PROTOCOLS, Counts, Split, make_split, sorted_split
 from walksum.graph import Graph
 
 DIGITS_PER_CLASS, DIGITS_VALIDATION = 10, 200
@@ -87,12 +85,7 @@ def _by_column(problem: Problem, words: np.ndarray, seed: int) -> Split:
     train, val, test = (np.nonzero((words == part) & known)[0] for part in ("train", "val", "test"))
     if not len(val) and len(train):
         train, val = _cut_validation(problem, train, seed)
-    return _split((train, val, test))
-
-
-def _split(parts: Iterable[np.ndarray], **how: Any) -> Split:
-    train, val, test = (torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
-    return Split(train, val, test, **how)
+    return sorted_split((train, val, test))
 
 
 def _cut_validation(problem: Problem, train: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +113,7 @@ def _by_time(problem: Problem, time: np.ndarray, how: str | None) -> Split:
             f"time_column= has {len(np.unique(moments))} different times among the labelled nodes, too few to cut "
             "into past, later and latest; choose another column or split="
         )
-    return _split(parts, ordered=True)
+    return sorted_split(parts, ordered=True)
 
 
 def _by_groups(problem: Problem, groups: np.ndarray, how: str | None, seed: int) -> Split:
@@ -139,7 +132,7 @@ def _by_groups(problem: Problem, groups: np.ndarray, how: str | None, seed: int)
         place[k] = int(np.argmax((wanted - filled) / wanted))
         filled[place[k]] += sizes[k]
     part = place[np.searchsorted(found, groups[labelled])]
-    return _split((labelled[part == k] for k in range(3)), groups=groups)
+    return sorted_split((labelled[part == k] for k in range(3)), groups=groups)
 
 
 def graph_parts(graph: Graph, parts: int = PARTS) -> np.ndarray:
@@ -189,8 +182,8 @@ def _by_counts(problem: Problem, how: str, seed: int) -> Split:
     counts = _counts(problem, how)
     if min(map(float, how.split(","))) >= 1:  # counts cut a table as they cut the published dataset
         chosen = make_split(problem.y[problem.labelled], "random", seed, counts=counts)
-        return _split(problem.labelled[part].numpy() for part in (chosen.train, chosen.val, chosen.test))
-    return _split(np.split(_shuffled(problem.labelled.numpy(), seed)[: sum(counts)], np.cumsum(counts)[:2]))
+        return sorted_split(problem.labelled[part].numpy() for part in (chosen.train, chosen.val, chosen.test))
+    return sorted_split(np.split(_shuffled(problem.labelled.numpy(), seed)[: sum(counts)], np.cumsum(counts)[:2]))
 
 
 def _counts(problem: Problem, how: str | None) -> Counts:
@@ -266,7 +259,7 @@ def _stratified(problem: Problem, seed: int) -> Split:
         val = round(FRACTIONS[1] * len(members))
         for part, nodes in zip(parts, np.split(members, [len(members) - test - val, len(members) - test]), strict=True):
             part.append(nodes)
-    return _split(np.concatenate(part) for part in parts)
+    return sorted_split(np.concatenate(part) for part in parts)
 
 
 def _check(split: Split, problem: Problem) -> None:

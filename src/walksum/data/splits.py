@@ -14,8 +14,9 @@ stream of a bit generator for good, which it does not for Generator.permutation;
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,26 +111,22 @@ def _order(num_nodes: int, seed: int) -> np.ndarray:
     return np.argsort(np.random.PCG64(seed).random_raw(num_nodes), kind="stable")
 
 
-def _sorted(nodes: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.sort(nodes).astype(np.int64))
+def sorted_split(parts: Iterable[np.ndarray], **how: Any) -> Split:
+    """A split of these node numbers, each part ascending; ``how``: the other fields of :class:`Split`."""
+    train, val, test = (torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
+    return Split(train, val, test, **how)
 
 
 def _cut(order: np.ndarray, counts: Counts) -> Split:
     if min(counts) < 0 or sum(counts) > len(order):
         raise ValueError(f"counts={counts} do not fit {len(order)} nodes; lower them")
-    train, val, test = np.split(order[: sum(counts)], np.cumsum(counts)[:2])
-    return Split(_sorted(train), _sorted(val), _sorted(test))
-
-
-def _sixty_twenty_twenty(num_nodes: int) -> Counts:
-    train, val = num_nodes * 6 // 10, num_nodes * 2 // 10
-    return train, val, num_nodes - train - val
+    return sorted_split(np.split(order[: sum(counts)], np.cumsum(counts)[:2]))
 
 
 def _random(data: Data | Tensor, seed: int, name: str | None, counts: Counts | None) -> Split:
-    num_nodes = len(_labels(data))
-    chosen = counts or COUNTS.get(name or "") or _sixty_twenty_twenty(num_nodes)
-    return _cut(_order(num_nodes, seed), chosen)
+    n = len(_labels(data))
+    train, val = n * 6 // 10, n * 2 // 10
+    return _cut(_order(n, seed), counts or COUNTS.get(name or "") or (train, val, n - train - val))
 
 
 def _one_split(which: int) -> Rule:

@@ -107,29 +107,23 @@ def _problem(
     target = frame[columns.target] if columns.target is not None else empty
     split = _split_words(table, frame[columns.split]) if columns.split else None
     names = None if columns.name is None else frame[columns.name].fillna("").to_numpy(dtype=object)
-    features = list(columns.features) if columns.features is not None else _other_columns(frame, columns)
+    given = _features(frame, columns)
     places, position = _places(table, frame, columns, joins=edges.columns.source is None)
     index, weight = edges.index, edges.weight
     if places is not None and places.joins:
         index, weight, _ = places.edges(position)
-    learns = columns.dates is None  # a run knows how its dates are written, and learns nothing more
+    said, learns = list(notes), columns.dates is None  # a run knows how its dates are written, and learns nothing more
     y, classes, task = _read_target(table, target, columns.task, learns)
     if learns:
-        notes = [
-            *notes,
-            *_on_case(classes),
-            *_on_codes(frame[features]),
-            *_on_counters(frame[features].drop(columns=[*columns.place_columns], errors="ignore")),
-        ]
-    learned, dates, date_notes = _with_dates(table, frame[features], columns.dates)
-    notes = [*notes, *date_notes]
+        said += _on_case(classes) + _on_codes(given)
+        said += _on_counters(given.drop(columns=[*columns.place_columns], errors="ignore"))
+    learned, dates, date_notes = _with_dates(table, given, columns.dates)
     groups, group_notes = (None, []) if columns.group is None else _groups(frame[columns.group], columns.group)
-    notes = [*notes, *group_notes]
+    said += date_notes + group_notes
     by_degree = not len(learned.columns)
     if by_degree:
-        degree = torch.bincount(index.flatten(), minlength=len(ids)).numpy().astype(np.float64)
-        learned = pd.DataFrame({DEGREE: np.log1p(degree)})
-        notes = [*notes, "no feature columns: the logarithm of a node's degree is used"]
+        learned = _log_degree(index, len(ids))
+        said.append("no feature columns: the logarithm of a node's degree is used")
     return Problem(
         name=table.name.split(".")[0],
         ids=ids,
@@ -159,13 +153,21 @@ def _problem(
         groups=groups,
         places=places,
         position=position,
-        notes=notes,
+        notes=said,
     )
 
 
-def _other_columns(frame: pd.DataFrame, columns: Columns) -> list[str]:
+def _features(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """The columns to learn from: where none are named, those without another use."""
+    if columns.features is not None:
+        return frame[[*columns.features]]
     apart = {columns.target, columns.split, columns.name, columns.group}
-    return [name for name in frame.columns if name not in apart]
+    return frame[[name for name in frame.columns if name not in apart]]
+
+
+def _log_degree(edge_index: Tensor, num_nodes: int) -> pd.DataFrame:
+    degree = torch.bincount(edge_index.flatten(), minlength=num_nodes).numpy().astype(np.float64)
+    return pd.DataFrame({DEGREE: np.log1p(degree)})
 
 
 def _places(table: Table, frame: pd.DataFrame, columns: Columns, joins: bool) -> tuple[Places | None, Any]:

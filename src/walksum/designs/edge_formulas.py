@@ -16,7 +16,7 @@ from torch import Tensor
 from walksum import backends
 from walksum._torch import Function, no_compile
 from walksum.graph import Graph
-from walksum.ops import edge_dot, edge_sum, end_sum, fold_heads, spmm, unfold_heads, zeros_if_none
+from walksum.ops import OverHeads, edge_dot, edge_sum, end_sum, fold_heads, spmm, unfold_heads, zeros_if_none
 
 SMALLEST_EXPONENT = -50.0  # exp(-50) = 2e-22: below, degree normalisation would divide rounding errors
 SMALLEST = math.exp(SMALLEST_EXPONENT) * (1 + 1e-5)  # at most this much is a value that was clipped
@@ -44,7 +44,7 @@ def _positive(diag: Tensor) -> Tensor:
     return torch.where(diag > 0, diag, 1.0)
 
 
-class _Scaling(Function):
+class _Scaling(OverHeads):
     @staticmethod
     def forward(diag: Tensor, off: Tensor, graph: Graph) -> Tensor:
         factor, kernel = _positive(diag).rsqrt(), backends.find(off, "scale_edges")
@@ -73,11 +73,6 @@ class _Scaling(Function):
             d_diag = torch.where(diag > 0, -0.5 * edge_sum(ctx.graph, grad * out) / _positive(diag), 0.0)
         return d_diag, symmetric_scaling(ctx.graph, diag, grad) if ctx.needs_input_grad[1] else None, None
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, graph: Graph) -> tuple:
-        folded = [fold_heads(info, t, d) for t, d in zip((diag, off), in_dims, strict=False)]
-        return unfold_heads(info, symmetric_scaling(graph, *folded)), 0
-
 
 class _OfEnds(Function):
     @staticmethod
@@ -85,6 +80,10 @@ class _OfEnds(Function):
         s, ctx.graph = inputs
         ctx.save_for_backward(s, output)
         ctx.save_for_forward(s, output)
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple, s: Tensor, graph: Graph) -> tuple:
+        return unfold_heads(info, cls.apply(fold_heads(info, s, in_dims[0]).contiguous(), graph)), 0
 
 
 class _Gaussian(_OfEnds):
@@ -104,10 +103,6 @@ class _Gaussian(_OfEnds):
         s, out = ctx.saved_tensors
         weight = grads[0] * torch.where(out > SMALLEST, out, 0.0)
         return spmm(ctx.graph, -edge_sum(ctx.graph, weight), weight, s), None  # sum_j weight_ij (s_j - s_i)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, s: Tensor, graph: Graph) -> tuple:
-        return unfold_heads(info, gaussian_of_ends(graph, fold_heads(info, s, in_dims[0]))), 0
 
 
 def _unit(s: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,7 +135,3 @@ class _Cosine(_OfEnds):
         unit, length = _unit(s)
         # sum_j grad_ij (u_j - cos_ij u_i) over the length of s_i
         return spmm(ctx.graph, -edge_sum(ctx.graph, grad * out), grad, unit) / length, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, s: Tensor, graph: Graph) -> tuple:
-        return unfold_heads(info, cosine_of_ends(graph, fold_heads(info, s, in_dims[0]))), 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -172,7 +171,7 @@ def _report(options: argparse.Namespace, outcome: Outcome, exchange: Any) -> Non
         "processes": len(exchange.send_counts),
     }
     write_file(options.out / "result.json", to_json(record, indent=1))
-    print(json.dumps(json.loads(to_json(record))), flush=True)
+    print(to_json(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ class SystemAcross(System):
     def normals(self, columns: int, seed: int | None, device: torch.device | str) -> Tensor:
         """Of the local nodes, then the local edges; the halo's nodes have zeros, for their owners need them alone."""
         layout, J = self.part.layout, self.J
-        generator = torch.Generator().manual_seed(self._shared_seed() if seed is None else seed)
+        if seed is None:  # one of every process; the largest serves all
+            seed = int(self.part.exchange.max(torch.randint(2**40, (1,)).double().to(J.device)))
+        generator = torch.Generator().manual_seed(seed)
 
         def draw(rows: int) -> Tensor:
             return torch.randn(rows, columns, generator=generator, dtype=J.dtype)
@@ -86,10 +88,6 @@ class SystemAcross(System):
         layout, (i, j) = self.part.layout, self.part.edges
         node = torch.cat([layout.owned, layout.halo])
         return torch.where(node[i] > node[j], self.J.off.sign(), 1.0)
-
-    def _shared_seed(self) -> int:
-        seed = torch.randint(2**40, (1,)).double().to(self.J.device)  # of every process; the largest serves all
-        return int(self.part.exchange.max(seed))
 
 
 def _kept_rows(draw: Callable[[int], Tensor], rows: int, wanted: Tensor, heads: int, columns: int) -> Tensor:

@@ -15,8 +15,8 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from walksum._checks import check_choice, check_count, check_unmasked
-from walksum.data.knn import GraphLike, TableLike, as_graph_of, warn_of_order
 from walksum.data.user_files import MANY_VALUES
+from walksum.estimators.inputs import GraphLike, TableLike, as_graph_of, warn_of_order
 from walksum.estimators.labels import columns_of_words_named, known_labels
 from walksum.portfolio.features import SCALES, node_features, other_targets, reduce_columns
 

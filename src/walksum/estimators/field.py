@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from walksum._checks import check_unmasked
-from walksum.data.knn import GraphLike, RandomState, TableLike, as_graph_of, warn_of_order
+from walksum.estimators.inputs import GraphLike, RandomState, TableLike, as_graph_of, warn_of_order
 from walksum.estimators.labels import (
     NodeClassifier,
     NodeRegressor,

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from walksum.data.knn import GraphLike, TableLike
+from walksum.estimators.inputs import GraphLike, TableLike
 from walksum.estimators.labels import known_labels
 
 

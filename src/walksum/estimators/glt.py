@@ -16,8 +16,16 @@ from torch import Tensor
 
 from walksum._checks import check_unmasked
 from walksum._torch import cpu_by_default
-from walksum.data.knn import GraphLike, RandomState, TableLike, as_features, as_graph_of, knn_graph, warn_of_order
 from walksum.data.splits import Split
+from walksum.estimators.inputs import (
+    GraphLike,
+    RandomState,
+    TableLike,
+    as_features,
+    as_graph_of,
+    knn_graph,
+    warn_of_order,
+)
 from walksum.estimators.labels import (
     NodeClassifier,
     NodeRegressor,

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from walksum._checks import check_real_matrix, check_unmasked
 from walksum.data.frames import name_list
-from walksum.data.knn import TableLike
+from walksum.estimators.inputs import TableLike
 
 LARGEST = 1e140  # its square, times a million rows and ratios of variances, is still a float64
 

@@ -124,18 +124,13 @@ def _columns(name: str, problem: Problem, x: Tensor) -> Tensor:
     moving = {0: own, F + 1: near, 2 * F + 1: torch.sparse.mm(mean, near)}  # by the first column; F: the degree
     moving |= {(3 + k) * F + 1: layer((s, False))(own, graph) for k, s in enumerate(SCALES)}
     last = surroundings(problem).shape[1]
-    for k, matrix in enumerate(_arc_means(problem)):  # each followed by a column of degrees
-        moving[last - (2 - k) * (F + 1)] = torch.sparse.mm(matrix, own)
+    for k, arcs in enumerate(arc_matrices(problem)):  # directed means, each followed by a column of degrees
+        moving[last - (2 - k) * (F + 1)] = torch.sparse.mm(_matrix(mean_over(arcs)), own)
     parts, place = [], 0
     for first, part in sorted(moving.items()):
         parts += [constant[:, place:first], part]
         place = first + F
     return torch.cat([*parts, constant[:, place:]], 1)
-
-
-def _arc_means(problem: Problem) -> list[Tensor]:
-    """The matrices of :func:`walksum.portfolio.columns.directed_means`."""
-    return [_matrix(mean_over(matrix)) for matrix in arc_matrices(problem)]
 
 
 def _matrix(A: sp.spmatrix) -> Tensor:

@@ -142,7 +142,10 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
     better = "" if metrics.get("higher_is_better", True) else ", less is better"
     tables = [_bar_table(f"Test {score_name(metrics)}{better}", "scores", scores)]
     if metrics.get("importance"):
-        worth = [(str(each["column"]), each["importance"], _drop(metrics, each)) for each in metrics["importance"]]
+        worth = []
+        for each in metrics["importance"]:
+            spread = "" if each["standard_error"] is None else f" ± {shown(metrics, each['standard_error'])}"
+            worth.append((str(each["column"]), each["importance"], shown(metrics, each["importance"]) + spread))
         tables.append(_bar_table(importance_title(metrics), "importance", worth))
     if metrics.get("portfolio"):
         members = [each for each in metrics["portfolio"]["members"] if each["weight"] > 0]
@@ -150,11 +153,6 @@ def model_panel(session: Session, view: View, answer: Answer | None, of: Theme) 
         tables.append(_bar_table("Weight of each member", "members", weights))
     words = "How the model does on nodes it never learned from, beside simpler methods, and what it is made of."
     return [html.P(words, className="explains"), html.Div(tables, className="side-by-side")]
-
-
-def _drop(metrics: dict[str, Any], each: dict[str, Any]) -> str:
-    spread = each["standard_error"]
-    return shown(metrics, each["importance"]) + ("" if spread is None else f" ± {shown(metrics, spread)}")
 
 
 def _bar_table(title: str, key: str, rows: list[tuple[str, float, str]]) -> html.Table:

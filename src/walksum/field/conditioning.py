@@ -63,10 +63,8 @@ def _misfit(field: GaussianField, residual: Tensor, x: Tensor, noise: Tensor, pl
 
     Beside a small noise the first form is nothing but rounding, which the noise is then divided into.
     """
-    J = field.J
-    Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
-    small = noise * J.diag[:, place] < torch.finfo(J.dtype).eps
-    return torch.where(small, noise * Jx, residual - x[..., place])
+    small = noise * field.J.diag[:, place] < torch.finfo(field.J.dtype).eps
+    return torch.where(small, noise * field._product(x)[..., place], residual - x[..., place])
 
 
 def leave_one_out(field: GaussianField, nodes: Any, values: Any, noise: Any) -> tuple[Tensor, Tensor]:
@@ -96,11 +94,10 @@ def _leaving_out(
     # where it is large.
     J, x = field.J, field._whole_batch(x)
     JS = (J.diag * S.diag).index_add(1, J.graph.edges.flatten(), (J.off * S.off).repeat(1, 2))
-    Jx = field._back(J @ to_columns(J, x), x.shape)[..., place]
     size = (J.diag * S.diag)[:, place]
     left = torch.where(size < 1, JS[:, place], 1 - S.diag[:, place] / noise)
     unknown = left <= torch.finfo(left.dtype).eps * J.num_nodes * size  # rounding: J is singular without it
-    error = torch.where(unknown, torch.nan, torch.where(size < 1, noise * Jx, error))
+    error = torch.where(unknown, torch.nan, torch.where(size < 1, noise * field._product(x)[..., place], error))
     return error, torch.where(unknown, 0.0, left)
 
 
@@ -142,7 +139,7 @@ def _noisy_step(field: GaussianField, residual: Tensor, place: Tensor, noise: Te
     # small. So the part of each observation in its own node is taken out: what is left has no division by the noise.
     x = _scattered(J, residual / (1 + noise * field.J.diag[:, place]), place)
     couplings = Precision(field.J.graph, torch.zeros_like(field.J.diag), field.J.off)
-    return x + field._solve(-field._back(couplings @ to_columns(couplings, x), x.shape), J)
+    return x + field._solve(-field._product(x, couplings), J)
 
 
 def _rest(field: GaussianField, place: Tensor) -> tuple[Part, Part]:
@@ -156,8 +153,7 @@ def _rest(field: GaussianField, place: Tensor) -> tuple[Part, Part]:
 def _conditional_step(field: GaussianField, residual: Tensor, place: Tensor, rest: Part) -> Tensor:
     """``-J_uu^-1 J_uo r``: what exact observations add to the mean of the others."""
     x = field._whole_batch(_scattered(field.J, residual, place))
-    pull = field._back(field.J @ to_columns(field.J, x), x.shape)[..., rest.nodes]
-    return field._solve(-pull, rest.of(field.J))
+    return field._solve(-field._product(x)[..., rest.nodes], rest.of(field.J))
 
 
 def to_columns(J: Precision, x: Tensor) -> Tensor:

@@ -159,6 +159,11 @@ class GaussianField(Distribution):
         mu = mu if S is None else mu * S.unsqueeze(2)
         return self._back(in_range(mu, self._like), h.shape)
 
+    def _product(self, x: Tensor, J: Precision | None = None) -> Tensor:
+        """``J x`` of every row."""
+        J = self.J if J is None else J
+        return self._back(J @ to_columns(J, x), x.shape)
+
     def _quadratic(self, x: Tensor) -> Tensor:
         """``x^T J x`` of every row."""
         x = self._whole_batch(x)
@@ -201,9 +206,7 @@ class GaussianField(Distribution):
     @property
     def h(self) -> Tensor:
         """The information vector J mu, of the nodes without exact observations."""
-        x = self._take(self.loc)
-        columns = to_columns(self.J, x)
-        return self._put(self._back(self.J @ columns, x.shape))
+        return self._put(self._product(self._take(self.loc)))
 
     @property
     def variance(self) -> Tensor:

@@ -18,6 +18,7 @@ from walksum.graph import Graph
 from walksum.precision import Precision
 
 LARGEST_A = 7.0  # atanh of the largest |a|: 1 - 2e-6, beyond which the field is a constant per component
+LEVEL_95 = 1.959964  # deviations to both sides of a Gaussian's mean that hold 95 %
 NOISE_RANGE = (-14.0, 9.0)  # logarithms of noise over the field's own variance
 
 
@@ -200,6 +201,11 @@ def _calibrated(family: _Family, nodes: Tensor, values: Tensor, a: Tensor, b: Te
     with torch.no_grad():
         known = noise.reshape(1, 1).expand(1, nodes.numel())
         mean, variance = family.field(a, b).leave_one_out(nodes, values, known)
-    z = ((values - mean) / variance.sqrt()).abs()
-    share = min(1.0, 0.95 * (1 + 1 / z.numel()))  # of n errors and a new one, each is equally likely the largest
-    return torch.quantile(z.reshape(-1), share, interpolation="higher").cpu() / 1.959964
+    z = (values - mean) / variance.sqrt()
+    return torch.tensor(deviation_95(z.cpu().numpy()), dtype=z.dtype)
+
+
+def deviation_95(errors: np.ndarray) -> float:
+    """The standard deviation whose 95 % intervals cover 95 % of such errors, a new one among them."""
+    share = min(1.0, 0.95 * (1 + 1 / errors.size))  # of n errors and a new one, each is equally likely the largest
+    return float(np.quantile(np.abs(errors), share, method="higher")) / LEVEL_95

@@ -13,7 +13,7 @@ from walksum.field.factors import choose_method, factorise, working_copy
 from walksum.field.report import EstimateWarning, Observer, Reporter
 from walksum.field.selected import OfFactor, pattern_inverse
 from walksum.graph import Graph
-from walksum.ops import fold_heads, unfold_heads, zeros_if_none
+from walksum.ops import zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers.base import Status
 
@@ -91,8 +91,3 @@ class _LogDet(OfFactor):
         S_diag, S_off = pattern_inverse(diag, off, ctx.graph, ctx.memo, ctx.way)
         grad = grads[0].unsqueeze(1)
         return grad * S_diag, 2 * grad * S_off, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, *others: Any) -> tuple:
-        found = _LogDet.apply(fold_heads(info, diag, in_dims[0]), fold_heads(info, off, in_dims[1]), *others)
-        return unfold_heads(info, found), 0

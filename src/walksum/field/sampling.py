@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walksum._torch import Function, outside_transforms
+from walksum._torch import outside_transforms
 from walksum.field.factors import SOLVERS, choose_method, factorise, in_range, working_copy
 from walksum.field.report import Observer, Reporter
 from walksum.field.system import System, system_of
 from walksum.graph import Graph
-from walksum.ops import edge_dot, fold_heads, spmm, unfold_heads, zeros_if_none
+from walksum.ops import OverHeads, edge_dot, spmm, zeros_if_none
 from walksum.precision import Precision
 from walksum.solvers.cg.solver import CG
 from walksum.solving import differentiated, solve
@@ -74,7 +74,7 @@ def centred_columns(J: Precision, columns: int, way: str, seed: int | None = Non
     return in_range(follow(work, z, way), J.diag)
 
 
-class _Draw(Function):
+class _Draw(OverHeads):
     """Samples made of noise, without derivatives; a Function, so that transforms of torch.func reach its numbers."""
 
     @staticmethod
@@ -95,11 +95,6 @@ class _Draw(Function):
     def jvp(ctx: Any, *tangents: Any) -> None:
         return None
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, z: Tensor, *others: Any) -> tuple:
-        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, z), in_dims, strict=False)]
-        return unfold_heads(info, _Draw.apply(*folded, *others)), 0
-
 
 def follow(J: Precision, x: Tensor, way: str) -> Tensor:
     r"""x itself, with the derivative :math:`-\frac12 J^{-1} dJ x` by which a sample follows J.
@@ -109,7 +104,7 @@ def follow(J: Precision, x: Tensor, way: str) -> Tensor:
     return _Follow.apply(J.diag, J.off, x, J.graph, J.prepared, way) if differentiated(J, x) else x
 
 
-class _Follow(Function):
+class _Follow(OverHeads):
     # The output is what moves, so that derivatives of this rule see it move too: second derivatives of expectations are
     # unbiased as the first are.
     @staticmethod
@@ -133,11 +128,6 @@ class _Follow(Function):
         diag, off, x = ctx.saved_tensors
         g = -0.5 * _solved(diag, off, grads[0], *ctx.rest)
         return torch.linalg.vecdot(g, x), edge_dot(ctx.rest[0], g, x), grads[0], None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, x: Tensor, *others: Any) -> tuple:
-        folded = [fold_heads(info, t, d) for t, d in zip((diag, off, x), in_dims, strict=False)]
-        return unfold_heads(info, _Follow.apply(*folded, *others)), 0
 
 
 def _solved(diag: Tensor, off: Tensor, h: Tensor, graph: Graph, memo: dict, way: str) -> Tensor:

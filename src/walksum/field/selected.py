@@ -9,7 +9,7 @@ from torch import Tensor
 
 from walksum.field.factors import SOLVERS, factorise
 from walksum.graph import Graph
-from walksum.ops import Function, fold_heads, spmm, unfold_heads, zeros_if_none
+from walksum.ops import OverHeads, spmm, zeros_if_none
 from walksum.precision import Precision
 from walksum.solving import solve
 
@@ -22,7 +22,7 @@ def pattern_inverse(diag: Tensor, off: Tensor, graph: Graph, memo: dict, way: st
     return _PatternInverse.apply(diag, off, graph, memo, way)
 
 
-class OfFactor(Function):
+class OfFactor(OverHeads):
     """A function of the factor of J: ``(diag, off, graph, memo, way)``."""
 
     @staticmethod
@@ -60,11 +60,6 @@ class _PatternInverse(OfFactor):
             )
         d_diag, d_off = _minus_SGS(diag, off, grads[0], grads[1], ctx.graph, ctx.memo, ctx.way)
         return d_diag, d_off, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, diag: Tensor, off: Tensor, *others: Any) -> tuple:
-        S = _PatternInverse.apply(fold_heads(info, diag, in_dims[0]), fold_heads(info, off, in_dims[1]), *others)
-        return tuple(unfold_heads(info, each) for each in S), (0, 0)
 
 
 def _minus_SGS(diag: Tensor, off: Tensor, g_diag: Tensor, g_off: Tensor, graph: Graph, memo: dict, way: str) -> Any:

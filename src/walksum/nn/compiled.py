@@ -24,7 +24,7 @@ from walksum.graph import Graph, as_graph
 from walksum.nn.adjacency import Adjacency
 from walksum.nn.store import design_from_json, design_to_json, solver_from_json, to_json
 from walksum.precision import Precision
-from walksum.solvers import Solver
+from walksum.solvers import Solution, Solver
 from walksum.solving import solve, solve_backward
 
 INPUTS = (
@@ -43,7 +43,7 @@ def recipe(design: Design, solver: Solver | str, on_nonconverged: str) -> str:
     return json.dumps({**parts, "on_nonconverged": on_nonconverged})
 
 
-class Compilable(nn.Module):
+class SolvingLayer(nn.Module):
     """A layer with its recipe as an attribute: by its text a compiler tells the layer from others of its class.
 
     Code that was compiled for one layer also runs for others that look the same, and what is called once, while
@@ -53,6 +53,10 @@ class Compilable(nn.Module):
     design: Any
     solver: Any
     on_nonconverged: Any
+    #: the reports of the latest passes
+    last_solve: Solution | None = None
+    last_backward_solve: Solution | None = None
+    keep_values = False
     #: attributes that the recipe is made of
     written: tuple[str, ...] = ("design", "solver", "on_nonconverged")
 
@@ -64,6 +68,11 @@ class Compilable(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.write_recipe()  # of a copy, whose parts are others
+
+    def remember(self, solution: Solution) -> None:
+        kept = solution if self.keep_values else solution.without_value()
+        # past nn.Module's __setattr__, which looks for parameters and takes longer than a report
+        self.__dict__["last_solve" if solution.direction == "forward" else "last_backward_solve"] = kept
 
     def whole_design(self) -> Design:
         return self.design

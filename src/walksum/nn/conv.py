@@ -31,7 +31,7 @@ from walksum.nn.inputs import (
 )
 from walksum.nn.node_linear import NodeLinear
 from walksum.precision import Precision
-from walksum.solvers import Solution, Solver, resolve_name
+from walksum.solvers import Solver, resolve_name
 from walksum.solving import HALF, ON_NONCONVERGED, solve
 
 # Of a Laplacian in a layer without norm or residual. Each layer strengthens what all nodes share by 1 / (1 - s): with
@@ -41,7 +41,7 @@ LAYER_SCALE = 0.7
 LARGEST_LOGIT = 10.0  # edge features change a coupling by at most e^10
 
 
-class GLTConv(compiled.Compilable, MessagePassing):
+class GLTConv(compiled.SolvingLayer, MessagePassing):
     r"""The graph linear transformation as a PyG layer.
 
     .. math::
@@ -140,8 +140,6 @@ class GLTConv(compiled.Compilable, MessagePassing):
                 f"edge_dim={edge_dim!r}; edge features enter learned couplings, of which {self.design} has none"
             )
         self.edge = None if edge_dim is None else nn.Linear(edge_dim, heads, bias=False)
-        self.last_solve: Solution | None = None
-        self.last_backward_solve: Solution | None = None
         self.write_recipe()
 
     def reset_parameters(self) -> None:
@@ -208,7 +206,7 @@ class GLTConv(compiled.Compilable, MessagePassing):
                 graph = as_graph(edge_index, source.size(0), edge_weight)
                 factor = self._edge_factor(edge_attr, edge_index, graph, h.dtype)
                 J = masked(self, self._precision(graph, source, h, factor), edge_index)
-                mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
+                mu = solve(J, h, self.solver, observe=self.remember, on_nonconverged=self.on_nonconverged)
         out = mu.transpose(0, 1).to(self._dtype)
         out = out.flatten(1) if self.concat else out.mean(1)
         if J is not None and mu.requires_grad and out._is_view():
@@ -329,11 +327,6 @@ class GLTConv(compiled.Compilable, MessagePassing):
             factor = self._edge_factor(edge_attr, edge_index, None, h.dtype)
         parameters = list(self._parameters_of_design().values())
         return compiled.mix_over(edge_index, weight, x, h, factor, parameters, self.current_recipe())
-
-    def _remember(self, solution: Solution) -> None:
-        kept = solution if self.keep_values else solution.without_value()
-        # past nn.Module's __setattr__, which looks for parameters and takes longer than a report
-        self.__dict__["last_solve" if solution.direction == "forward" else "last_backward_solve"] = kept
 
     def __repr__(self) -> str:
         width: Any = self.in_channels

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from walksum._torch import Function
 from walksum.backends import has_numba
-from walksum.ops import fold_heads, unfold_heads
+from walksum.ops import OverHeads
 
 LANES = 65536
 
@@ -28,7 +27,7 @@ class Dropout(nn.Dropout):
         return _Dropout.apply(input.unsqueeze(0), seed, self.p).squeeze(0)
 
 
-class _Dropout(Function):
+class _Dropout(OverHeads):
     # linear in x for a given seed: its derivative, in both modes and to any order, is itself
     @staticmethod
     def forward(x: Tensor, seed: Tensor, p: float) -> Tensor:
@@ -54,8 +53,3 @@ class _Dropout(Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         return _Dropout.apply(tangents[0], ctx.saved_tensors[0], ctx.p)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, seed: Tensor, p: float) -> tuple:
-        x, seed = (fold_heads(info, t, dim) for t, dim in zip((x, seed), in_dims, strict=False))
-        return unfold_heads(info, _Dropout.apply(x, seed, p)), 0

@@ -18,11 +18,11 @@ from walksum.nn.adjacency import LARGEST_LEARNED, Adjacency, adjacency_precision
 from walksum.nn.explained import call_message_hooks, is_explained, masked, partial_correlation
 from walksum.nn.inputs import check_layout, one_column, without_autocast, working_precision
 from walksum.precision import Precision
-from walksum.solvers import Solution, Solver, resolve_name
+from walksum.solvers import Solver, resolve_name
 from walksum.solving import ON_NONCONVERGED, solve
 
 
-class Propagate(compiled.Compilable, MessagePassing):
+class Propagate(compiled.SolvingLayer, MessagePassing):
     r"""Exact propagation over all paths of the graph, in one linear operator.
 
     .. math::
@@ -56,7 +56,7 @@ class Propagate(compiled.Compilable, MessagePassing):
     ``last_solve`` and ``last_backward_solve`` hold the :class:`walksum.Solution` of the latest passes, without value.
     """
 
-    written = (*compiled.Compilable.written, "start", "coupling", "loops", "logit")
+    written = (*compiled.SolvingLayer.written, "start", "coupling", "loops", "logit")
 
     def __init__(
         self,
@@ -88,8 +88,6 @@ class Propagate(compiled.Compilable, MessagePassing):
             )
         self.logit = nn.Parameter(torch.empty(())) if learned else None
         self.solver, self.on_nonconverged = resolve_name(solver), on_nonconverged
-        self.last_solve: Solution | None = None
-        self.last_backward_solve: Solution | None = None
         self.reset_parameters()
         self.write_recipe()
 
@@ -125,7 +123,7 @@ class Propagate(compiled.Compilable, MessagePassing):
             else:
                 J = self.precision(as_graph(edge_index, x.size(0), edge_weight), h.dtype, h)
                 J = masked(self, J, edge_index)
-                mu = solve(J, h, self.solver, observe=self._remember, on_nonconverged=self.on_nonconverged)
+                mu = solve(J, h, self.solver, observe=self.remember, on_nonconverged=self.on_nonconverged)
             if self.design is None:
                 mu = (1 - self.scale) * mu
             elif mu.requires_grad:
@@ -152,12 +150,6 @@ class Propagate(compiled.Compilable, MessagePassing):
         else:
             parameters, x = list(self.design.parameters()), h
         return compiled.mix_over(edge_index, weight, x, h.unsqueeze(0), None, parameters, self.current_recipe())
-
-    def _remember(self, solution: Solution) -> None:
-        if solution.direction == "forward":
-            self.last_solve = solution.without_value()
-        else:
-            self.last_backward_solve = solution.without_value()
 
     def __repr__(self) -> str:
         if self.design is not None:

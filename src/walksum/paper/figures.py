@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -57,14 +57,14 @@ def of_paper(
     after = {name: response(each) for name, each in J.items()}
     starts = {name: trained.untrained() for name, trained in runs.items()}
     before = {name: response(each) for name, each in starts.items() if each is not None}
-    yield NamedFigure("spectral-response", lambda theme: plot.responses(after, before, theme=theme))
+    yield NamedFigure("spectral-response", partial(plot.responses, after, before))
     yield _influence_by_hop(runs, compare, max_epochs, listener)
     listener.doing("solving with every solver")
     curves = {name: runs[name].curves() for name in SOLVED}
-    yield NamedFigure("convergence", lambda theme: plot.residuals(curves, theme=theme))
-    yield NamedFigure("steps-by-epoch", lambda theme: plot.steps(histories, theme=theme))
+    yield NamedFigure("convergence", partial(plot.residuals, curves))
+    yield NamedFigure("steps-by-epoch", partial(plot.steps, histories))
     part, centre = small_part(J["fixed Laplacian"])
-    yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
+    yield NamedFigure("walk-sums", partial(plot.walk_sums, part, centre))
 
 
 def train_design(job: Job, problem: Problem, listener: Listener) -> TrainedRun:
@@ -96,21 +96,17 @@ def count_steps(like: TrainedRun, epochs: int, listener: Listener) -> list[Epoch
     return outcome.history
 
 
-def _drawn(draw: Callable[..., Any], what: Any, theme: str) -> Any:
-    return draw(what, theme=theme)
-
-
 def _correlations(J: dict[str, Precision], listener: Listener) -> Iterator[NamedFigure]:
     learned = {name: each for name, each in J.items() if name.startswith("learned")}
     pulls_and_pushes = {name: learned[name] for name in ("learned Laplacian", "learned pairwise normal")}
     style: Any = {"most": ILLUSTRATED, "beside_graph": True}
-    yield NamedFigure("figure-1", lambda theme: plot.graphical_model(pulls_and_pushes, theme=theme, **style))
+    yield NamedFigure("figure-1", partial(plot.graphical_model, pulls_and_pushes, **style))
     listener.doing("inverting J of six designs")
     fixed = {name: ordered(each) for name, each in J.items() if name not in learned}
-    yield NamedFigure("figure-4", lambda theme: plot.correlations(fixed, theme=theme))
+    yield NamedFigure("figure-4", partial(plot.correlations, fixed))
     for number, (name, each) in zip((5, 6, 7), learned.items(), strict=True):
-        yield NamedFigure(f"figure-{number}", partial(_drawn, plot.correlations, {name: ordered(each)}))
-        yield NamedFigure(f"figure-{number}-heads", partial(_drawn, plot.heads, each))
+        yield NamedFigure(f"figure-{number}", partial(plot.correlations, {name: ordered(each)}))
+        yield NamedFigure(f"figure-{number}-heads", partial(plot.heads, each))
 
 
 def _influence_by_hop(
@@ -122,4 +118,4 @@ def _influence_by_hop(
     assert like.job is not None
     seed = like.job.seed
     found |= compared_hops(compare, like, lambda name: Job(model=name, seed=seed, max_epochs=max_epochs), listener)
-    return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
+    return NamedFigure("influence-by-hop", partial(plot.hops, found))

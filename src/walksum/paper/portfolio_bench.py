@@ -152,8 +152,8 @@ def _blended(problem: Any, members: list, metric: Any) -> Any:
 
 def _numbers(name: str, seed: int, budget: float, device: str, members: Any, dump: Path | None) -> dict:
     from walksum.estimators.auto.regressor import AutoRegressor
+    from walksum.field.fit import LEVEL_95
     from walksum.portfolio.blend import least_squares_weights, r_squared
-    from walksum.portfolio.residual import LEVEL_95
 
     X, y, pairs = counties(COUNTIES[name.removeprefix("counties-")])
     known = np.nonzero(~np.isnan(y))[0]

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from walksum._torch import Function
 from walksum.backends.cpu.compile import jit
 from walksum.backends.cpu.dropout import _bits, _hash
 from walksum.backends.cpu.simd import WIDTHS, at, fma, load, splat, store, width
 from walksum.nn import GLT
 from walksum.nn.dropout import LANES
-from walksum.ops import fold_heads, unfold_heads
+from walksum.ops import OverHeads
 from walksum.solvers.factor import over_threads
 
 DENSEST = 0.25  # share of entries up to which the sparse way pays
@@ -62,7 +61,7 @@ class SparseInput(nn.Module):
         return _Product.apply(self.weight.unsqueeze(0), seed, self.features, p).squeeze(0) + self.bias
 
 
-class _Product(Function):
+class _Product(OverHeads):
     @staticmethod
     def forward(weight: Tensor, seed: Tensor, features: Sparse, p: float) -> Tensor:
         return _multiply(weight, features.shape[0], seed, p, features.by_row)
@@ -76,11 +75,6 @@ class _Product(Function):
     def backward(ctx: Any, *grads: Any) -> tuple:
         (seed,), features = ctx.saved_tensors, ctx.features
         return _multiply(grads[0], features.shape[1], seed, ctx.p, features.by_column), None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, weight: Tensor, seed: Tensor, features: Sparse, p: float) -> tuple:
-        weight, seed = (fold_heads(info, t, dim) for t, dim in zip((weight, seed), in_dims, strict=False))
-        return unfold_heads(info, _Product.apply(weight, seed, features, p)), 0
 
 
 def _multiply(given: Tensor, rows: int, seed: Tensor, p: float, X: tuple[np.ndarray, ...]) -> Tensor:

@@ -202,8 +202,8 @@ def _measured(
         met=met,
         status=solution.status.name,
         residual=solution.residual,
-        error=_ratio(gap.sum(), norm.sum()),
-        worst_error=worst(torch.where(norm > 0, gap / norm, gap).sqrt()),
+        error=float(_ratio(gap.sum(), norm.sum())),
+        worst_error=worst(_ratio(gap, norm)),
         size=float(system.h.abs().max()),
         nodes=graph.num_nodes,
         edges=graph.num_edges,
@@ -215,5 +215,5 @@ def _measured(
     )
 
 
-def _ratio(gap: Tensor, norm: Tensor) -> float:
-    return float((gap / norm).sqrt()) if float(norm) > 0 else float(gap.sqrt())
+def _ratio(gap: Tensor, norm: Tensor) -> Tensor:
+    return torch.where(norm > 0, gap / norm, gap).sqrt()

@@ -12,6 +12,11 @@ FARTHEST = 8.0  # standard deviations from the mean that a linear model reads, a
 LINKS = ("identity", "sigmoid", "softmax")
 
 
+def below(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+
+
 @dataclass
 class Additive:
     """``link(start + X W + sum of the leaves that a row falls into)``.
@@ -111,18 +116,9 @@ def _of_boosting(model: Any, codes: np.ndarray, classes: int) -> Additive:
     parts, columns = [], []
     for round_ in model._predictors:
         for column, tree in enumerate(round_):
-            nodes = tree.nodes
-            own = np.arange(len(nodes))
-            leaf = nodes["is_leaf"].astype(bool)
-            parts.append(
-                (
-                    np.where(leaf, 0, nodes["feature_idx"]),
-                    np.where(leaf, 0.0, nodes["num_threshold"]),
-                    np.where(leaf, own, nodes["left"]),
-                    np.where(leaf, own, nodes["right"]),
-                    np.where(leaf, nodes["value"], 0.0)[:, None],
-                )
-            )
+            nodes, leaf = tree.nodes, tree.nodes["is_leaf"].astype(bool)
+            splits = [nodes[name] for name in ("feature_idx", "num_threshold", "left", "right")]
+            parts.append(_with_leaves(leaf, splits, np.where(leaf, nodes["value"], 0.0)[:, None]))
             columns.append(column)
     start = np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1)
     return Additive(_link(classes, len(start)), start, None, _joined(parts, columns), codes)
@@ -132,19 +128,19 @@ def _of_forest(model: Any, codes: np.ndarray, classes: int) -> Additive:
     parts = []
     for each in model.estimators_:
         tree = each.tree_
-        own = np.arange(tree.node_count)
-        leaf = tree.children_left < 0
-        parts.append(
-            (
-                np.where(leaf, 0, tree.feature),
-                np.where(leaf, 0.0, tree.threshold),
-                np.where(leaf, own, tree.children_left),
-                np.where(leaf, own, tree.children_right),
-                tree.value[:, 0] / (tree.value[:, 0].sum(1, keepdims=True) if classes else 1) / len(model.estimators_),
-            )
-        )
+        splits = [tree.feature, tree.threshold, tree.children_left, tree.children_right]
+        value = tree.value[:, 0] / (tree.value[:, 0].sum(1, keepdims=True) if classes else 1) / len(model.estimators_)
+        parts.append(_with_leaves(tree.children_left < 0, splits, value))
     width = parts[0][-1].shape[1]
     return Additive("identity", np.zeros(width), None, _joined(parts, [0] * len(parts)), codes, single=True)
+
+
+def _with_leaves(leaf: np.ndarray, splits: list[np.ndarray], value: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The nodes of one tree: feature, threshold, left, right and value; a leaf points at itself."""
+    feature, threshold, left, right = splits
+    own = np.arange(len(leaf))
+    ends = np.where(leaf, own, left), np.where(leaf, own, right)
+    return np.where(leaf, 0, feature), np.where(leaf, 0.0, threshold), *ends, value
 
 
 def _joined(parts: list[tuple], columns: list[int]) -> Arrays:

@@ -229,11 +229,6 @@ def held_out(
 
 def paired_gain(gain: Callable[[np.ndarray], float], count: int) -> tuple[float, float, float]:
     """A gain over all rows with its paired bootstrap interval; draws that hold one class alone are left out."""
-    random, samples = np.random.default_rng(0), []
-    for _ in range(RESAMPLES):
-        try:
-            samples.append(gain(random.integers(0, count, count)))
-        except ValueError:
-            continue
-    low, high = np.quantile(samples, (0.025, 0.975)) if samples else (np.nan, np.nan)
-    return gain(np.arange(count)), float(low), float(high)
+    random = np.random.default_rng(0)
+    drawn = np.array([gain(random.integers(0, count, count)) for _ in range(RESAMPLES)])
+    return gain(np.arange(count)), *scoring.interval(drawn[np.isfinite(drawn)])

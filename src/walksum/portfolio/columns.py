@@ -11,23 +11,25 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from walksum.analysis.spectrum import normalised_adjacency
 from walksum.graph import Graph
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.features import (
     SCALES,
+    as_dense,
     has_whole_diagonal,
     leading_directions,
+    log_degree,
     neighbour_mean,
     neighbour_targets,
     node_features,
     operator_diagonal,
     other_targets,
-    reduce_columns,
     seconds_of_solves,
     smoothed_directions,
     targets_along,
 )
-from walksum.portfolio.problem import Problem
+from walksum.portfolio.problem import Problem, once
 from walksum.portfolio.residual import affordable
 from walksum.portfolio.spread import Operator, layer, spread
 from walksum.portfolio.threads import few_threads
@@ -48,36 +50,26 @@ WALK_WORDS = {"near": "two steps", "far": "spread, scale 0.9", "beyond": "spread
 DIAGONAL = 0.03  # of the budget that one diagonal of an inverse may take; members read three
 
 
+@once("own")
 def own_columns(problem: Problem) -> np.ndarray:
     """x, reduced if it is wide."""
-    return problem.once("own", lambda: _own_columns(problem))
-
-
-def _own_columns(problem: Problem) -> np.ndarray:
     if not problem.wide or (problem.basis is None and min(problem.X.shape) < 2):  # one row of another table has a basis
-        return reduce_columns(problem.X, None)
+        return as_dense(problem.X)
     if problem.basis is None:
         problem.basis = leading_directions(problem.X, COMPONENTS, problem.seed)
     return np.asarray(problem.X @ problem.basis.T)
 
 
+@once("neighbours")
 def neighbours(problem: Problem) -> np.ndarray:
     """x, neighbour means and degree: few columns, in which trees find what dozens would hide."""
-
-    def make() -> np.ndarray:
-        own, graph = own_columns(problem), problem.graph
-        degree = np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]
-        return np.concatenate([own, neighbour_mean(graph) @ own, degree, *amounts(problem)], 1)
-
-    return problem.once("neighbours", make)
+    own, graph = own_columns(problem), problem.graph
+    return np.concatenate([own, neighbour_mean(graph) @ own, log_degree(graph), *amounts(problem)], 1)
 
 
+@once("surroundings")
 def surroundings(problem: Problem) -> np.ndarray:
     """x, degrees, sums of weights, neighbour means, ``P_k x``; with the edges' directions where they came directed."""
-    return problem.once("surroundings", lambda: _surroundings(problem))
-
-
-def _surroundings(problem: Problem) -> np.ndarray:
     own = own_columns(problem)
     found, _ = node_features(own, problem.graph, SCALES, hops=2)
     parts = [found]
@@ -86,24 +78,18 @@ def _surroundings(problem: Problem) -> np.ndarray:
     return np.concatenate(parts + amounts(problem) + directed_means(problem, own), 1)
 
 
+@once("smoothed")
 def smoothed(problem: Problem) -> np.ndarray:
     """``P_s x`` alone: noisy columns of few labelled nodes are averaged before a network reads them."""
-
-    def make() -> np.ndarray:
-        own = np.require(own_columns(problem), np.float64, ["C", "W"])
-        return layer(SMOOTHED)(torch.from_numpy(own), problem.graph.to("cpu")).numpy()
-
-    return problem.once("smoothed", make)
+    own = np.require(own_columns(problem), np.float64, ["C", "W"])
+    return layer(SMOOTHED)(torch.from_numpy(own), problem.graph.to("cpu")).numpy()
 
 
+@once("directions")
 def directions(problem: Problem, kind: str) -> np.ndarray:
     """Of a wide table: the leading directions of what neighbours make of it, carried along walks of one kind."""
-
-    def make() -> np.ndarray:
-        own = np.require(problem.X @ smoothed_basis(problem).T, np.float64, ["C", "W"])
-        return carried(problem.graph.to("cpu"), torch.from_numpy(own), kind).numpy()
-
-    return problem.once(("directions", kind), make)
+    own = np.require(problem.X @ smoothed_basis(problem).T, np.float64, ["C", "W"])
+    return carried(problem.graph.to("cpu"), torch.from_numpy(own), kind).numpy()
 
 
 def smoothed_basis(problem: Problem) -> np.ndarray:
@@ -162,23 +148,17 @@ def _place_directions(graph: Graph, seed: int) -> np.ndarray:
     return carried(graph, torch.from_numpy(np.ascontiguousarray(joined @ basis.T)), "near").numpy()
 
 
+@once("coordinates")
 def graph_coordinates(problem: Problem) -> np.ndarray:
-    return problem.once("coordinates", lambda: _graph_coordinates(problem))
-
-
-def _graph_coordinates(problem: Problem) -> np.ndarray:
     """Where a node lies: the smoothest eigenvectors of the normalised Laplacian; trees cut the graph along them."""
     from scipy.sparse.linalg import ArpackNoConvergence
 
     from walksum.precision import largest_eigenvectors
 
-    i, j = problem.graph.edges.cpu().numpy()
     n, count = problem.num_nodes, min(COORDINATES, problem.num_nodes // 10)
     if count < 1:
         return np.zeros((n, 0))
-    A = sp.coo_matrix((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), (n, n)).tocsr()
-    root = np.sqrt(np.maximum(np.asarray(A.sum(1)).ravel(), 1))
-    S = sp.diags(1 / root) @ A @ sp.diags(1 / root)
+    S, degree = normalised_adjacency(problem.graph), problem.graph.degree.cpu().double().numpy()
     start = np.random.default_rng(0).normal(size=n)
     try:
         with few_threads(n):
@@ -186,7 +166,7 @@ def _graph_coordinates(problem: Problem) -> np.ndarray:
             vectors = largest_eigenvectors(operator, count, start, tol=1e-4, maxiter=500)
     except ArpackNoConvergence as some:
         vectors = some.eigenvectors
-    return vectors * np.sqrt(n) / root[:, None]
+    return vectors * np.sqrt(n) / np.sqrt(np.maximum(degree, 1))[:, None]
 
 
 def _inverse_operator(graph: Graph) -> Any:
@@ -238,27 +218,21 @@ def amounts(problem: Problem) -> list[np.ndarray]:
     return [np.log1p(each / problem.unit)[:, None] for each in sums]
 
 
+@once("targets")
 def with_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
     """Targets of other nodes among ``train``, exactly without the node's own."""
-
-    def make() -> np.ndarray:
-        Y = _known_targets(problem, train)
-        far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
-        near = neighbour_targets(problem.graph, train, Y)
-        return np.concatenate([far, near, *directed_targets(problem, train, Y)], 1)
-
-    return problem.once(("targets", train.tobytes()), make)
+    Y = _known_targets(problem, train)
+    far = other_targets(problem.graph, train, Y, LABEL_SCALES, ratio=not problem.classes)
+    near = neighbour_targets(problem.graph, train, Y)
+    return np.concatenate([far, near, *directed_targets(problem, train, Y)], 1)
 
 
+@once("near targets")
 def with_near_targets(problem: Problem, train: np.ndarray) -> np.ndarray:
     """The same of two hops, where the diagonal of the inverse costs too much."""
-
-    def make() -> np.ndarray:
-        Y = _known_targets(problem, train)
-        near = neighbour_targets(problem.graph, train, Y, hops=2)
-        return np.concatenate([near, *directed_targets(problem, train, Y)], 1)
-
-    return problem.once(("near targets", train.tobytes()), make)
+    Y = _known_targets(problem, train)
+    near = neighbour_targets(problem.graph, train, Y, hops=2)
+    return np.concatenate([near, *directed_targets(problem, train, Y)], 1)
 
 
 def directed_targets(problem: Problem, train: np.ndarray, Y: np.ndarray) -> list[np.ndarray]:
@@ -292,7 +266,7 @@ Columns = Callable[[Problem, np.ndarray], np.ndarray]
 
 COLUMNS: dict[str, Columns] = {
     "x": lambda problem, train: own_columns(problem),
-    ALL_OWN: lambda problem, train: reduce_columns(problem.X, None),
+    ALL_OWN: lambda problem, train: as_dense(problem.X),
     "neighbours": lambda problem, train: neighbours(problem),
     "surroundings": lambda problem, train: surroundings(problem),
     "smoothed": lambda problem, train: smoothed(problem),
@@ -378,6 +352,5 @@ def by_row(X: Any) -> Any:
 
 def own_and_degree(problem: Problem) -> np.ndarray:
     """All columns of x, unless they are thousands, and the degree."""
-    own = reduce_columns(problem.X, None) if problem.X.shape[1] <= MOST_COLUMNS else own_columns(problem)
-    degree = np.log1p(problem.graph.degree.cpu().numpy().astype(np.float64))[:, None]
-    return np.concatenate([own, degree], 1)
+    own = as_dense(problem.X) if problem.X.shape[1] <= MOST_COLUMNS else own_columns(problem)
+    return np.concatenate([own, log_degree(problem.graph)], 1)

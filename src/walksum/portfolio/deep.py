@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from walksum.graph import Graph
 from walksum.nn.dropout import Dropout
 from walksum.portfolio import clock
-from walksum.portfolio.arrays import Arrays
+from walksum.portfolio.arrays import Arrays, below
 from walksum.portfolio.blend import Metric, class_score, log_loss
 from walksum.portfolio.columns import Standard, own_and_degree
 from walksum.portfolio.input import Input
@@ -216,7 +216,7 @@ class DeepBanks:
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> DeepBanks:
         words, seeds, models = config.get("words", False), config.get("seeds", 1), []  # older runs have neither
         for k in range(config["folds"] * seeds):
-            weights = {n.removeprefix(f"{k}."): torch.from_numpy(v) for n, v in arrays.items() if n.startswith(f"{k}.")}
+            weights = {name: torch.from_numpy(values) for name, values in below(f"{k}.", arrays).items()}
             out, width = weights["last.weight"].shape
             model: nn.Module
             if words:

@@ -50,10 +50,14 @@ def smoothed_directions(
     return np.linalg.svd(found, full_matrices=False)[0][:, :components].T
 
 
+def as_dense(table: Any) -> np.ndarray:
+    return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
+
+
 def reduce_columns(table: Any, components: int | None, random_state: int | None = 0) -> np.ndarray:
     """A wide or sparse table's leading singular directions; others as they are."""
     if components is None or (table.shape[1] <= components and not sp.issparse(table)) or min(table.shape) < 2:
-        return table.toarray() if sp.issparse(table) else np.asarray(table, dtype=np.float64)
+        return as_dense(table)
     return np.asarray(table @ leading_directions(table, components, random_state).T)
 
 
@@ -65,7 +69,7 @@ def node_features(
     if columns:
         parts.append(("x", X))
     if degrees:
-        parts.append(("log degree", np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]))
+        parts.append(("log degree", log_degree(graph)))
     mean, near = neighbour_mean(graph), X
     for hop in range(1, hops + 1):
         near = mean @ near
@@ -74,6 +78,11 @@ def node_features(
     for name, part in parts:
         names += [f"{name}, {k}" for k in range(part.shape[1])]
     return np.concatenate([part for _, part in parts], 1), names
+
+
+def log_degree(graph: Graph) -> np.ndarray:
+    """``log(1 + degree)`` of each node, one column."""
+    return np.log1p(graph.degree.cpu().numpy().astype(np.float64))[:, None]
 
 
 def propagated(graph: Graph, X: np.ndarray, scale: float) -> np.ndarray:
@@ -89,9 +98,7 @@ def other_targets(
 
     ratio: divide by the same sum of ones, which makes it a weighted mean of the other targets.
     """
-    known = np.zeros((graph.num_nodes, 1))
-    full = np.zeros((graph.num_nodes, Y.shape[1]))
-    known[nodes], full[nodes] = 1.0, Y
+    known, full = _on_all_nodes(graph.num_nodes, nodes, Y)
     parts = []
     for scale in scales:
         diagonal = np.zeros((graph.num_nodes, 1))
@@ -127,9 +134,7 @@ def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int 
 
     Of two hops also those of the neighbours' other neighbours: ways back to the node itself are taken out exactly.
     """
-    known = np.zeros((graph.num_nodes, 1))
-    full = np.zeros((graph.num_nodes, Y.shape[1]))
-    known[nodes], full[nodes] = 1.0, Y
+    known, full = _on_all_nodes(graph.num_nodes, nodes, Y)
     mean = neighbour_mean(graph)
     total, mass, parts = mean @ full, mean @ known, []
     parts += [_weighted_mean(total, mass, full, known), mass]
@@ -138,6 +143,13 @@ def neighbour_targets(graph: Graph, nodes: np.ndarray, Y: np.ndarray, hops: int 
         total, mass = _rounded(mean @ total - back * full, full), _rounded(mean @ mass - back * known, known)
         parts += [_weighted_mean(total, mass, full, known), mass]
     return np.concatenate(parts, 1)
+
+
+def _on_all_nodes(count: int, nodes: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ones ``[N, 1]`` and targets ``[N, C]`` at ``nodes``, zeros elsewhere."""
+    known, full = np.zeros((count, 1)), np.zeros((count, Y.shape[1]))
+    known[nodes], full[nodes] = 1.0, Y
+    return known, full
 
 
 def _rounded(others: np.ndarray, full: np.ndarray) -> np.ndarray:
@@ -153,9 +165,7 @@ def _rounded(others: np.ndarray, full: np.ndarray) -> np.ndarray:
 
 def targets_along(mean: sp.csr_matrix, nodes: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """The known targets by one matrix of means ``[N, N]`` without a diagonal: ``[N, C + 1]``."""
-    known = np.zeros((mean.shape[0], 1))
-    full = np.zeros((mean.shape[0], Y.shape[1]))
-    known[nodes], full[nodes] = 1.0, Y
+    known, full = _on_all_nodes(mean.shape[0], nodes, Y)
     mass = mean @ known
     return np.concatenate([_weighted_mean(mean @ full, mass, full, known), mass], 1)
 
@@ -209,8 +219,6 @@ def _diagonal(graph: Graph, scale: float) -> np.ndarray:
 
 def neighbour_mean(graph: Graph) -> sp.csr_matrix:
     """The matrix that takes the weighted mean over each node's neighbours."""
-    i, j = graph.edges.cpu().numpy()
-    weight = np.ones(len(i)) if graph.edge_weight is None else graph.edge_weight.detach().cpu().double().numpy()
-    A = sp.coo_matrix((np.tile(weight, 2), (np.r_[i, j], np.r_[j, i])), (graph.num_nodes,) * 2).tocsr()
+    A = graph.to_scipy(graph.weights())
     total = np.asarray(abs(A).sum(1)).ravel()
     return sp.diags(1 / np.where(total > 0, total, 1.0)) @ A

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from walksum._torch import cpu_by_default
+from walksum.field.fit import deviation_95
 from walksum.portfolio import clock
 from walksum.portfolio.arrays import Arrays
 from walksum.portfolio.blend import Blend, Metric, even_blends, even_weights, fit_blends, held_out, paired_gain
 from walksum.portfolio.columns import column_limits, cut_columns
 from walksum.portfolio.members import tasks
 from walksum.portfolio.problem import Problem
-from walksum.portfolio.residual import LEVEL_95, MOST_OPERATIONS, ResidualField, affordable, residual_field
+from walksum.portfolio.residual import MOST_OPERATIONS, ResidualField, affordable, residual_field
 from walksum.portfolio.schedule import Member, run_tasks
 
 TRAINING = 0.9  # of the budget; blending, the field and the paired interval take the rest
@@ -74,8 +75,7 @@ class Portfolio:
     @cpu_by_default
     def here(self, which: str = HERE) -> Answer:
         """The answer for the graph it was trained on; for labelled rows too, by folds that did not learn from them."""
-        outputs = np.stack([member.outputs for member in self.members])  # [M, folds, N, C]
-        return self._answer(self.problem, which, outputs, None)
+        return self._answer(self.problem, which, outputs_of(self.members), None)
 
     @cpu_by_default
     def refit(self, which: str = HERE) -> np.ndarray:
@@ -86,8 +86,7 @@ class Portfolio:
         """
         if len(self.problem.folds) > 1 or not self.problem.classes:
             raise ValueError("refit is for classes and given validation rows; folds have learned from all rows already")
-        blend = self.blends[which]
-        outputs = np.stack([member.outputs for member in self.members])
+        blend, outputs = self.blends[which], outputs_of(self.members)
         groups: dict[Any, list[int]] = {}
         for k in np.nonzero(blend.weights)[0]:
             groups.setdefault(self.members[k].refit, []).append(int(k))
@@ -108,30 +107,9 @@ class Portfolio:
             residuals: out-of-fold residuals of nodes that training knew ``[N]``, NaN elsewhere: what it would find
                 for them now would be too small, since it learned from them.
         """
-        # a single class or number would be all that the nodes it reaches are told
-        told = len(np.unique(problem.y[problem.known])) > (1 if WITHOUT_TARGETS in self.blends else 0)
-        which = ELSEWHERE if told and ELSEWHERE in self.blends else WITHOUT_TARGETS
-        notes = []
-        if which not in self.blends:
-            raise ValueError("no member of this portfolio can be asked about other tables without known targets")
-        if which == WITHOUT_TARGETS and ELSEWHERE in self.blends and self._targets_count:
-            known = f"only one {'class' if problem.classes else 'number'}" if len(problem.known) else "no target"
-            notes.append(
-                f"{known} is known in these tables: members that read the targets of other nodes were left out, and "
-                "the others weighted anew, by the validation nodes of training"
-            )
-        blend = self.blends[which]
-        folds = max(len(member.outputs) for member in self.members)
-        outputs = np.full((len(self.members), folds, problem.num_nodes, problem.outputs), np.nan)
+        which, notes = self._blend_for(problem)
         outside, near = cut_columns(problem, self.limits)
-        found: dict[int, np.ndarray] = {}
-        for k in np.nonzero(blend.weights)[0]:
-            member = self.members[k]
-            assert member.model is not None
-            if id(member.model) not in found:
-                found[id(member.model)] = member.model.outputs(problem)
-            outputs[k] = found[id(member.model)][member.index]
-        uncut = outputs
+        uncut = outputs = self._outputs_for(problem, which)
         if "targets" in self.limits and outside.any():
             known = problem.y[problem.known]
             low, high = (np.append(end, known) for end in self.limits["targets"])
@@ -144,14 +122,41 @@ class Portfolio:
                 + ("" if problem.classes else ", as numbers at that of its targets; intervals are wider there")
             )
         if answer.std is not None and which in self.disagreement:
-            more = blend.disagreement(uncut) - self.disagreement[which]
+            more = self.blends[which].disagreement(uncut) - self.disagreement[which]
             answer.std = np.sqrt(answer.std**2 + np.where(outside, np.maximum(more, 0), 0))
         return answer
 
-    @property
-    def _targets_count(self) -> bool:
-        weights = self.blends[ELSEWHERE].weights
-        return ELSEWHERE in self.fields or any(m.uses_targets for m, w in zip(self.members, weights, strict=True) if w)
+    def _blend_for(self, problem: Problem) -> tuple[str, list[str]]:
+        """The blend that is asked about another table; with a note where targets are lacking that it would read."""
+        # a single class or number would be all that the nodes it reaches are told
+        told = len(np.unique(problem.y[problem.known])) > (1 if WITHOUT_TARGETS in self.blends else 0)
+        if told and ELSEWHERE in self.blends:
+            return ELSEWHERE, []
+        if WITHOUT_TARGETS not in self.blends:
+            raise ValueError("no member of this portfolio can be asked about other tables without known targets")
+        usual = self.blends[ELSEWHERE].weights if ELSEWHERE in self.blends else np.zeros(len(self.members))
+        reads = any(member.uses_targets for member, weight in zip(self.members, usual, strict=True) if weight)
+        if not reads and ELSEWHERE not in self.fields:
+            return WITHOUT_TARGETS, []
+        known = f"only one {'class' if problem.classes else 'number'}" if len(problem.known) else "no target"
+        note = (
+            f"{known} is known in these tables: members that read the targets of other nodes were left out, and "
+            "the others weighted anew, by the validation nodes of training"
+        )
+        return WITHOUT_TARGETS, [note]
+
+    def _outputs_for(self, problem: Problem, which: str) -> np.ndarray:
+        """What the members of a blend say of another table ``[M, folds, N, C]``; NaN of those without weight."""
+        folds = max(len(member.outputs) for member in self.members)
+        outputs = np.full((len(self.members), folds, problem.num_nodes, problem.outputs), np.nan)
+        found: dict[int, np.ndarray] = {}
+        for k in np.nonzero(self.blends[which].weights)[0]:
+            member = self.members[k]
+            assert member.model is not None
+            if id(member.model) not in found:
+                found[id(member.model)] = member.model.outputs(problem)
+            outputs[k] = found[id(member.model)][member.index]
+        return outputs
 
     def _answer(
         self, problem: Problem, which: str, outputs: np.ndarray, residuals: np.ndarray | None, notes: Any = None
@@ -205,6 +210,11 @@ class Portfolio:
             }
             for k in np.argsort(-weights, kind="stable")
         ]
+
+
+def outputs_of(members: list[Member]) -> np.ndarray:
+    """``[M, folds, N, C]``, on the training graph."""
+    return np.stack([member.outputs for member in members])
 
 
 def judged(problem: Problem, members: list[Member]) -> np.ndarray:
@@ -278,7 +288,7 @@ def _blended(
     if not problem.classes:
         low, high = problem.y[problem.labelled].min(), problem.y[problem.labelled].max()
         portfolio.limits["targets"] = np.array([[low], [high]]) + BEYOND * (high - low) * np.array([[-1], [1]])
-        everywhere = np.stack([member.outputs for member in found])
+        everywhere = outputs_of(found)
         for name, blend in blends.items():
             portfolio.disagreement[name] = float(blend.disagreement(everywhere)[problem.judged].mean())
             _fit_residuals(portfolio, name, y - blend(outputs, 0)[:, 0], operations)
@@ -291,8 +301,7 @@ def _blended(
 def _fit_residuals(portfolio: Portfolio, name: str, left: np.ndarray, operations: float) -> None:
     problem, rows = portfolio.problem, portfolio.problem.judged
     same = [other for other, known in portfolio.residuals.items() if np.array_equal(known[rows], left)]
-    share = min(1.0, 0.95 * (1 + 1 / len(left)))  # of n errors and a new one, each is equally likely the largest
-    portfolio.widths[name] = float(np.quantile(np.abs(left), share, method="higher")) / LEVEL_95
+    portfolio.widths[name] = deviation_95(left)
     portfolio.residuals[name] = np.full(problem.num_nodes, np.nan)
     portfolio.residuals[name][rows] = left
     if name in (WITHOUT_EDGES, WITHOUT_TARGETS) or not problem.graph.num_edges or len(rows) < FEWEST:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.analysis.inverse import units
 from walksum.field.fit import residual_precision
 from walksum.portfolio.problem import Fold, Problem
 from walksum.portfolio.residual import residual_field
@@ -43,10 +44,8 @@ class KnownField:
         field = residual_field(problem.graph, train, target - _linear(columns[train], target))
         J = residual_precision(problem.graph.to("cpu"), field.a, field.precision)
         rows = torch.from_numpy(train)
-        unit = torch.zeros(problem.num_nodes, len(rows), dtype=torch.float64)
-        unit[rows, torch.arange(len(rows))] = 1.0
         with torch.no_grad():
-            covariance = solve(J, unit)
+            covariance = solve(J, units(problem.num_nodes, rows))
         noise = max(field.noise, 1e-6) * torch.eye(len(rows), dtype=torch.float64)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance[rows] + noise))
         y = torch.from_numpy(target).float()

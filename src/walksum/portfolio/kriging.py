@@ -68,11 +68,7 @@ class Kriging:
                 return _from_nearest(covariance, p, x, known, y)
             rows = torch.from_numpy(known)
             K = covariance(p[rows], x[rows], p[rows], x[rows]) + covariance.noise * torch.eye(len(known))
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
-            alpha = inverse @ y
-            mean = covariance(p, x, p[rows], x[rows]) @ alpha
-            mean[rows] = y - alpha / inverse.diagonal()  # leave-one-out
-        return mean.numpy()[:, None]
+            return conditional_mean(K, covariance(p, x, p[rows], x[rows]), rows, y)
 
 
 class _Covariance:
@@ -89,6 +85,18 @@ class _Covariance:
             K = K + s[3] ** 2 * matern(_distance(x / s[5:], z / s[5:]), 2.5)
             K = K + s[4] ** 2 * (x @ z.transpose(-1, -2)) / max(1, x.size(-1))
         return K
+
+
+def conditional_mean(K: Tensor, cross: Tensor, rows: Tensor, y: Tensor) -> np.ndarray:
+    """The mean at every node ``[N, 1]`` given ``y`` at ``rows``; at each of these given the others.
+
+    ``K [n, n]``: covariance of the ``rows`` with noise; ``cross [N, n]``: of all nodes with them.
+    """
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
+    alpha = inverse @ y
+    mean = cross @ alpha
+    mean[rows] = y - alpha / inverse.diagonal()  # leave-one-out
+    return mean.numpy()[:, None]
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def label_tasks(problem: Problem) -> Iterator[Task]:
         names = [f"label propagation {s:g}" for s in scales]
         return Trained(names, outputs, LabelPropagation(scales, _shares(problem), powers), refit=refit)
 
-    yield Task("label propagation", 0.5, True, run, True)
+    yield Task("label propagation", 0.5, True, run, uses_targets=True)
 
 
 def _shares(problem: Problem) -> list[float] | None:

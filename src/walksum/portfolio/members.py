@@ -131,7 +131,7 @@ def _stacks(problem: Problem, metric: Metric, repeat: int) -> Iterator[Task]:
             uses_graph = kind != "mlp" or "surroundings" in name
             runner = stack_runner(problem, name, configs, StackRecipe(where=where, **how), kind == "joint", by)
             reads_targets = kind == "joint" or needs_targets(name)
-            yield Task(f"{kind} {label}", share, uses_graph, runner, reads_targets, not uses_graph)
+            yield Task(f"{kind} {label}", share, uses_graph, runner, reads_targets, always=not uses_graph)
 
 
 def _few_labels(problem: Problem) -> bool:
@@ -194,8 +194,7 @@ def _tabular(problem: Problem) -> Iterator[Task]:
         whole &= needed or problem.X.shape[1] <= WIDE  # surroundings of more are thousands of columns
         name = f"{model} {columns}"
         runner = _tabular_runner(problem, MODELS[model], columns, whole, name)
-        reads = columns != "x", needs_targets(columns)
-        yield Task(name, share + heavy, reads[0], runner, reads[1], always, needed)
+        yield Task(name, share + heavy, columns != "x", runner, needs_targets(columns), always, needed)
     if problem.wide and problem.classes and problem.X.size and np.prod(problem.X.shape) * problem.classes <= WHOLE:
         # dense columns of one size have no leading directions: what few of them leave out may tell most
         runner = _tabular_runner(problem, partial(linear, strength=0.002), ALL_OWN, False, f"linear {ALL_OWN}")
@@ -214,56 +213,52 @@ def _directed(problem: Problem) -> Iterator[Task]:
             yield Task(name, 1, True, _tabular_runner(problem, partial(directed, strength), PLACES, False, name))
 
 
-def _tabular_runner(problem: Problem, make: Callable[[int, int], Any], columns: str, needed: bool, name: str) -> Any:
+def _runner(name: str, fit: Callable[[float], tuple[Any, ...] | None]) -> Callable[[float], Trained]:
+    """Of a training of one member: ``fit(deadline)`` gives its outputs and the further fields of ``Trained``, or None
+    where there was no time."""
+
     def run(deadline: float) -> Trained:
-        found = fit_tabular(problem, columns, make, deadline, needed)
-        if found is None:
-            return no_member()
-        out, fitted = found
-
-        def refit(which: list[int]) -> np.ndarray:
-            whole = replace(problem, folds=[(problem.labelled, problem.labelled)])
-            again = fit_tabular(whole, columns, make, float("inf"))
-            assert again is not None
-            return again[0]
-
-        kept = None if needs_this_graph(columns) else fitted
-        return Trained([name], out[None], kept, refit=refit, local=fitted)
+        found = fit(deadline)
+        return no_member() if found is None else Trained([name], found[0][None], *found[1:])
 
     return run
+
+
+def _tabular_runner(problem: Problem, make: Callable[[int, int], Any], columns: str, needed: bool, name: str) -> Any:
+    def refit(which: list[int]) -> np.ndarray:
+        whole = replace(problem, folds=[(problem.labelled, problem.labelled)])
+        again = fit_tabular(whole, columns, make, float("inf"))
+        assert again is not None
+        return again[0]
+
+    def fit(deadline: float) -> tuple[Any, ...] | None:
+        found = fit_tabular(problem, columns, make, deadline, needed)
+        if found is None:
+            return None
+        out, fitted = found
+        return out, None if needs_this_graph(columns) else fitted, True, refit, fitted
+
+    return _runner(name, fit)
 
 
 def _kriging(problem: Problem) -> Iterator[Task]:
     """Of numbers at places; with the columns too unless they are words."""
     if problem.position is None or problem.classes:
         return
-
-    def runner(columns: str, name: str) -> Any:
-        def run(deadline: float) -> Trained:
-            found = fit_kriging(problem, columns, deadline)
-            if found is None:
-                return no_member()
-            return Trained([name], found[0][None], found[1])
-
-        return run
-
     names = {"none": "kriging place", "one": "kriging place + x", "each": "kriging place + each x"}
     for columns, name in names.items():
         if columns == "none" or (not problem.wide and (columns == "one" or problem.X.shape[1] <= MOST_LENGTHS)):
-            yield Task(name, 3, True, runner(columns, name), True)
+            yield Task(name, 3, True, _runner(name, partial(fit_kriging, problem, columns)), uses_targets=True)
 
 
 def _processes(problem: Problem) -> Iterator[Task]:
-    def runner(columns: str, name: str) -> Any:
-        def run(deadline: float) -> Trained:
-            found = fit_process(problem, columns, deadline)
-            return no_member() if found is None else Trained([name], found[0][None], None, found[1])
-
-        return run
+    def fit(columns: str, deadline: float) -> tuple[Any, ...] | None:
+        found = fit_process(problem, columns, deadline)
+        return None if found is None else (found[0], None, found[1])
 
     for columns in ("surroundings", "neighbours") if suits(problem) else ():
         name = f"process {columns}"
-        yield Task(name, 6, True, runner(columns, name), True)
+        yield Task(name, 6, True, _runner(name, partial(fit, columns)), uses_targets=True)
 
 
 def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
@@ -272,43 +267,30 @@ def _deep(problem: Problem, metric: Metric) -> Iterator[Task]:
         yield from _deep_words(problem, metric)
     if not problem.classes or problem.num_nodes < LEAST_NODES or (problem.wide and not large):
         return
-
-    def runner(layers: int, seed: int) -> Any:
-        def run(deadline: float) -> Trained:
-            found = fit_deep(problem, layers, metric, deadline, seed)
-            if found is None:
-                return no_member()
-            out, model, whole = found
-            return Trained([f"deep bank {layers} layers, seed {seed}"], out[None], model, whole)
-
-        return run
-
     for layers, seed in ((2, 0), (2, 1), (5, 0)) if large else ((5, 0), (10, 0), (10, 1)):
-        yield Task(f"deep bank {layers} layers, seed {seed}", 40, True, runner(layers, seed))
+        name = f"deep bank {layers} layers, seed {seed}"
+        yield Task(name, 40, True, _runner(name, partial(fit_deep, problem, layers, metric, seed=seed)))
 
 
 def _deep_words(problem: Problem, metric: Metric) -> Iterator[Task]:
     seeds = 2 if len(problem.folds) == 1 else 1  # the networks of several folds are averaged already
 
-    def runner(name: str, labels: float) -> Any:
-        def run(deadline: float) -> Trained:
-            found = fit_words(problem, labels, metric, deadline, seeds)
-            if found is None:
-                return no_member()
-            out, model, whole = found
+    def fit(labels: float, deadline: float) -> tuple[Any, ...] | None:
+        found = fit_words(problem, labels, metric, deadline, seeds)
+        if found is None:
+            return None
+        epochs = found[1].epochs
 
-            def refit(which: list[int]) -> np.ndarray:
-                everyone = replace(problem, folds=[(problem.labelled, problem.labelled[:0])])
-                again = fit_words(everyone, labels, metric, float("inf"), seeds, model.epochs)
-                assert again is not None
-                return again[0]
+        def refit(which: list[int]) -> np.ndarray:
+            everyone = replace(problem, folds=[(problem.labelled, problem.labelled[:0])])
+            again = fit_words(everyone, labels, metric, float("inf"), seeds, epochs)
+            assert again is not None
+            return again[0]
 
-            return Trained([name], out[None], model, whole, refit)
-
-        return run
+        return *found, refit
 
     for name, labels in (("deep bank words", 0.0), ("deep bank words + labels", 0.5)):
-        yield Task(name, 12, True, runner(name, labels), labels > 0)
+        yield Task(name, 12, True, _runner(name, partial(fit, labels)), uses_targets=labels > 0)
 
 
 def _middle(problem: Problem) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from walksum.graph import Graph
 
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 Fold = tuple[np.ndarray, np.ndarray]  # row numbers: learned from, judged by
 WIDE = 200  # columns beyond which a table counts as words
 UNITS, CELLS = 100, 10_000_000  # a column this much larger than most is no word; cells of a table read as it is
@@ -123,7 +125,8 @@ class Problem:
         if self.arcs is None:
             arcs = None
         elif arcs is None:
-            arcs, arc_weight = _arcs_of(graph)
+            i, j = graph.edges.cpu().numpy()
+            arcs, arc_weight = np.stack([np.r_[i, j], np.r_[j, i]]), np.tile(graph.weights().cpu().numpy(), 2)
         return Problem(X, graph, y, self.classes, folds, self.seed, device, arcs, self.wide, self.exact, self.basis,
                        self.smoothed_basis, position, arc_weight=arc_weight, arc_targets=self.arc_targets,
                        unit=self.unit)  # fmt: skip
@@ -151,6 +154,20 @@ class Problem:
         return out
 
 
+def once(name: str) -> Callable[[Maker], Maker]:
+    """A function of a problem whose result is kept with it, by this name and by the further arguments, if any."""
+
+    def keeping(make: Maker) -> Maker:
+        @wraps(make)
+        def found(problem: Problem, *of: Any) -> Any:
+            key = (name, *(each.tobytes() if isinstance(each, np.ndarray) else each for each in of)) if of else name
+            return problem.once(key, lambda: make(problem, *of))
+
+        return found  # type: ignore[return-value]
+
+    return keeping
+
+
 def _measured(X: Any) -> bool:
     """Whether a table of many columns holds measurements in units of their own beside its yes and no.
 
@@ -160,11 +177,6 @@ def _measured(X: Any) -> bool:
     largest = found.toarray().ravel() if sp.issparse(found) else found
     some = largest[largest > 0]
     return bool(np.prod(X.shape) <= CELLS and len(some) and some.max() > UNITS * np.median(some))
-
-
-def _arcs_of(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    i, j = graph.edges.cpu().numpy()
-    return np.stack([np.r_[i, j], np.r_[j, i]]), np.tile(graph.weights().cpu().numpy(), 2)
 
 
 def mean_weight(graph: Graph) -> float | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from walksum.analysis.inverse import units
 from walksum.portfolio import clock
 from walksum.portfolio.columns import COLUMNS, Standard
-from walksum.portfolio.kriging import STEPS, matern, most_likely, square_distance
-from walksum.portfolio.problem import Problem
+from walksum.portfolio.kriging import STEPS, conditional_mean, matern, most_likely, square_distance
+from walksum.portfolio.problem import Problem, once
 from walksum.portfolio.spread import layer
 from walksum.solving import solve
 
@@ -49,7 +49,7 @@ class _Table:
         self.y = torch.from_numpy(problem.y)
         self.place = torch.zeros(problem.num_nodes, dtype=torch.int64)  # of a known row among those
         self.place[torch.from_numpy(known)] = torch.arange(len(known))
-        self.graph = problem.once("inverse columns", lambda: _inverse_columns(problem, known))
+        self.graph = _inverse_columns(problem)
 
     def prior(self) -> Tensor:
         lengths = [self.x.size(1) ** 0.5] * self.x.size(1) + [1.5 * self.own**0.5] * self.own
@@ -93,32 +93,29 @@ class _Table:
         """The conditional mean at every node ``[N, 1]``, at ``known`` ones from all others."""
         theta, rows = torch.from_numpy(values), torch.from_numpy(known)
         with torch.no_grad():
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky(self.with_noise(theta, rows)))
-            alpha = inverse @ self.y[rows]
-            mean = self.covariance(theta, torch.arange(len(self.x)), rows) @ alpha
-            mean[rows] = self.y[rows] - alpha / inverse.diagonal()
-        return mean.numpy()[:, None]
+            cross = self.covariance(theta, torch.arange(len(self.x)), rows)
+            return conditional_mean(self.with_noise(theta, rows), cross, rows, self.y[rows])
 
 
 def _smooth(x: Tensor, z: Tensor, lengths: Tensor) -> Tensor:
     return matern((square_distance(x / lengths, z / lengths) + 1e-12).sqrt(), 2.5)
 
 
-def _inverse_columns(problem: Problem, known: np.ndarray) -> Sequence[Tensor]:
+@once("inverse columns")
+def _inverse_columns(problem: Problem) -> list[Tensor]:
     """Columns of the inverses' powers at known rows ``[N, n]``, their diagonal about one."""
-    rows, each = torch.from_numpy(known), torch.arange(len(known))
-    unit = torch.zeros(problem.num_nodes, len(known), dtype=torch.float64)
-    unit[rows, each] = 1.0
-    found = []
+    rows, found = torch.from_numpy(problem.labelled), []
     with torch.no_grad():
         for scale, power in zip(SCALES, POWERS, strict=True):
-            J, C = layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64), unit
+            J = layer((scale, False)).precision(problem.graph.to("cpu"), torch.float64)
+            C = units(problem.num_nodes, rows)
             for _ in range(power):
                 C = solve(J, C)
-            found.append(C / C[rows, each].mean())
+            found.append(C / C[rows, torch.arange(len(rows))].mean())
     return found
 
 
+@once("inverse seconds")
 def _inverse_seconds(problem: Problem) -> float:
     """About how long those columns take, by a few of them; on a dense graph minutes."""
     J = layer((SCALES[-1], False)).precision(problem.graph.to("cpu"), torch.float64)
@@ -136,7 +133,7 @@ def fit_process(problem: Problem, columns: str, deadline: float) -> tuple[np.nda
     Where time is short each fold takes fewer steps, and the second answer is False.
     """
     last = deadline + LONGER * (deadline - clock.now())
-    if clock.now() + problem.once("inverse seconds", lambda: _inverse_seconds(problem)) > last:
+    if clock.now() + _inverse_seconds(problem) > last:
         return None
     table = _Table(problem, columns)
     if clock.now() + table.seconds(problem) > last:

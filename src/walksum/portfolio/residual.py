@@ -13,7 +13,6 @@ from walksum.field import GaussianField, fit_residual_field
 from walksum.field.fit import residual_precision
 from walksum.graph import Graph
 
-LEVEL_95 = 1.959964
 MOST_OPERATIONS = 2e8  # of one elimination: fitting a field takes some hundred of them, about six seconds in all
 
 

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from walksum._files import finite_or_none, write_file
 from walksum.graph import Graph
+from walksum.portfolio.arrays import below
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.fit import ELSEWHERE, WITHOUT_TARGETS, Portfolio
 from walksum.portfolio.members import KINDS
@@ -107,10 +108,10 @@ def load_portfolio(folder: Path) -> Portfolio:
 
 
 def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfolio:
-    models: list[Model] = []
-    for number, how in enumerate(config["models"]):
-        mine = {n.split("/", 1)[1]: v for n, v in arrays.items() if n.startswith(f"model{number}/")}
-        models.append(KINDS[how["kind"]].of_state(how, mine))
+    models: list[Model] = [
+        KINDS[how["kind"]].of_state(how, below(f"model{number}/", arrays))
+        for number, how in enumerate(config["models"])
+    ]
     nothing = np.zeros((config["folds"], 0, max(1, config["classes"])))
     members = [
         Member(m["name"], nothing, m["graph"], m["targets"], 0.0, models[m["model"]], m["index"])
@@ -127,8 +128,7 @@ def _portfolio(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Portfol
         basis=arrays.get("basis"), smoothed_basis=arrays.get("smoothed_basis"), unit=config.get("unit"),
         arc_targets=config.get("arc_targets", False),
     )  # fmt: skip
-    residuals = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("residuals.")}
     fields = {name: ResidualField(**value) for name, value in config["fields"].items()}
-    limits = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith("limits.")}  # older runs have none
+    residuals, limits = below("residuals.", arrays), below("limits.", arrays)  # older runs have no limits
     more = {name: config[name] for name in ("disagreement", "bound", "validation") if name in config}
     return Portfolio(problem, members, blends, config["widths"], residuals, fields, limits=limits, **more)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from walksum.portfolio import clock
-from walksum.portfolio.arrays import Additive, Arrays, additive
+from walksum.portfolio.arrays import Additive, Arrays, additive, below
 from walksum.portfolio.columns import COLUMNS
 from walksum.portfolio.problem import Problem
 from walksum.portfolio.threads import few_threads
@@ -43,10 +43,7 @@ class Tabular:
 
     @classmethod
     def of_state(cls, config: dict[str, Any], arrays: Arrays) -> Tabular:
-        models = [
-            Additive.of_state(each, {n.removeprefix(f"{k}."): v for n, v in arrays.items() if n.startswith(f"{k}.")})
-            for k, each in enumerate(config["models"])
-        ]
+        models = [Additive.of_state(each, below(f"{k}.", arrays)) for k, each in enumerate(config["models"])]
         return cls(config["columns"], models)
 
 

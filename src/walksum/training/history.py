@@ -68,7 +68,7 @@ class History:
     def add(self, epoch: Epoch, recipe: Recipe) -> bool:
         """Add an epoch and decide whether it was the last; True if it is the best so far."""
         self.epochs.append(epoch)
-        if self._diverged(epoch):
+        if not all(map(math.isfinite, (epoch.train_loss, *[epoch.val_loss] * self.validated))):
             self.ended = "diverged"
             self.best = self.best or epoch
             return False
@@ -81,10 +81,6 @@ class History:
         elif epoch.number >= recipe.max_epochs:
             self.ended = "max_epochs"
         return better
-
-    def _diverged(self, epoch: Epoch) -> bool:
-        losses = (epoch.train_loss, epoch.val_loss) if self.validated else (epoch.train_loss,)
-        return not all(map(math.isfinite, losses))
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from walksum.data.encoding import Encoding
 from walksum.data.problem import Problem
+from walksum.field.fit import LEVEL_95
 from walksum.portfolio import clock
 from walksum.portfolio.fit import WITHOUT_EDGES, Answer, Portfolio, fit_portfolio
 from walksum.portfolio.folds import MOST_TURNS, cross_validation, given_validation
 from walksum.portfolio.problem import WIDE, directed, mean_weight
 from walksum.portfolio.problem import Problem as PortfolioProblem
-from walksum.portfolio.residual import LEVEL_95
 from walksum.training import Epoch, Outcome
 from walksum.training.devices import available_device
 from walksum.workflow.comparisons import Comparison, compare
@@ -50,9 +50,9 @@ def fit_auto(job: Job, problem: Problem, on_epoch: OnEpoch | None, on_member: On
         notes.append(f"the budget of {job.budget:g} s ended before all members were trained; budget= gives more")
     table = portfolio.table(prepared.scorer)
     rows = Comparison.of(job, prepared, found.output)
-    alone = _without_edges(portfolio)
-    if alone is not None:
-        rows.add(f"{job.title} without edges", output_of(alone, prepared.encoding, problem.regression).output, True)
+    if WITHOUT_EDGES in portfolio.blends and any(member.uses_graph for member in portfolio.members):
+        alone = output_of(portfolio.here(WITHOUT_EDGES), prepared.encoding, problem.regression)
+        rows.add(f"{job.title} without edges", alone.output, True)
     if not interrupted:
         try:
             compare(job, prepared, rows, on_epoch, learn)
@@ -133,11 +133,6 @@ def output_of(answer: Answer, encoding: Encoding, regression: bool) -> Output:
     reach = 0.0 if answer.std is None else LEVEL_95 * answer.std
     low, value, high = (torch.from_numpy(encoding.in_units(answer.value + s * reach)) for s in (-1, 0, 1))
     return Output(value.float(), *((low, high) if answer.std is not None else ()))
-
-
-def _without_edges(portfolio: Portfolio) -> Answer | None:
-    edges = np.array([member.uses_graph for member in portfolio.members])
-    return portfolio.here(WITHOUT_EDGES) if edges.any() and WITHOUT_EDGES in portfolio.blends else None
 
 
 def ask(

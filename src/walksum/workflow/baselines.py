@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from walksum.portfolio import clock
-from walksum.portfolio.features import neighbour_mean, propagated, reduce_columns
-from walksum.portfolio.problem import WIDE
+from walksum.portfolio.features import neighbour_mean, propagated
 from walksum.portfolio.tabular import fit_in_time
-from walksum.workflow.prepare import COMPONENTS, PreparedData, as_table
+from walksum.workflow.prepare import PreparedData, as_table, for_trees
 
 SCALES: list[dict[str, Any]] = [{"scale": s} for s in (0.9, 0.5, 0.99, 0.8, 0.95, 0.2)]
 PENALTIES: list[dict[str, Any]] = [{"strength": c} for c in (1.0, 0.1, 0.01, 10.0)]
@@ -72,8 +71,7 @@ def boosting(data: PreparedData, learn: Tensor, columns: str = "own", seconds: f
     """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    X = data.x.double().numpy()
-    X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
+    X = for_trees(data.x)
     if columns != "own":
         graph = data.problem.graph
         mean = neighbour_mean(graph)

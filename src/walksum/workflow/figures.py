@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from walksum import plot
@@ -39,7 +40,10 @@ class NamedFigure:
     """A figure that can be drawn in any theme: ``draw("dark")``."""
 
     name: str
-    draw: Callable[[str], Figure]
+    make: Callable[..., Figure]  # called with theme=
+
+    def draw(self, theme: str) -> Figure:
+        return self.make(theme=theme)
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def of_run(
     history = [Epoch.from_json(each) for each in run.metrics["history"]]
     history = in_own_units(history, run.metrics.get("higher_is_better", True))
     best, score = run.metrics["best_epoch"]["number"], run.metrics["score"]
-    yield NamedFigure("learning", lambda theme: plot.learning(history, best, score, theme=theme))
+    yield NamedFigure("learning", partial(plot.learning, history, best, score))
     if isinstance(trained.model, GLT):
         yield from of_precision(trained, layer - 1, listener)
         yield from solving(trained, layer - 1, history, listener)
@@ -104,14 +108,14 @@ def of_portfolio(trained: TrainedRun, layer: int, listener: Listener) -> Iterato
     """Figures of a portfolio: its members, and one of its operators; it has no epochs and no single Jacobian."""
     assert trained.metrics is not None
     weights = member_weights(trained.metrics["portfolio"]["members"])
-    yield NamedFigure("members", lambda theme: plot.member_weights(weights, theme=theme))
+    yield NamedFigure("members", partial(plot.member_weights, weights))
     if not trained.operators:
         listener.note("no member that carries weight reads the graph: there is no operator to draw")
         return
     listener.note(f"J is that of the operator {trained.operators[layer].name!r}; layer= chooses another")
     yield from of_precision(trained, layer, listener)
     part, centre = small_part(trained.precisions[layer])
-    yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
+    yield NamedFigure("walk-sums", partial(plot.walk_sums, part, centre))
 
 
 def member_weights(members: list[dict[str, Any]]) -> dict[str, float]:
@@ -127,14 +131,14 @@ def member_weights(members: list[dict[str, Any]]) -> dict[str, float]:
 def of_precision(trained: TrainedRun, layer: int, listener: Listener) -> Iterator[NamedFigure]:
     """Figures of J and of what J^-1 does."""
     J, ids = trained.precisions[layer], [str(name) for name in trained.problem.ids]
-    yield NamedFigure("graphical-model", lambda theme: plot.graphical_model(J, labels=ids, theme=theme))
+    yield NamedFigure("graphical-model", partial(plot.graphical_model, J, labels=ids))
     listener.doing("inverting J")
     shown = ordered(J)
     if shown.note:
         listener.note(f"correlation: {shown.note}")
-    yield NamedFigure("correlation", lambda theme: plot.correlations(shown, theme=theme))
+    yield NamedFigure("correlation", partial(plot.correlations, shown))
     if J.heads > 1 and J.num_nodes <= SPECTRUM_LIMIT:
-        yield NamedFigure("correlation-heads", lambda theme: plot.heads(J, theme=theme))
+        yield NamedFigure("correlation-heads", partial(plot.heads, J))
     yield spectral_response(trained, layer, listener)
 
 
@@ -150,21 +154,21 @@ def spectral_response(trained: TrainedRun, layer: int, listener: Listener, most:
     axes = spectrum(J.graph)
     after = {kind: response(J, axes)}
     earlier = {} if before is None else {kind: response(before, axes)}
-    return NamedFigure("spectral-response", lambda theme: plot.responses(after, earlier, theme=theme))
+    return NamedFigure("spectral-response", partial(plot.responses, after, earlier))
 
 
 def solving(trained: TrainedRun, layer: int, history: list[Epoch], listener: Listener) -> Iterator[NamedFigure]:
     """Figures of the solves: residuals, steps, and walk sums."""
     listener.doing("solving with every solver")
     curves = trained.curves(layer)
-    yield NamedFigure("convergence", lambda theme: plot.residuals(curves, theme=theme))
+    yield NamedFigure("convergence", partial(plot.residuals, curves))
     counted = steps_by_epoch(history)
     if counted is not None and max(counted[0]) > 0:
-        yield NamedFigure("steps-by-epoch", lambda theme: plot.steps({trained.title: history}, theme=theme))
+        yield NamedFigure("steps-by-epoch", partial(plot.steps, {trained.title: history}))
     elif counted is not None:
         listener.note("steps by epoch: training solved directly, without steps")
     part, centre = small_part(trained.precisions[layer])
-    yield NamedFigure("walk-sums", lambda theme: plot.walk_sums(part, centre, theme=theme))
+    yield NamedFigure("walk-sums", partial(plot.walk_sums, part, centre))
 
 
 def influence_by_hop(trained: TrainedRun, compare: Sequence[str], listener: Listener) -> NamedFigure:
@@ -181,7 +185,7 @@ def influence_by_hop(trained: TrainedRun, compare: Sequence[str], listener: List
         found |= compared_hops(
             compare, trained, lambda name: replace(own, model=name, lr=None, patience=None), listener
         )
-    return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme))
+    return NamedFigure("influence-by-hop", partial(plot.hops, found))
 
 
 def compared_hops(

@@ -122,8 +122,11 @@ def _importance(job: Job, prepared: PreparedData, ask: Ask, nodes: Tensor, by: s
     scorer, y = prepared.scorer, prepared.problem.y[nodes].numpy()
     base = ask(prepared.x)
     permuted: dict[str, list[np.ndarray]] = {}
+    related = relevance(prepared.problem, prepared.split, prepared.x, prepared.y)
+    # where time is short, the columns most correlated with the target are measured
+    first = sorted(names, key=lambda name: -float(related[prepared.encoding.span(name)].max()))
     for _ in range(REPEATS):
-        for name in _by_relevance(prepared, names):
+        for name in first:
             if permuted and clock.now() > until:
                 break
             permuted.setdefault(name, []).append(ask(_permuted(prepared, name, random)))
@@ -149,9 +152,3 @@ def _permuted(prepared: PreparedData, name: str, random: np.random.Generator) ->
     x, span = prepared.x.clone(), prepared.encoding.span(name)
     x[:, span] = x[torch.from_numpy(random.permutation(len(x)))][:, span]
     return x
-
-
-def _by_relevance(prepared: PreparedData, names: list[str]) -> list[str]:
-    """Columns most correlated with the target first: where time is short, those are measured."""
-    related = relevance(prepared.problem, prepared.split, prepared.x, prepared.y)
-    return sorted(names, key=lambda name: -float(related[prepared.encoding.span(name)].max()))

@@ -14,6 +14,7 @@ from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio.blend import Blend
 from walksum.portfolio.columns import LABEL_SCALES, NEAR_LABELS, WALKS, kinds_of_directions, needs_targets
+from walksum.portfolio.deep import SCALES as DEEP_SCALES
 from walksum.portfolio.deep import DeepBanks
 from walksum.portfolio.features import SCALES
 from walksum.portfolio.fit import ELSEWHERE, HERE, WITHOUT_TARGETS, Portfolio
@@ -26,7 +27,6 @@ from walksum.portfolio.tabular import Tabular
 from walksum.precision import Precision
 
 TELLS = 0.02  # share of the residuals' squares from which a field is worth the first look
-DEEP_SCALES = (0.5, -0.5, 0.9)
 
 
 @dataclass(frozen=True)

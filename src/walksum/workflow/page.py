@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,7 @@ def _wanted(trained: TrainedRun, result: Result) -> Iterator[tuple[str, Make]]:
 def _learning(result: Result) -> tuple[NamedFigure, str]:
     best, metric = result.outcome.best.number, result.prepared.scorer.metric
     history = in_own_units(result.outcome.history, metric.sign > 0)
-    figure = NamedFigure("learning", lambda theme: plot.learning(history, best, metric.title, theme=theme))
+    figure = NamedFigure("learning", partial(plot.learning, history, best, metric.title))
     return figure, "Losses and the validation score, by which the kept weights were chosen."
 
 
@@ -247,7 +248,7 @@ def _graph(trained: TrainedRun) -> tuple[NamedFigure, str]:
         "The last layer: nodes shaded by their confidence, edges coloured by whether they pull their ends together or "
         "push them apart, and as wide as they are strong."
     )
-    return NamedFigure("graph", lambda theme: plot.graphical_model(J, confidence=sure, labels=ids, theme=theme)), text
+    return NamedFigure("graph", partial(plot.graphical_model, J, confidence=sure, labels=ids)), text
 
 
 def _correlation(trained: TrainedRun, listener: Listener) -> tuple[NamedFigure, str]:
@@ -257,7 +258,7 @@ def _correlation(trained: TrainedRun, listener: Listener) -> tuple[NamedFigure, 
         listener.note(shown.note[:1].upper() + shown.note[1:])
     heads = f", the mean over {J.heads} heads" if J.heads > 1 else ""
     text = f"Correlations of the first layer's Gaussian before anything is observed{heads}, beside the couplings."
-    return NamedFigure("correlation", lambda theme: plot.correlations(shown, theme=theme)), text
+    return NamedFigure("correlation", partial(plot.correlations, shown)), text
 
 
 def _response(trained: TrainedRun) -> tuple[NamedFigure, str]:
@@ -269,4 +270,4 @@ def _hops(trained: TrainedRun) -> tuple[NamedFigure, str]:
     nodes = sample(trained.x, WORK)[:MEASURED]
     found = {trained.title: trained.hops(nodes)}
     text = f"The share of a node's output that comes from so many hops away, by the Jacobian at {nodes.numel()} nodes."
-    return NamedFigure("influence-by-hop", lambda theme: plot.hops(found, theme=theme)), text
+    return NamedFigure("influence-by-hop", partial(plot.hops, found)), text

@@ -114,6 +114,12 @@ def as_table(x: Tensor) -> Any:
     return sp.csr_matrix(X) if X.shape[1] > WIDE and (X != 0).mean() < SPARSE else X
 
 
+def for_trees(x: Tensor) -> np.ndarray:
+    """Features as trees read them: the leading directions of a wide table."""
+    X = x.double().numpy()
+    return reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
+
+
 def fit_encoding(problem: Problem, split: Split) -> tuple[Encoding, list[str]]:
     """Fit the encoding of the columns on the training nodes; also notes on what was left out."""
     encoding, notes = fit_columns(problem.features, split.train)
@@ -170,8 +176,7 @@ def choose_transform(problem: Problem, split: Split, x: Tensor, metric: Metric) 
     skewness = float(skew(y[train]))
     if not abs(skewness) > SKEWED or not len(val):
         return NONE, None
-    X = x.double().numpy()
-    X = reduce_columns(X, COMPONENTS) if X.shape[1] > WIDE else X
+    X = for_trees(x)
     X = np.concatenate([X, neighbour_mean(problem.graph) @ X], 1)
     found, ends = {}, find_ends(y[train])
     for kind in TRANSFORMS:

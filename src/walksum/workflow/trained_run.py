@@ -19,10 +19,10 @@ from walksum.data.frames import short
 from walksum.data.numerals import written
 from walksum.data.problem import Problem
 from walksum.designs import DESIGNS
+from walksum.field.fit import LEVEL_95
 from walksum.graph import Graph
 from walksum.nn import GLT
 from walksum.portfolio.fit import Portfolio
-from walksum.portfolio.residual import LEVEL_95
 from walksum.precision import Precision
 from walksum.training import TASKS
 from walksum.workflow.auto import ask, output_of
@@ -107,9 +107,12 @@ class TrainedRun:
     @cached_property
     def output(self) -> Tensor:
         """Probabilities ``[N, C]``, or predicted numbers ``[N]``: the kept ones, or as the model answers now."""
+        if self.stored is None or not isinstance(self.model, Portfolio):
+            return self.answer(self.x, self.problem)
         # kept ones of a portfolio are from folds that did not learn from the node
-        kept = isinstance(self.model, Portfolio) and self.stored is not None
-        return _stored_output(self.stored, self.problem) if kept else self.answer(self.x, self.problem)
+        classes = [f"probability_{name}" for name in self.problem.classes]
+        columns = "prediction" if self.problem.regression else classes
+        return torch.tensor(self.stored[columns].to_numpy(np.float64), dtype=torch.float32)
 
     def answer(self, x: Tensor, problem: Problem, changed: Collection[int] = ()) -> Tensor:
         """The model's output for other features or edges of these nodes.
@@ -333,8 +336,3 @@ def open_trained_run(
         metrics=run.metrics,
         table=table,
     )
-
-
-def _stored_output(stored: Any, problem: Problem) -> Tensor:
-    names = "prediction" if problem.regression else [f"probability_{name}" for name in problem.classes]
-    return torch.tensor(stored[names].to_numpy(np.float64), dtype=torch.float32)

@@ -15,8 +15,8 @@ from sklearn.utils.validation import validate_data
 
 from walksum._torch import cpu_by_default
 from walksum.data.encoding import medians
-from walksum.data.knn import as_graph_of, entries, knn_graph
 from walksum.estimators.glt import row_weights
+from walksum.estimators.inputs import as_graph_of, entries, knn_graph
 from walksum.estimators.labels import check_squares, columns_of_words_named, mean_of_same, same_rows
 from walksum.graph import Graph
 from walksum.portfolio.blend import Metric

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from walksum.data.knn import warn_of_order
 from walksum.estimators.auto.base import Auto
+from walksum.estimators.inputs import warn_of_order
 from walksum.estimators.labels import NodeClassifier, class_labels
 from walksum.portfolio.blend import METRICS, Metric
 from walksum.training.scoring import METRICS as SCORES

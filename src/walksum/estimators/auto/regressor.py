@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from walksum.data.knn import warn_of_order
 from walksum.estimators.auto.base import Auto
+from walksum.estimators.inputs import warn_of_order
 from walksum.estimators.labels import NodeRegressor, number_targets
 from walksum.portfolio.blend import METRICS
 from walksum.portfolio.fit import HERE

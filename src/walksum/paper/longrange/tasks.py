@@ -73,8 +73,9 @@ def ring(size: int, seed: int) -> LongRange:
     answer = first + size // 2
     x[answer] = 0
     one = torch.stack([torch.arange(size), (torch.arange(size) + 1) % size])
-    data = Data(x, _side_by_side(one, size, graphs), y.repeat_interleave(size), _thirds(answer))
-    return LongRange(data, size // 2, 1 / RING_CLASSES, 2 * RING_CLASSES * size, data.split(0).test)
+    train, val, test = answer.chunk(3)
+    data = Data(x, _side_by_side(one, size, graphs), y.repeat_interleave(size), Split(train, val, test))
+    return LongRange(data, size // 2, 1 / RING_CLASSES, 2 * RING_CLASSES * size, test)
 
 
 def tree(depth: int, seed: int) -> LongRange:
@@ -96,11 +97,11 @@ def tree(depth: int, seed: int) -> LongRange:
     y = torch.zeros(graphs, size, dtype=torch.int64)
     y[:, 0] = values[row, asked]
     child = torch.arange(1, size)
-    parts = (row * size).split(TREES)
-    split = Split(parts[0], parts[1], parts[2])
+    train, val, test = (row * size).split(TREES)
     edges = _side_by_side(torch.stack([(child - 1) // 2, child]), size, graphs)
     # one layer more than the depth, as the authors give: the root must compare keys after they have arrived
-    return LongRange(Data(x.flatten(0, 1), edges, y.flatten(), split), depth + 1, 1 / leaves, None, parts[2])
+    data = Data(x.flatten(0, 1), edges, y.flatten(), Split(train, val, test))
+    return LongRange(data, depth + 1, 1 / leaves, None, test)
 
 
 TASKS: dict[str, Callable[[int, int], LongRange]] = {"chain": chain, "ring": ring, "tree": tree}
@@ -117,9 +118,3 @@ def _side_by_side(edges: Tensor, size: int, graphs: int) -> Tensor:
     """Both directions of the edges of ``graphs`` copies of one graph."""
     both = torch.cat([edges, edges.flip(0)], 1)
     return (both[:, None] + size * torch.arange(graphs)[:, None]).flatten(1)
-
-
-def _thirds(nodes: Tensor) -> Split:
-    """A third each to learn from, to choose by and to count."""
-    parts = nodes.chunk(3)
-    return Split(parts[0], parts[1], parts[2])
