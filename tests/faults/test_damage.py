@@ -34,6 +34,15 @@ def damage(folder):
     return None
 
 
+def test_a_page_cut_inside_a_letter_says_so(network, tmp_path):
+    folder = tmp_path / "cut"
+    shutil.copytree(network, folder)
+    page = (folder / "report.html").read_bytes()
+    (folder / "report.html").write_bytes(page[: page.index("\u00b7".encode()) + 1])
+    with pytest.raises(ValueError, match=r"report\.html is damaged: it ends in the middle"):
+        ws.open_run(folder).report()
+
+
 @pytest.mark.parametrize("kind", ["network", "portfolio"])
 def test_a_run_folder_cut_anywhere_says_so(kind, request, tmp_path):
     home, draw, silent = request.getfixturevalue(kind), random.Random(0), []

@@ -204,7 +204,10 @@ class Run:
             file = self._home / REPORT
             if not file.is_file():
                 raise ValueError(f"{self._home} holds no {REPORT}; it was written without one")
-            page = file.read_text(encoding="utf-8")
+            try:
+                page = file.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                page = ""
             if not page.rstrip().endswith("</html>"):
                 raise ValueError(f"{file} is damaged: it ends in the middle; train again")
             return page
