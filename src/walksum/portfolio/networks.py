@@ -102,9 +102,8 @@ class Networks:
         _, M, H = self.parameters["first"].shape
         held = HELD * draws + (2 * len(self.operators) if self.where == "hidden" else 0)
         device = self.parameters["first"].device
-        most = SHARE * free_memory(device) / (4 * held * rows * H)
-        size = M
-        while size > max(most, together):
+        each, room, size = 4 * held * rows * H, SHARE * free_memory(device), M
+        while size > together and size * each > room:
             size = -(-size // (2 * together)) * together
         return torch.arange(M, device=device).split(size)
 

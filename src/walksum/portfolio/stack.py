@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -60,13 +60,12 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Seen:
-    """What training reads: a table, the places of the labelled rows in it, and their targets.
+    """What training learns from: the places of the labelled rows in its table, and their targets.
 
     ``learn`` and ``held_out [M, rows]`` are the weights of the rows that each member learns from, and that judge it;
     ``unlabelled [M, N]`` those of the nodes where two draws of the dropout are to agree.
     """
 
-    x: Input | InputOfFolds
     where: slice | Tensor
     y: Tensor
     learn: Tensor
@@ -138,13 +137,12 @@ class Stack:
         of millions of edges one takes seconds."""
         some = self.start.take(torch.arange(configs * len(self.problem.folds)))
         some.parameters = {name: p.detach().clone().requires_grad_() for name, p in some.parameters.items()}
-        x = self.x.rows(self.problem.labelled) if self._few_rows else self.x
         took = 0.0
         for _ in range(2):
             start = clock.now()
             if start > deadline:
                 return float("inf")
-            some.forward(x, self.graph, self.recipe).square().mean().backward()
+            some.forward(self._table, self.graph, self.recipe).square().mean().backward()
             grad = some.parameters["first"].grad
             assert grad is not None
             grad.sum().item()  # a GPU is waited for
@@ -155,6 +153,11 @@ class Stack:
     def _few_rows(self) -> bool:
         """Without edges no other row than the labelled matters while training, unless two draws are to agree there."""
         return self.start.without_edges and not self.recipe.consistency
+
+    @cached_property
+    def _table(self) -> Input | InputOfFolds:
+        """What networks read while they train."""
+        return self.x.rows(self.problem.labelled) if self._few_rows else self.x
 
     def train(self, deadline: float = float("inf"), epochs: np.ndarray | None = None) -> Stacked:
         """Descend; every config keeps the weights of the epoch that the validation rows of its folds liked best.
@@ -169,7 +172,7 @@ class Stack:
         best = torch.full((M,), -torch.inf, device=device)
         stop = torch.from_numpy(np.zeros(M, np.int64) if epochs is None else epochs.copy()).to(device)
         last = recipe.epochs if epochs is None else int(epochs.max())
-        parts = self.start.in_parts(seen.x.shape[0], len(problem.folds), 2 if recipe.consistency else 1)
+        parts = self.start.in_parts(self._table.shape[0], len(problem.folds), 2 if recipe.consistency else 1)
         complete = True
         with torch.random.fork_rng(devices=[] if device == "cpu" else None):
             torch.manual_seed(self.generator_seed)
@@ -205,7 +208,7 @@ class Stack:
         return Stacked(self._outputs(final), final.to("cpu"), stop.cpu().numpy(), complete)
 
     def _seen(self, all_labelled: bool) -> Seen:
-        """What training reads; with ``all_labelled`` every labelled row is learned from, and none judges."""
+        """What training learns from; with ``all_labelled`` every labelled row is learned from, and none judges."""
         problem, rows, device = self.problem, self.problem.labelled, self.problem.device
         numbers = torch.from_numpy(rows).to(device)
         learn, held_out = (_weights(problem, rows, part, len(self.configs)).to(device) for part in (0, 1))
@@ -213,20 +216,19 @@ class Stack:
             everyone = replace(problem, folds=[(rows, rows)], kept={})
             learn = _weights(everyone, rows, 0, len(learn)).to(device)
         unlabelled = _unlabelled(self.x.shape[0], learn, numbers) if self.recipe.consistency else None
-        few = self._few_rows
-        x, where = (self.x.rows(rows), slice(None)) if few else (self.x, numbers)
-        return Seen(x, where, problem.target()[rows].to(device), learn, held_out, unlabelled)
+        where = slice(None) if self._few_rows else numbers
+        return Seen(where, problem.target()[rows].to(device), learn, held_out, unlabelled)
 
     def _loss(self, networks: Networks, active: Tensor, seen: Seen) -> Tensor:
         """The sum over the networks, which are the members ``active``."""
-        out = networks.forward(seen.x, self.graph, self.recipe)
+        out = networks.forward(self._table, self.graph, self.recipe)
         if self.fields is not None:
             fields = self._by_fold(out[:, seen.where], self.problem.labelled)
             return torch.stack([field.loss(own, place) for field, own, place in fields]).sum()
         found = self._loss_of_labels(out, active, seen)
         if seen.unlabelled is None:
             return found
-        other = networks.forward(seen.x, self.graph, self.recipe)
+        other = networks.forward(self._table, self.graph, self.recipe)
         found = 0.5 * found + 0.5 * self._loss_of_labels(other, active, seen)
         return found + self.recipe.consistency * (_disagreement(out, other) * seen.unlabelled[active]).sum()
 
@@ -236,7 +238,7 @@ class Stack:
     @torch.no_grad()
     def _score(self, networks: Networks, active: Tensor, seen: Seen) -> Tensor:
         """Of the rows that judge each network: the mean over the folds of its config."""
-        out = networks.forward(seen.x, self.graph)[:, seen.where]
+        out = networks.forward(self._table, self.graph)[:, seen.where]
         out = self._with_fields(out, self.problem.labelled)
         score = _scores(out, seen.y, seen.held_out[active], self.problem.classes, self.metric)
         folds = len(self.problem.folds)
